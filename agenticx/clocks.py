@@ -1,0 +1,70 @@
+"""Time as an object, so that every time-out can be tested in scaled time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+__all__ = ["Clock", "ScaledClock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Where the engine reads time and how long it really waits.
+
+    All durations in the project are *nominal* seconds: what a setting says. `real` turns them into
+    seconds of the event loop, which is the only place where the two may differ.
+    """
+
+    def monotonic(self) -> float:
+        """Nominal seconds since an arbitrary point; never goes backwards."""
+        ...
+
+    def now(self) -> datetime:
+        """The time of day, UTC."""
+        ...
+
+    def real(self, seconds: float) -> float:
+        """How many seconds of the event loop `seconds` nominal ones take."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` nominal seconds."""
+        ...
+
+
+class SystemClock:
+    """Real time."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def real(self, seconds: float) -> float:
+        return seconds
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledClock:
+    """Time that runs `speed` times as fast as real time: a 60 s limit expires after 60 / speed seconds."""
+
+    speed: float
+
+    def monotonic(self) -> float:
+        return time.monotonic() * self.speed
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def real(self, seconds: float) -> float:
+        return seconds / self.speed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self.speed)

@@ -1,0 +1,248 @@
+"""What a model is: one async protocol, the deltas it streams and the reply they fold into."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal, Protocol
+
+from agenticx.errors import ModelError
+from agenticx.messages import Message, ProviderState, ToolCall
+
+__all__ = [
+    "ChatModel",
+    "Delta",
+    "Finished",
+    "ModelRequest",
+    "Reply",
+    "ReplyBuilder",
+    "StopKind",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolSchema",
+    "Usage",
+    "UsageDelta",
+    "complete",
+]
+
+StopKind = Literal["end", "tool_calls", "length", "content_filter"]
+"""Why a model stopped, in our words; the provider's own word is `Reply.finish_reason`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool as a model sees it; `parameters` is a JSON Schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One model call. `timeout` is the provider's request time-out in seconds, past all our clocks."""
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSchema] = ()
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    max_output_tokens: int | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or several model calls; None means the provider did not say. Input includes cached."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: Decimal | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            _add(self.input_tokens, other.input_tokens),
+            _add(self.output_tokens, other.output_tokens),
+            _add(self.cached_tokens, other.cached_tokens),
+            _add(self.reasoning_tokens, other.reasoning_tokens),
+            None if self.cost_usd is None and other.cost_usd is None
+            else (self.cost_usd or Decimal(0)) + (other.cost_usd or Decimal(0)),
+        )
+
+
+def _add(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left if right is None else left + right
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Visible text; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """Reasoning text; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call.
+
+    `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
+    which has already sorted out missing, repeated and rotating provider indexes. `id` and `name` are set on
+    the first delta of a call (and may be empty when the provider sent none), `arguments` is appended.
+    """
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDelta:
+    """The latest counts of this call; replaces earlier ones field by field where not None."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The provider's end marker. Without one a reply is truncated, whatever it says."""
+
+    stop: StopKind
+    finish_reason: str | None
+    provider_state: ProviderState | None = None
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Finished
+
+
+class ChatModel(Protocol):
+    """A model that can be asked.
+
+    `stream` yields *batches*: all deltas that one read of the socket completed, never an empty batch. It raises
+    `ModelError` and nothing else; closing the iterator early closes the provider's socket. A stream that ends
+    without a `Finished` was truncated (the caller decides what that means). Pings and comments yield nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """`wire-or-provider:model`, as the person wrote it."""
+        ...
+
+    @property
+    def context_window(self) -> int | None:
+        """Input tokens the model takes, None when unknown."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All that a model said in one call."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop: StopKind = "end"
+    finish_reason: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    complete: bool = False
+    provider_state: ProviderState | None = None
+
+
+class ReplyBuilder:
+    """Folds deltas into a `Reply`; linear in the length of the stream."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._ids: list[str] = []
+        self._names: list[str] = []
+        self._arguments: list[list[str]] = []
+        self._usage = Usage()
+        self._finished: Finished | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Take one delta in.
+
+        >>> builder = ReplyBuilder()
+        >>> builder.add(TextDelta("hi"))
+        >>> builder.reply().text
+        'hi'
+        """
+        match delta:
+            case TextDelta():
+                self._text.append(delta.text)
+            case ThinkingDelta():
+                self._reasoning.append(delta.text)
+            case ToolCallDelta():
+                self._add_call(delta)
+            case UsageDelta():
+                self._usage = _latest(self._usage, delta.usage)
+            case Finished():
+                self._finished = delta
+
+    def _add_call(self, delta: ToolCallDelta) -> None:
+        while len(self._ids) <= delta.index:
+            self._ids.append("")
+            self._names.append("")
+            self._arguments.append([])
+        self._ids[delta.index] = self._ids[delta.index] or delta.id
+        self._names[delta.index] = self._names[delta.index] or delta.name
+        if delta.arguments:
+            self._arguments[delta.index].append(delta.arguments)
+
+    def call_identity(self, index: int) -> tuple[str, str]:
+        """(id, name) of call `index` as far as known."""
+        return self._ids[index], self._names[index]
+
+    @property
+    def text(self) -> str:
+        """The visible text so far."""
+        return "".join(self._text)
+
+    def reply(self) -> Reply:
+        """What was said so far; `complete` only if the end marker was seen."""
+        finished = self._finished
+        return Reply(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            tool_calls=tuple(
+                ToolCall(id=id_, name=name, arguments="".join(parts))
+                for id_, name, parts in zip(self._ids, self._names, self._arguments, strict=True)
+            ),
+            stop=finished.stop if finished else "end",
+            finish_reason=finished.finish_reason if finished else None,
+            usage=self._usage,
+            complete=finished is not None,
+            provider_state=finished.provider_state if finished else None,
+        )
+
+
+def _latest(old: Usage, new: Usage) -> Usage:
+    def pick(name: str) -> Any:
+        value = getattr(new, name)
+        return getattr(old, name) if value is None else value
+
+    return Usage(*(pick(name) for name in Usage.__slots__))
+
+
+async def complete(model: ChatModel, request: ModelRequest) -> tuple[Reply, ModelError | None]:
+    """One call without streaming it anywhere: the reply as far as it came, and the error that ended it, if any."""
+    builder = ReplyBuilder()
+    try:
+        async for batch in model.stream(request):
+            for delta in batch:
+                builder.add(delta)
+    except ModelError as exc:
+        return builder.reply(), exc
+    return builder.reply(), None

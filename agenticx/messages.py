@@ -1,0 +1,103 @@
+"""What was said: frozen messages of a conversation, in the order a model reads them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+__all__ = [
+    "AssistantMessage",
+    "Message",
+    "ProviderState",
+    "SystemMessage",
+    "ToolCall",
+    "ToolMessage",
+    "ToolOutcome",
+    "UserMessage",
+    "clean_text",
+    "message_adapter",
+    "new_id",
+]
+
+ToolOutcome = Literal[
+    "ok", "error", "denied", "blocked", "unknown_tool", "invalid_arguments", "cancelled", "timed_out", "unknown"
+]
+
+
+def new_id(prefix: str) -> str:
+    """A fresh unguessable id, `prefix_` + 20 hex digits."""
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+def clean_text(text: str) -> str:
+    """`text` with lone surrogates replaced by U+FFFD, so that it can always be encoded as UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Frozen):
+    """One call a model asked for. `arguments` is the model's JSON text, byte for byte."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class ProviderState(_Frozen):
+    """What a provider wants back verbatim on the next call; opaque to everything but its own wire."""
+
+    wire: str
+    model: str
+    payload: dict[str, Any]
+
+
+class SystemMessage(_Frozen):
+    """An instruction that is not the user's; compaction summaries are system messages tagged `[compacted]`."""
+
+    role: Literal["system"] = "system"
+    content: str
+    message_id: str = Field(default_factory=lambda: new_id("msg"))
+
+
+class UserMessage(_Frozen):
+    """What the person said; `injected` marks a reminder the engine speaks in the user's role."""
+
+    role: Literal["user"] = "user"
+    content: str
+    message_id: str = Field(default_factory=lambda: new_id("msg"))
+    injected: bool = False
+
+
+class AssistantMessage(_Frozen):
+    """What the model said and asked for; `partial` marks a reply that was cut before its end marker."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    partial: bool = False
+    provider_state: ProviderState | None = None
+    message_id: str = Field(default_factory=lambda: new_id("msg"))
+
+
+class ToolMessage(_Frozen):
+    """The one answer to a `ToolCall`."""
+
+    role: Literal["tool"] = "tool"
+    tool_call_id: str
+    name: str
+    content: str
+    outcome: ToolOutcome = "ok"
+    message_id: str = Field(default_factory=lambda: new_id("msg"))
+
+
+Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
+
+message_adapter: TypeAdapter[Message] = TypeAdapter(Message)

@@ -1,0 +1,270 @@
+"""Who may say yes: the gate protocol and the gates for a terminal, for a server, and for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from inspect import isawaitable
+from typing import Any, Literal
+
+from agenticx.errors import AgenticXError
+
+__all__ = [
+    "AnsweredBy",
+    "AsyncConfirmGate",
+    "AutoApproveConfirmGate",
+    "ConfirmAnswer",
+    "ConfirmClosed",
+    "ConfirmGate",
+    "ConfirmRequest",
+    "DigestMismatch",
+    "Remember",
+    "SyncConfirmGate",
+    "UnknownConfirm",
+    "confirm_digest",
+]
+
+AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
+Remember = Literal["once", "session", "always"]
+
+
+class UnknownConfirm(AgenticXError):
+    """No confirmation has that id (in that session)."""
+
+
+class DigestMismatch(AgenticXError):
+    """The answer was given for something other than what is being asked."""
+
+
+class ConfirmClosed(AgenticXError):
+    """The confirmation was already answered otherwise, expired, or its turn was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmRequest:
+    """One question to a person. `context` is the payload of `confirm_required.context`; `digest` covers all of it."""
+
+    id: str
+    question: str
+    context: Mapping[str, Any]
+    digest: str
+    expires_at: datetime
+    session_id: str = ""
+    agent_id: str = "meta"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmAnswer:
+    """What was decided. `arguments` replaces the call's own (they are validated and assessed anew)."""
+
+    approved: bool
+    by: AnsweredBy = "user"
+    remember: Remember = "once"
+    arguments: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+
+def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str, Any]) -> str:
+    """SHA-256 over what will run: the tool, its arguments and all that its assessment bound them to."""
+    text = json.dumps([tool, arguments, binding], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+class ConfirmGate(ABC):
+    """Decides on risky calls. Implement `request_confirm`; override `ask` to see ids, digests and expiry.
+
+    The runtime bounds every question by its confirm time-out: a gate that has not answered by then is cancelled
+    and the answer is no. Whatever a gate raises counts as no.
+    """
+
+    @abstractmethod
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
+        """Whether the call that `context` describes may run."""
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        """Park the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
+        announce()
+        approved = self.request_confirm(request.question, request.context)
+        if isawaitable(approved):
+            approved = await approved
+        return ConfirmAnswer(approved=approved is True)
+
+
+class AutoApproveConfirmGate(ConfirmGate):
+    """Always yes, by policy; for work that must not wait for a person. `last_request` stays unset."""
+
+    last_request: ConfirmRequest | None = None
+
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        return True
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        announce()
+        return ConfirmAnswer(approved=True, by="policy")
+
+
+@dataclass(slots=True)
+class _Parked:
+    request: ConfirmRequest
+    answer: asyncio.Future[ConfirmAnswer]
+
+
+@dataclass
+class AsyncConfirmGate(ConfirmGate):
+    """Questions wait as futures until somebody calls `resolve`: a server's route, a test, a window.
+
+    Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that
+    an answer that is repeated gets the same decision back.
+    """
+
+    remembered: int = 10_000
+    last_request: ConfirmRequest | None = field(default=None, init=False)
+    _parked: dict[str, _Parked] = field(default_factory=dict[str, _Parked], init=False, repr=False)
+    _closed: OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]] = field(
+        default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
+    )
+
+    async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        raise AgenticXError("AsyncConfirmGate is asked through ask(), which gives the question an id")
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        parked = _Parked(request, asyncio.get_running_loop().create_future())
+        self._parked[request.id] = parked
+        self.last_request = request
+        answer: ConfirmAnswer | None = None
+        try:
+            announce()
+            answer = await parked.answer
+            return answer
+        finally:
+            del self._parked[request.id]
+            self._closed[request.id] = (request, answer)
+            if len(self._closed) > self.remembered:
+                self._closed.popitem(last=False)
+
+    def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
+        """The questions that wait, oldest first; of one session if it is named."""
+        return [
+            parked.request
+            for parked in self._parked.values()
+            if not parked.answer.done() and (session_id is None or parked.request.session_id == session_id)
+        ]
+
+    def resolve(
+        self,
+        request_id: str,
+        approved: bool,
+        *,
+        digest: str | None = None,
+        session_id: str | None = None,
+        remember: Remember = "once",
+        arguments: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> ConfirmAnswer:
+        """Answer a question; the first valid answer wins and the same answer again returns it.
+
+        Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
+        """
+        answer = ConfirmAnswer(approved=approved, remember=remember, arguments=arguments, reason=reason)
+        parked = self._parked.get(request_id)
+        if parked is not None:
+            request = parked.request
+            decided = parked.answer.result() if _answered(parked.answer) else None
+            waiting = not parked.answer.done()
+        elif request_id in self._closed:
+            request, decided = self._closed[request_id]
+            waiting = False
+        else:
+            raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
+        if session_id is not None and request.session_id != session_id:
+            raise UnknownConfirm(f"no confirmation of this session has the id {request_id!r}")
+        if digest is not None and digest != request.digest:
+            raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
+        if waiting and parked is not None:
+            parked.answer.set_result(answer)
+            return answer
+        if decided == answer:
+            return decided
+        raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
+
+
+def _answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
+    return future.done() and not future.cancelled()
+
+
+class SyncConfirmGate(ConfirmGate):
+    """Asks at the terminal: y or yes is yes, anything else (and end of input) is no.
+
+    One daemon thread does all reading, so neither the event loop nor the end of the process waits for Enter. A line
+    typed while no question is open belongs to none and is dropped.
+    """
+
+    def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
+        self._read_line = read_line or _read_line
+        self._lock = asyncio.Lock()
+        self._reader: threading.Thread | None = None
+        self._wanted = threading.Semaphore(0)
+        self._prompt = ""
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
+        self._reading = False
+
+    async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        async with self._lock:
+            line = await self._line(f"{question}\nAllow this? [y/N] ")
+        return line.strip().lower() in {"y", "yes"}
+
+    async def _line(self, prompt: str) -> str:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[str] = loop.create_future()
+        self._waiting = (loop, future)
+        try:
+            if self._reading:  # an expired question left the thread at the prompt: its next line is ours
+                sys.stderr.write(prompt)
+                sys.stderr.flush()
+            else:
+                self._prompt, self._reading = prompt, True
+                self._wanted.release()
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._read_forever, name="agx-confirm", daemon=True)
+                self._reader.start()
+            return await future
+        finally:
+            self._waiting = None
+
+    def _read_forever(self) -> None:
+        while True:
+            self._wanted.acquire()
+            try:
+                line = self._read_line(self._prompt)
+            except (EOFError, OSError, ValueError):  # no terminal, or it was closed
+                line = ""
+            self._reading = False
+            waiting = self._waiting
+            if waiting is not None:
+                loop, future = waiting
+                try:
+                    loop.call_soon_threadsafe(_settle, future, line)
+                except RuntimeError:  # the loop is closed: nobody waits any more
+                    return
+
+
+def _settle(future: asyncio.Future[str], line: str) -> None:
+    if not future.done():
+        future.set_result(line)
+
+
+def _read_line(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line

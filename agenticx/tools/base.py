@@ -1,0 +1,96 @@
+"""What a tool is: a schema for the model, an assessment for the gate, and a coroutine that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.llms.base import ToolSchema
+
+__all__ = ["Assessment", "Risk", "Tool", "ToolContext", "ToolState"]
+
+Risk = Literal["read", "write", "execute"]
+"""What a call can do: look at the workspace, change files or other state in it, or run anything at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What one call would do, worked out before anyone is asked and again before it runs.
+
+    `reasons` are sentences for the person. `binding` holds everything that the answer depends on (resolved
+    paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so a call whose second
+    assessment differs from the one that was shown does not run. Values are JSON.
+    """
+
+    risk: Risk
+    reasons: tuple[str, ...] = ()
+    protected: bool = False
+    command: str | None = None
+    path: str | None = None
+    diff: str | None = None
+    binding: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(slots=True)
+class ToolState:
+    """What tools keep from one call to the next within a session.
+
+    `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
+    the (mtime_ns, size) last read or written through a tool; `context_variables` is the application's own.
+    """
+
+    todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    scratchpad: dict[str, str] = field(default_factory=dict[str, str])
+    files: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _ignore(_type: str, _payload: Mapping[str, Any]) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a tool is given beside its arguments; never part of its schema.
+
+    `emit(type, payload)` puts an event of the tool's own between its call and its result: `tool_progress`
+    (payload {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that
+    belong to the engine are refused with `ToolError`. `afterwards(coroutine)` hands over work that must go on after
+    the call is over (ending processes); the turn gives it 3 s and then cancels it.
+    """
+
+    workspace: Path
+    call_id: str = ""
+    session_id: str = ""
+    agent_id: str = "meta"
+    state: ToolState = field(default_factory=ToolState)
+    clock: Clock = field(default_factory=SystemClock)
+    emit: Callable[[str, Mapping[str, Any]], None] = _ignore
+    afterwards: Callable[[Coroutine[Any, Any, None]], None] | None = None
+    protected_roots: tuple[Path, ...] = ()
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something an agent can do.
+
+    `read_only` means: no side effect whatever the arguments; such calls of one round run in parallel and a malformed
+    call may be repaired. `timeout` in seconds overrides the setting. `run` returns text (anything else is rendered by
+    the engine) or raises `ToolError` with a sentence that the model can act on.
+    """
+
+    @property
+    def schema(self) -> ToolSchema: ...
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def timeout(self) -> float | None: ...
+    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment: ...
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as `run` takes them; raises `InvalidArguments` with what would be right."""
+        ...
+
+    def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Awaitable[object]: ...
