@@ -1,0 +1,5 @@
+"""The command line: `agx`, the same as `agenticx`."""
+
+from agenticx.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,9 @@
+"""`python -m agenticx.cli` is `agx`."""
+
+from __future__ import annotations
+
+import sys
+
+from agenticx.cli.app import main
+
+sys.exit(main())

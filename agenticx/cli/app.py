@@ -1,0 +1,116 @@
+"""`agx`: finds the command that a person typed, runs it, and turns whatever comes back into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
+from agenticx.errors import AgenticXError, SettingsError
+
+__all__ = ["main"]
+
+_EXAMPLES = """\
+examples:
+  agx run "List the files here"              one turn; without a key it is the offline demo
+  git diff | agx run - --model openai-chat:gpt-4.1-mini
+  agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D leaves
+  agx serve --open                           the studio in your browser
+  agx doctor                                 what is set up and what is missing
+
+exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never raises, SystemExit included."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except SystemExit as exc:  # argparse: 0 after --help, 2 after a usage error
+        return exc.code if isinstance(exc.code, int) else 1
+    except SettingsError as exc:
+        return _complain(str(exc), 2)
+    except AgenticXError as exc:
+        return _complain(str(exc), 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read our output left; nothing more can be said there, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as exc:
+        return _internal(exc)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_help_text())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"agx {version('agenticx')}")
+        return 0
+    command = command_named(words[0])
+    if command is None:
+        return _unknown(words[0])
+    return command.run(_parse(command, words[1:]))
+
+
+def _parse(command: Command, words: list[str]) -> Namespace:
+    parser = ArgumentParser(
+        prog=f"agx {command.name}",
+        description=f"{command.summary}.",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    return parser.parse_args(words)
+
+
+def _help_text() -> str:
+    rows = [f"  {command.name:<12} {command.summary}" for command in BUILTIN.values()]
+    for name, command in commands_from_entry_points().items():
+        summary = f"(cannot be loaded: {command})" if isinstance(command, Exception) else command.summary
+        rows.append(f"  {name:<12} {summary}")
+    return "\n".join(
+        (
+            "usage: agx COMMAND [arguments]",
+            "",
+            "AgenticX: an agent that works in your folder and asks before it changes anything.",
+            "",
+            "commands (agx COMMAND --help says more):",
+            *rows,
+            "",
+            _EXAMPLES,
+        )
+    )
+
+
+def _unknown(word: str) -> int:
+    from difflib import get_close_matches
+
+    names = [*BUILTIN, *commands_from_entry_points()]
+    near = get_close_matches(word, names, n=2, cutoff=0.5)
+    if word.startswith("-"):
+        hint = "options come after the command; agx --help shows the commands"
+    elif near:
+        hint = "did you mean " + " or ".join(f"`agx {name}`" for name in near) + "?"
+    else:
+        hint = f"known commands: {', '.join(sorted(names))}"
+    return _complain(f"unknown command {word!r}; {hint}", 2)
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"agx: {sentence}", file=sys.stderr)
+    return code
+
+
+def _internal(exc: Exception) -> int:
+    """A bug of ours: say so and where, with the whole traceback for whoever reports it."""
+    import traceback
+
+    traceback.print_exception(exc)
+    return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", 1)
