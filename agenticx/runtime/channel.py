@@ -1,0 +1,74 @@
+"""The way of events from the turn's coroutine to the one generator at the edge."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agenticx.runtime.events import RuntimeEvent
+
+__all__ = ["Channel"]
+
+
+class Channel:
+    """One producer, one consumer, on one loop. `put` never waits; `room` and `delivered` are where a producer does."""
+
+    def __init__(self, *, limit: int = 1024) -> None:
+        self._limit = limit
+        self._waiting: list[RuntimeEvent] = []
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._asked = False
+
+    def put(self, event: RuntimeEvent) -> None:
+        """Hand an event over. After `close` it is dropped: nobody is left to read it."""
+        if self._closed:
+            return
+        self._waiting.append(event)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """No more events will come, or nobody will read them."""
+        self._closed = True
+        for future in (self._wake, self._drained):
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    async def take(self) -> list[RuntimeEvent]:
+        """All that waits, at least one event; empty only when the channel is closed.
+
+        Being called again means that the consumer is done with what it was given before.
+        """
+        if not self._waiting:
+            self._asked = True
+            self._release()
+            if not self._closed:
+                self._wake = asyncio.get_running_loop().create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+        self._asked = False
+        batch, self._waiting = self._waiting, []
+        self._release()
+        return batch
+
+    async def room(self) -> None:
+        """Wait while the consumer is more than `limit` events behind."""
+        while len(self._waiting) > self._limit and not self._closed:
+            await self._next_release()
+
+    async def delivered(self) -> None:
+        """Wait until the consumer has dealt with every event put so far and asks for more."""
+        while (self._waiting or not self._asked) and not self._closed:
+            await self._next_release()
+
+    async def _next_release(self) -> None:
+        if self._drained is None or self._drained.done():
+            self._drained = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._drained)
+
+    def _release(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)

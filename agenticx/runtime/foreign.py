@@ -1,0 +1,83 @@
+"""The one door through which code that is not ours (tools, hooks, gates, selectors, duck-typed models) is called.
+
+Whatever foreign code does, the caller gets a value or one exception of our tree: its own `AgenticXError` as it is,
+`ForeignError` for anything else it raises, for a time-out, and for a cancellation that nobody asked for. Code that
+ignores cancellation is left behind and logged; it cannot hold the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from agenticx.errors import AgenticXError, ForeignError
+from agenticx.logs import get_logger
+from agenticx.threads import run_in_thread
+
+__all__ = ["GRACE_SECONDS", "call"]
+
+GRACE_SECONDS = 0.1
+"""Real seconds that cancelled foreign code has to end in before it is left behind."""
+
+_log = get_logger(__name__)
+
+
+async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: float | None = None) -> Any:
+    """`function(*args)`, awaited if it returns an awaitable, for at most `limit` real seconds.
+
+    A plain function runs in a thread of its own, so that it cannot block the loop.
+    """
+    task = asyncio.ensure_future(_contained(function, args, what))
+    try:
+        await asyncio.wait({task}, timeout=limit)
+    except asyncio.CancelledError:
+        await _abandon(task, what)
+        raise
+    if not task.done():
+        await _abandon(task, what)
+        raise ForeignError(f"{what} did not answer within {limit:g} s", what=what, kind="timed_out")
+    return task.result()
+
+
+async def _contained(function: Callable[..., Any], args: tuple[Any, ...], what: str) -> Any:
+    this = asyncio.current_task()
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(*args)
+        result = await run_in_thread(function, *args, name=f"agx {what}")
+        return await result if inspect.isawaitable(result) else result
+    except AgenticXError:
+        raise
+    except asyncio.CancelledError as exc:
+        if this is not None and this.cancelling():
+            raise
+        raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised") from exc
+    except (Exception, SystemExit) as exc:
+        raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
+
+
+def describe(exc: BaseException) -> str:
+    """`TypeError: message`, bounded, whatever the exception's own `__str__` does."""
+    try:
+        text = str(exc)
+    except Exception:  # the exception is foreign code too
+        text = "(its message cannot be read)"
+    name = type(exc).__name__
+    return f"{name}: {text[:500]}" if text else name
+
+
+async def _abandon(task: asyncio.Future[Any], what: str) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE_SECONDS)
+    if not task.done():
+        _log.warning("foreign code ignores cancellation and is left behind", what=what)
+        task.add_done_callback(_swallow)
+    else:
+        _swallow(task)
+
+
+def _swallow(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not report it

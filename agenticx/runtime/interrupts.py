@@ -1,0 +1,106 @@
+"""How a running turn is ended from outside: the stop signal, and the scope that turns it into one exception."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal
+
+from agenticx.errors import AgenticXError
+
+__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted"]
+
+InterruptReason = Literal["stopped", "timeout.turn"]
+
+
+class TurnInterrupted(AgenticXError):
+    """The turn was ended from outside; `reason` is the wire code of its terminal event."""
+
+    def __init__(self, reason: InterruptReason) -> None:
+        super().__init__("the turn was stopped" if reason == "stopped" else "the turn took longer than it may")
+        self.reason: InterruptReason = reason
+
+
+class StopSignal:
+    """A stop button. `set` may be called from any thread, once or often; it cannot be taken back."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._watchers: dict[int, Callable[[], None]] = {}
+        self._next = 0
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        for wake in list(self._watchers.values()):
+            wake()
+
+    async def wait(self) -> None:
+        """Returns when the signal is set."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        forget = self.watch(lambda: None if future.done() else future.set_result(None))
+        try:
+            await future
+        finally:
+            forget()
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` run on this loop when the signal is set (soon, if it is already); returns the undo."""
+        loop = asyncio.get_running_loop()
+        key, self._next = self._next, self._next + 1
+        self._watchers[key] = lambda: _call_soon(loop, callback)
+        if self._is_set:
+            loop.call_soon(callback)
+        return lambda: self._watchers.pop(key, None) and None
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(callback)
+
+
+class Interrupts:
+    """A scope whose body is cancelled by `fire` and then raises `TurnInterrupted`; other cancellations pass through.
+
+    The same construction as `asyncio.timeout`: the cancellation it asked for is taken back at the scope's edge.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._reason: InterruptReason | None = None
+        self._asked = False
+
+    def fire(self, reason: InterruptReason) -> None:
+        """End the body; the first reason counts. Before the scope is entered it ends it at its entry."""
+        if self._reason is None:
+            self._reason = reason
+            if self._task is not None:
+                self._asked = True
+                self._task.cancel()
+
+    async def __aenter__(self) -> None:
+        if self._reason is not None:
+            raise TurnInterrupted(self._reason)
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if not self._asked or task is None or self._reason is None:
+            return
+        if exc_type is None:  # the body ended first: take in the cancellation that is still on its way
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                pass
+        if task.uncancel() <= self._cancelling and (exc_type is None or exc_type is asyncio.CancelledError):
+            if exc_type is not None:
+                raise TurnInterrupted(self._reason) from exc
