@@ -1,0 +1,86 @@
+"""The arguments of a call: one strict reading of the finished text, and one repair that only harmless calls may use."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agenticx.errors import InvalidArguments
+from agenticx.messages import clean_text
+
+__all__ = ["parse_arguments", "repair_arguments"]
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """The object that `text` is; empty text is `{}`, as providers use it.
+
+    Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
+    included, because two readers may take them for different calls.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except RecursionError as exc:
+        raise InvalidArguments("the arguments are nested too deeply") from exc
+    except ValueError as exc:
+        raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
+    return _as_object(value)
+
+
+def repair_arguments(text: str) -> dict[str, Any]:
+    """What a malformed but complete text most likely means (fences, single quotes, trailing commas).
+
+    A guess: only for calls without side effects, validated by their schema and marked as repaired.
+    Raises `InvalidArguments` if no object comes out.
+    """
+    from json_repair import repair_json
+
+    try:
+        value = repair_json(text, return_objects=True, skip_json_loads=True)
+    except (RecursionError, ValueError) as exc:
+        raise InvalidArguments(f"the arguments are not valid JSON and cannot be repaired: {exc}") from exc
+    return _as_object(value)
+
+
+def _as_object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArguments(f"the arguments must be a JSON object, not {_json_kind(value)}")
+    return {clean_text(str(key)): _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {clean_text(key): _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise InvalidArguments(f"the key {twice!r} appears twice in the arguments")
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InvalidArguments(f"{name} is not a JSON number")
+
+
+def _json_kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case int() | float():
+            return "a number"
+        case _:
+            return "an array"

@@ -1,0 +1,102 @@
+"""Hooks in priority order, each contained and bounded in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agenticx.errors import AgenticXError, ForeignError, HookFailed
+from agenticx.llms.base import Reply
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.runtime import foreign
+from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
+
+__all__ = ["HookRegistry", "Report"]
+
+Report = Callable[[AgenticXError], None]
+"""Told of an observer's failure."""
+
+
+class HookRegistry:
+    """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration."""
+
+    def __init__(self, hooks: Sequence[AgentHook] = (), *, limit: float = 5.0) -> None:
+        self._entries: list[tuple[int, int, AgentHook]] = []
+        self.limit = limit
+        for hook in hooks:
+            self.register(hook)
+
+    def register(self, hook: AgentHook, priority: int = 0) -> None:
+        """Add a hook; `limit` real seconds is what each of its methods may take."""
+        self._entries.append((priority, len(self._entries), hook))
+        self._entries.sort(key=lambda entry: entry[:2])
+
+    async def run_before_model(self, messages: list[Message], context: HookContext) -> list[Message]:
+        """The messages to send. Raises `HookFailed`."""
+        for hook, what in self._overriding("before_model"):
+            changed = await self._guard(hook.before_model, messages, context, what=what)
+            if changed is None:
+                continue
+            if not _is_messages(changed):
+                raise HookFailed(f"{what} must return a list of messages or None, not {type(changed).__name__}")
+            messages = list(changed)
+        return messages
+
+    async def run_before_tool_call(self, name: str, arguments: Mapping[str, Any], context: HookContext) -> Block | None:
+        """Whether the call is blocked. Raises `HookFailed`."""
+        for hook, what in self._overriding("before_tool_call"):
+            verdict = await self._guard(hook.before_tool_call, name, dict(arguments), context, what=what)
+            if isinstance(verdict, Block):
+                return verdict
+            if verdict is not None:
+                raise HookFailed(f"{what} must return Block(reason) or None, not {type(verdict).__name__}")
+        return None
+
+    async def run_after_tool_call(
+        self, name: str, arguments: Mapping[str, Any], result: str, context: HookContext
+    ) -> str:
+        """The result as the model shall read it. Raises `HookFailed`."""
+        for hook, what in self._overriding("after_tool_call"):
+            changed = await self._guard(hook.after_tool_call, name, dict(arguments), result, context, what=what)
+            if changed is None:
+                continue
+            if not isinstance(changed, str):
+                raise HookFailed(f"{what} must return text or None, not {type(changed).__name__}")
+            result = changed
+        return result
+
+    async def run_after_model(self, reply: Reply, context: HookContext, report: Report) -> None:
+        for hook, what in self._overriding("after_model"):
+            await self._observe(hook.after_model, reply, context, what=what, report=report)
+
+    async def run_on_compaction(self, count: int, summary: str, context: HookContext, report: Report) -> None:
+        for hook, what in self._overriding("on_compaction"):
+            await self._observe(hook.on_compaction, count, summary, context, what=what, report=report)
+
+    async def run_on_agent_end(self, reason: str, text: str, context: HookContext, report: Report) -> None:
+        for hook, what in self._overriding("on_agent_end"):
+            await self._observe(hook.on_agent_end, reason, text, context, what=what, report=report)
+
+    def _overriding(self, point: str) -> Iterator[tuple[AgentHook, str]]:
+        base = getattr(AgentHook, point)
+        for _, _, hook in tuple(self._entries):
+            if getattr(type(hook), point, base) is not base:
+                yield hook, f"hook {type(hook).__name__}.{point}"
+
+    async def _guard(self, method: Callable[..., Any], *args: Any, what: str) -> Any:
+        try:
+            return await foreign.call(method, *args, what=what, limit=self.limit)
+        except AgenticXError as exc:
+            raise HookFailed(str(exc)) from exc
+
+    async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: Report) -> None:
+        try:
+            await foreign.call(method, *args, what=what, limit=self.limit)
+        except AgenticXError as exc:
+            report(exc if isinstance(exc, ForeignError) else HookFailed(f"{what}: {exc}"))
+
+
+def _is_messages(value: object) -> bool:
+    return isinstance(value, Sequence) and all(
+        isinstance(row, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for row in value
+    )
