@@ -1,0 +1,206 @@
+"""The `demo` model: offline and scripted, and it says so, yet driven by the person's words through the real tools.
+
+It plans from the last message of the person, makes one call per round, reads the results that stand behind that
+message, and tells them as they are. It keeps nothing between calls: the same request gives the same reply.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.llms._demo_plan import Plan, Wish, plan
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+    UsageDelta,
+)
+from agenticx.messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
+
+__all__ = ["DemoModel"]
+
+_WORD_SECONDS = 0.025
+_QUOTED_LINES = 12
+_QUOTED_CHARS = 800
+_MOST_CALL_DELTAS = 12
+
+_HELP = """\
+Hello! I am AgenticX's demo model: a script that runs offline, not a language model. I understand a few sentences \
+and use the real tools for them, so you can watch a real turn:
+
+- list the files [in FOLDER]
+- read NAME
+- search for WORDS [in NAME]
+- Write NAME with the text TEXT (asks you first)
+- replace OLD with NEW in NAME (asks you first)
+- run COMMAND (asks you first unless it is plainly harmless)
+- todo: one, two, three
+- remember KEY: TEXT, and later: recall KEY
+- think about SOMETHING, say SOMETHING, count to N
+
+Join them with "and then". What stands behind "with the text" is written exactly as it is, to the end."""
+
+_UNKNOWN = """\
+I am a demo model, a script without understanding, and your words {words} are none of the sentences that I know. \
+I can list, read, search, write and edit files, run a command, keep a to-do list and notes; say "help" for the exact \
+sentences. For real answers start AgenticX with a real model, for instance with `--model` or the AGX_MODEL variable."""
+
+_NOT_DONE: dict[ToolOutcome, str] = {
+    "denied": "was not allowed, so it did not run",
+    "blocked": "was blocked, so it did not run",
+    "unknown_tool": "does not exist here, so nothing ran",
+    "invalid_arguments": "was refused because of its arguments",
+    "cancelled": "was cancelled",
+    "timed_out": "ran out of time",
+    "unknown": "was interrupted, and whether it took effect is not known",
+    "error": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DemoModel:
+    """A `ChatModel` for trying things out; `clock` paces its words."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    name: str = "demo"
+    context_window: int | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        """Reply to the last message of the person, one word per batch."""
+        reply = list(_reply(request))
+        for delta in reply:
+            await self.clock.sleep(_WORD_SECONDS)
+            yield (delta,)
+        calls = any(isinstance(delta, ToolCallDelta) for delta in reply)
+        yield (
+            UsageDelta(Usage(input_tokens=_tokens(request.messages), output_tokens=len(reply))),
+            Finished("tool_calls", "tool_calls") if calls else Finished("end", "stop"),
+        )
+
+
+# --- one reply -----------------------------------------------------------------------------------------------------
+
+
+def _reply(request: ModelRequest) -> Iterator[Delta]:
+    asked, since = _last_request(request.messages)
+    wanted = plan(asked.content)
+    results = [message for message in since if isinstance(message, ToolMessage)]
+    calls_made = sum(len(message.tool_calls) for message in since if isinstance(message, AssistantMessage))
+    if wanted.thought is not None and not calls_made:
+        yield from _thinking(wanted.thought)
+    offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set[str]()
+    missing = [wish for wish in wanted.wishes if wish.tool not in offered]
+    undone = [wish for wish in wanted.wishes if wish.tool in offered][calls_made:]
+    if undone and not _refused(results):
+        yield from _announced_call(
+            undone[0], id_=f"demo_{asked.message_id[-8:]}_{calls_made + 1}", first=not calls_made
+        )
+    elif wanted.wishes:
+        yield from _words("\n\n".join(_account(results, undone, missing)))
+    else:
+        yield from _words(_answer(wanted))
+
+
+def _last_request(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Message]]:
+    """The person's last message, and what came after it."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if isinstance(message, UserMessage) and not message.injected:
+            return message, messages[index + 1 :]
+    return UserMessage(content=""), ()
+
+
+def _refused(results: Iterable[ToolMessage]) -> bool:
+    return any(result.outcome in {"denied", "cancelled"} for result in results)
+
+
+def _announced_call(wish: Wish, *, id_: str, first: bool) -> Iterator[Delta]:
+    yield from _words(f"{'' if first else 'Next, '}I'll {wish.intent}.")
+    arguments = json.dumps(wish.arguments, ensure_ascii=False)
+    step = max(8, -(-len(arguments) // _MOST_CALL_DELTAS))
+    yield ToolCallDelta(0, id_, wish.tool, arguments[:step])
+    for start in range(step, len(arguments), step):
+        yield ToolCallDelta(0, arguments=arguments[start : start + step])
+
+
+def _thinking(topic: str) -> Iterator[Delta]:
+    about = f" about {topic}" if topic else ""
+    text = f"I was asked to think{about}. I am a script, so this thought was written beforehand: look first, then act."
+    return (ThinkingDelta(word) for word in _split_words(text))
+
+
+def _words(text: str) -> Iterator[Delta]:
+    return (TextDelta(word) for word in _split_words(text))
+
+
+def _split_words(text: str) -> list[str]:
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+def _tokens(messages: Iterable[Message]) -> int:
+    """A rough count, four characters each: there is no tokenizer here."""
+    chars = 0
+    for message in messages:
+        chars += len(message.content)
+        if isinstance(message, AssistantMessage):
+            chars += sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+    return -(-chars // 4)
+
+
+# --- what it says --------------------------------------------------------------------------------------------------
+
+
+def _account(results: Sequence[ToolMessage], undone: Sequence[Wish], missing: Sequence[Wish]) -> Iterator[str]:
+    """What came of each call, and what was left out, as it is."""
+    for result in results:
+        if result.outcome == "ok":
+            yield (
+                f"`{result.name}` gave:\n\n{_quoted(result.content)}" if result.content else f"`{result.name}` is done."
+            )
+        else:
+            yield f"`{result.name}` {_NOT_DONE[result.outcome]}:\n\n{_quoted(result.content)}"
+    if undone:
+        yield f"So I did not {_joined(undone)}."
+    for wish in missing:
+        yield f"I could not {wish.intent}: that takes the tool `{wish.tool}`, which I was not given."
+
+
+def _joined(wishes: Iterable[Wish]) -> str:
+    return " or ".join(wish.intent for wish in wishes)
+
+
+def _quoted(content: str) -> str:
+    """The start of `content` as a fenced block that it cannot break out of, and how much was left out."""
+    lines = content[:_QUOTED_CHARS].splitlines()[:_QUOTED_LINES]
+    shown = "\n".join(lines)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
+    left_out = len(content.rstrip()) - len(shown.rstrip())
+    more = f"\n({left_out} more characters are in the tool's result.)" if left_out > 0 else ""
+    return f"{fence}\n{shown}\n{fence}{more}"
+
+
+def _answer(wanted: Plan) -> str:
+    match wanted.kind:
+        case "help":
+            return _HELP
+        case "count":
+            return " ".join(str(number) for number in range(1, int(wanted.words) + 1)) or "Nothing to count."
+        case "say":
+            return wanted.words
+        case "thought":
+            return "I have thought about it; a language model would now have an answer, a script has none."
+        case "other":
+            return _UNKNOWN.format(words=f"“{wanted.words[:200]}{'…' if len(wanted.words) > 200 else ''}”")
+        case "calls":
+            return "Done."
+        case _:
+            assert_never(wanted.kind)
