@@ -1,0 +1,367 @@
+"""Typed settings and everything else that is read from the environment, the settings files or the config folder.
+
+A setting comes from the first place that has it: argument, `AGX_*` variable, project file
+(`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below.
+A project file belongs to whoever wrote the project, so it may only say how long and how much, never who
+is asked, what is allowed or where things are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from agenticx.errors import SettingsError
+
+__all__ = [
+    "PROJECT_FILE",
+    "PROJECT_SETTINGS",
+    "Settings",
+    "child_environment",
+    "config_text",
+    "load_settings",
+    "prompt",
+    "provider_key",
+    "provider_setting",
+    "secret_values",
+]
+
+PROJECT_FILE = Path(".agenticx") / "settings.toml"
+_PREFIX = "AGX_"
+_FILE_BYTES = 256 * 1024
+
+# `agenticx.logs` is built on this module (it hides `secret_values`), so this one logs without it.
+_log = logging.getLogger(__name__)
+
+_Number = TypeVar("_Number", int, float)
+
+
+# --- what a value may be ----------------------------------------------------------------------------------------------
+
+
+def _number(low: float, high: float, *, off: bool = False) -> BeforeValidator:
+    """Decimals from low to high; with `off` also 0."""
+    allowed = f"must be a decimal number from {low:g} to {high:g}" + (", or 0 for off" if off else "")
+
+    def check(value: object) -> float:
+        number = _parsed(float, value, allowed)
+        if low <= number <= high or (off and number == 0):
+            return number
+        raise ValueError(allowed)
+
+    return BeforeValidator(check)
+
+
+def _whole(low: int, high: int) -> BeforeValidator:
+    allowed = f"must be a whole number from {low} to {high}"
+
+    def check(value: object) -> int:
+        number = _parsed(int, value, allowed)
+        if low <= number <= high:
+            return number
+        raise ValueError(allowed)
+
+    return BeforeValidator(check)
+
+
+def _clamped(low: int, high: int, name: str) -> BeforeValidator:
+    """Whole numbers; one outside the range becomes the nearest inside it, with a log line."""
+    allowed = f"must be a whole number from {low} to {high}"
+
+    def check(value: object) -> int:
+        number = _parsed(int, value, allowed)
+        nearest = min(max(number, low), high)
+        if nearest != number:
+            _log.warning("%s is %d; using %d, the nearest from %d to %d", name, number, nearest, low, high)
+        return nearest
+
+    return BeforeValidator(check)
+
+
+def _parsed(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Number:
+    numeric = isinstance(value, str | int) or (kind is float and isinstance(value, float))
+    if not numeric or isinstance(value, bool):
+        raise ValueError(allowed)
+    try:
+        return kind(value)
+    except (ValueError, OverflowError):
+        raise ValueError(allowed) from None
+
+
+def _one_of(*words: str) -> BeforeValidator:
+    def check(value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return str(word)
+
+    return BeforeValidator(check)
+
+
+def _listed(pattern: str, allowed: str) -> BeforeValidator:
+    """A list, or text with commas or blanks between its items; each item fits `pattern`."""
+
+    def check(value: object) -> tuple[str, ...]:
+        items: Any = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not all(_fits(pattern, item) for item in cast(list[object], items)):
+            raise ValueError(f"must be {allowed}, separated by commas")
+        return tuple(cast(list[str], items))
+
+    return BeforeValidator(check)
+
+
+def _fits(pattern: str, item: object) -> bool:
+    return isinstance(item, str) and re.fullmatch(pattern, item) is not None
+
+
+def _matching(pattern: str, allowed: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {allowed}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+_Seconds = Annotated[float, _number(0.05, 86_400)]
+_Folder = Annotated[Path, AfterValidator(_absolute)]
+
+
+class Settings(BaseModel):
+    """Every setting; seconds are decimals from 0.05 to 86400, and no order between the clocks is required."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    llm_invoke_timeout_seconds: _Seconds = Field(120, description="Longest wait for the first delta of a model call.")
+    llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas that bring text.")
+    llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
+    llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
+    max_tool_rounds: Annotated[int, _clamped(10, 120, "AGX_MAX_TOOL_ROUNDS")] = Field(
+        30, description="Model calls with tools in one turn, 10 to 120 (a bare AgentRuntime() takes 10)."
+    )
+    turn_timeout_seconds: Annotated[float, _number(0.05, 86_400, off=True)] = Field(
+        0, description="Longest time for a whole turn; 0 is off."
+    )
+    on_exhausted: Annotated[Literal["error", "partial"], _one_of("error", "partial")] = Field(
+        "error", description="Out of rounds or turn time: end in an error, or with a partial answer (error, partial)."
+    )
+    status_query_budget_per_turn: Annotated[int, _whole(0, 1000)] = Field(
+        2, description="How often one turn may ask for the state of a sub-agent."
+    )
+    status_query_cooldown_seconds: _Seconds = Field(8, description="Shortest time between two such questions.")
+    tool_timeout_seconds: _Seconds = Field(120, description="Longest time for one tool call, unless the tool says.")
+    confirm_timeout_seconds: _Seconds = Field(600, description="How long a question waits for the person; then: no.")
+    hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.")
+    compaction_threshold_messages: Annotated[int, _whole(8, 100_000)] = Field(
+        20, description="More messages than this are compacted."
+    )
+    compaction_threshold_chars: Annotated[int, _whole(1_000, 100_000_000)] = Field(
+        48_000, description="More characters than this are compacted."
+    )
+    compaction_retain_messages: Annotated[int, _whole(4, 10_000)] = Field(
+        8, description="Messages at the end that compaction keeps as they are."
+    )
+    compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for writing a summary.")
+    tool_result_chars: Annotated[int, _whole(200, 10_000_000)] = Field(
+        30_000, description="Longest tool result; of a longer one head and tail are kept."
+    )
+    prune_tool_result_chars: Annotated[int, _whole(200, 10_000_000)] = Field(
+        4_000, description="Longest tool result of an old round, once history is compacted."
+    )
+    model: str | None = Field(
+        None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
+    )
+    permission_mode: Annotated[
+        Literal["default", "accept_edits", "plan", "auto"], _one_of("default", "accept_edits", "plan", "auto")
+    ] = Field("default", description="Mode of new sessions (default, accept_edits, plan, auto).")
+    enabled_tools: Annotated[tuple[str, ...], _listed(r"[\w.-]+", "names of tools")] | None = Field(
+        None, description="Tools of new sessions; unset: all."
+    )
+    workspace_root: _Folder | None = Field(
+        None, description="Workspace of new sessions in the studio; unset: the folder it was started in."
+    )
+    home: _Folder = Field(
+        Path("~/.agenticx"),
+        validate_default=True,
+        description="Where sessions, the token and your own settings are kept.",
+    )
+    store_url: Annotated[str, _matching(r"sqlite:///.+|nats://.+", "sqlite:///… or nats://…")] | None = Field(
+        None, description="Where sessions and events are kept (sqlite:///… or nats://…)."
+    )
+    token_file: _Folder | None = Field(
+        None, description="File with the server's token, mode 0600; unset: made at first start in home."
+    )
+    allowed_origins: Annotated[tuple[str, ...], _listed(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
+        (), description="Origins other than our own page that may call the server, each exactly as it is sent."
+    )
+    allowed_hosts: Annotated[tuple[str, ...], _listed(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
+        Field((), description="Host names the server answers to when it is bound to more than loopback.")
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _one_of("debug", "info", "warning", "error")] = (
+        Field("info", description="What is logged to stderr (debug, info, warning, error).")
+    )
+
+
+PROJECT_SETTINGS = frozenset(
+    name for name in Settings.model_fields if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn"))
+)
+"""What a project file may set: durations and amounts, each bounded by its range."""
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def load_settings(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    project: Path | None = None,
+) -> Settings:
+    """The settings in force. `project` is a workspace whose settings file counts; None leaves it out.
+
+    In `overrides` None means not given. An empty variable is one that is not set, except for a number, where it is
+    a mistake. Raises SettingsError that names the setting where it was written, its value and what it may be.
+    """
+    environ = os.environ if environ is None else environ
+    arguments = {name: (value, name) for name, value in (overrides or {}).items() if value is not None}
+    variables = _from_variables(environ)
+    home, _ = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
+    user_file = _absolute(Path(home)) / "settings.toml"
+    merged = _from_file(user_file, _USER_SETTINGS)
+    if project is not None:
+        merged |= _from_file(project / PROJECT_FILE, PROJECT_SETTINGS)
+    merged |= variables | arguments
+    try:
+        return Settings.model_validate({name: value for name, (value, _) in merged.items()})
+    except ValidationError as exc:
+        where = {name: where for name, (_, where) in merged.items()}
+        raise SettingsError("; ".join(_sentences(exc, where))) from None
+
+
+_Given = dict[str, tuple[Any, str]]
+"""Settings by name: the value, and how whoever wrote it calls it."""
+
+_USER_SETTINGS = frozenset(Settings.model_fields) - {"home"}
+_NUMBERS = PROJECT_SETTINGS
+
+
+def _from_variables(environ: Mapping[str, str]) -> _Given:
+    given: _Given = {}
+    for variable in [name for name in environ if name.startswith(_PREFIX)]:
+        name = variable.removeprefix(_PREFIX).lower()
+        if name not in Settings.model_fields:
+            _hint(variable)
+        elif environ[variable].strip() or name in _NUMBERS:
+            given[name] = (environ[variable], variable)
+    return given
+
+
+def _hint(variable: str) -> None:
+    from difflib import get_close_matches  # only a misspelt variable pays for it
+
+    known = [_PREFIX + name.upper() for name in Settings.model_fields]
+    near = get_close_matches(variable, known, n=1, cutoff=0.8)
+    if near:
+        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, near[0])
+
+
+def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
+    """What a settings file says; an absent file says nothing, a pipe or device is not waited for."""
+    try:
+        if not path.is_file():
+            return {}
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES + 1)
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
+    if len(content) > _FILE_BYTES:
+        raise SettingsError(f"{path} is larger than {_FILE_BYTES} bytes, which no settings file is")
+    try:
+        values = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise SettingsError(f"{path} is not TOML: {exc}") from exc
+    for name in values:
+        if name not in allowed:
+            reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
+            raise SettingsError(f"{name!r} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}")
+    return {name: (value, f"{name} in {path}") for name, value in values.items()}
+
+
+def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
+    sentences: list[str] = []
+    for error in exc.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else "settings"
+        if error["type"] == "extra_forbidden":
+            sentences.append(f"{name!r} is not a setting; settings are: {', '.join(sorted(Settings.model_fields))}")
+            continue
+        wanted = error["msg"].removeprefix("Value error, ")
+        value = "not usable" if name == "store_url" else repr(error["input"])  # its value may hold a password
+        sentences.append(f"{where.get(name, name)} is {value}; it {wanted[:1].lower()}{wanted[1:]}")
+    return sentences
+
+
+# --- secrets and the environment of others ----------------------------------------------------------------------------
+
+_SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PAT|CREDENTIALS?)$", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+
+
+def provider_key(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
+    """The key in the provider's usual variable, such as OPENAI_API_KEY; None when unset or blank."""
+    return provider_setting(name, environ=environ)
+
+
+def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
+    """A provider's own variable, such as OPENAI_BASE_URL; None when unset or blank."""
+    return (os.environ if environ is None else environ).get(name, "").strip() or None
+
+
+def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The values of all variables whose names say that they are secret, longest first."""
+    environ = os.environ if environ is None else environ
+    values = {environ[name].strip() for name in environ if _SECRET_NAME.search(name)}
+    return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a command of the agent: ours without variables that hold secrets, plus `extra`."""
+    kept = {name: value for name, value in os.environ.items() if not _SECRET_NAME.search(name)}
+    return {**kept, **(extra or {})}
+
+
+# --- the config folder ------------------------------------------------------------------------------------------------
+
+
+def config_text(name: str, *, home: Path | None = None) -> str:
+    """A file of the config folder, such as `models.toml`; a file of that name in `home` (default: AGX_HOME) wins."""
+    own = home or _absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
+    for folder in (own, *_config_folders()):
+        try:
+            return (folder / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
+
+
+def prompt(name: str, *, home: Path | None = None) -> str:
+    """The text of `prompts/{name}.md`, your own in AGX_HOME or the one we ship."""
+    if not re.fullmatch(r"[a-z0-9_-]+", name):
+        raise SettingsError(f"{name!r} is no prompt's name; names are lower-case letters, digits, _ and -")
+    return config_text(f"prompts/{name}.md", home=home)
+
+
+def _config_folders() -> tuple[Path, Path]:
+    """Where the config folder is: in an installed wheel, in a checkout."""
+    package = Path(__file__).parent
+    return package / "_config", package.parent / "config"
