@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
@@ -27,6 +28,7 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raises, SystemExit included."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _never_fail_to_print()
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -44,6 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except Exception as exc:
         return _internal(exc)
+
+
+def _never_fail_to_print() -> None:
+    """Characters that the terminal's encoding lacks are spelled out instead of raising."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(words: list[str]) -> int:
@@ -109,8 +118,10 @@ def _complain(sentence: str, code: int) -> int:
 
 
 def _internal(exc: Exception) -> int:
-    """A bug of ours: say so and where, with the whole traceback for whoever reports it."""
+    """A bug of ours: say so and where, with the traceback (without secrets) for whoever reports it."""
     import traceback
 
-    traceback.print_exception(exc)
+    from agenticx.logs import redact
+
+    print(redact("".join(traceback.format_exception(exc))), end="", file=sys.stderr)
     return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", 1)

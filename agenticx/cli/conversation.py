@@ -1,0 +1,108 @@
+"""A conversation in this process: model, tools, gate and session put together from arguments and settings."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from agenticx.cli.asking import AtTheTerminal, Audience, NobodyGate, Silent, someone_to_ask
+from agenticx.cli.narrate import Note
+from agenticx.cli.render import Output
+from agenticx.cli.turns import play
+from agenticx.errors import SettingsError
+from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog import default_model_spec, resolve_model
+from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, Session
+from agenticx.settings import Settings, load_settings
+from agenticx.tools.base import Tool
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = ["Conversation", "add_arguments", "enabled_tools", "open_conversation", "settings_for", "workspace_of"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options that `run` and `chat` share."""
+    parser.add_argument("--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else what is set up)")
+    parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
+    parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
+    parser.add_argument("--yes", action="store_true", help="allow every call without asking")
+    parser.add_argument(
+        "--permission-mode",
+        metavar="MODE",
+        choices=get_args(PermissionMode),
+        help=f"when to ask: {', '.join(get_args(PermissionMode))} (default: AGX_PERMISSION_MODE)",
+    )
+    parser.add_argument("--max-tool-rounds", metavar="N", help="model calls with tools in one turn, 10 to 120")
+
+
+def workspace_of(arguments: Namespace) -> Path:
+    """--cwd or the current folder, resolved; raises SettingsError if it is no folder."""
+    folder: Path = arguments.cwd or Path.cwd()
+    if not folder.is_dir():
+        raise SettingsError(f"--cwd {str(folder)!r} is not a folder")
+    return folder.resolve()
+
+
+def settings_for(arguments: Namespace, workspace: Path) -> Settings:
+    """The settings in force in `workspace`, options first."""
+    given = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
+    return load_settings(given, project=workspace)
+
+
+def enabled_tools(settings: Settings) -> Sequence[Tool]:
+    """The built-in tools that AGX_ENABLED_TOOLS leaves; raises SettingsError for a name that no tool has."""
+    tools = {tool.schema.name: tool for tool in builtin_tools()}
+    if settings.enabled_tools is None:
+        return tuple(tools.values())
+    unknown = [name for name in settings.enabled_tools if name not in tools]
+    if unknown:
+        raise SettingsError(f"AGX_ENABLED_TOOLS names {unknown[0]!r}, which is no tool; tools are: {', '.join(tools)}")
+    return tuple(tools[name] for name in settings.enabled_tools)
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One session and what it takes to run its turns; `model` may be changed between turns."""
+
+    model: ChatModel
+    settings: Settings
+    session: Session
+    gate: ConfirmGate
+    tools: Sequence[Tool] = field(default_factory=tuple[Tool, ...])
+
+    async def turn(self, text: str, output: Output) -> int:
+        """Play one turn; returns its exit code."""
+        runtime = AgentRuntime(
+            self.model, self.gate, max_tool_rounds=self.settings.max_tool_rounds, settings=self.settings
+        )
+        return await play(
+            lambda stop: runtime.run_turn(text, self.session, stop, tools=self.tools), output, self._audience(output)
+        )
+
+    def _audience(self, output: Output) -> Audience:
+        return AtTheTerminal(self.gate, output) if isinstance(self.gate, AsyncConfirmGate) else Silent()
+
+
+def open_conversation(arguments: Namespace) -> tuple[Conversation, Note | None]:
+    """A new conversation as the options say, and a note on how its model was chosen where nobody named it."""
+    workspace = workspace_of(arguments)
+    settings = settings_for(arguments, workspace)
+    spec, reason = (arguments.model, None) if arguments.model else default_model_spec(settings)
+    conversation = Conversation(
+        model=resolve_model(spec, base_url=arguments.base_url),
+        settings=settings,
+        session=Session(workspace=workspace, permission_mode=settings.permission_mode),
+        gate=_gate(yes=arguments.yes),
+        tools=enabled_tools(settings),
+    )
+    return conversation, Note(f"model: {spec} ({reason})") if reason else None
+
+
+def _gate(*, yes: bool) -> ConfirmGate:
+    if yes:
+        return AutoApproveConfirmGate()
+    return AsyncConfirmGate() if someone_to_ask() else NobodyGate()

@@ -1,0 +1,112 @@
+"""`agx model call`: one model call, its reply printed; no session, no store, no lock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from agenticx.errors import InvalidArguments, ModelError
+from agenticx.llms.arguments import parse_arguments
+from agenticx.llms.base import ModelRequest, Reply, complete
+from agenticx.llms.catalog import resolve_model
+from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
+from agenticx.settings import load_settings
+
+__all__ = ["configure", "parsed_arguments", "reply_object", "run"]
+
+_EPILOG = """\
+MODEL is provider:name, such as openai-chat:gpt-4.1-mini or ollama:qwen3, or demo. A server on this machine
+(--base-url http://127.0.0.1:…) needs no key.
+
+examples:
+  agx model call openai-chat:gpt-4.1-mini "Say hello"
+  agx model call openai-chat:x "Say hello" --base-url http://127.0.0.1:8080/v1 --json
+  echo "Say hello" | agx model call demo -
+
+exit codes: 0 a whole reply, 1 an error (with --json the reply is printed as far as it came), 2 usage"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="call")
+    call = actions.add_parser(
+        "call",
+        help="call MODEL once and print its reply",
+        description="Call a model once and print its reply.",
+        epilog=_EPILOG,
+        formatter_class=parser.formatter_class,
+        allow_abbrev=False,
+    )
+    call.add_argument("model", metavar="MODEL", help="provider:name or demo")
+    call.add_argument("prompt", help="what to say; - reads it from stdin")
+    call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
+    call.add_argument("--system", metavar="S", help="a system message that goes first")
+    call.add_argument("--json", action="store_true", help="print the whole reply as one line of JSON")
+
+
+def run(arguments: Namespace) -> int:
+    settings = load_settings()
+    model = resolve_model(arguments.model, base_url=arguments.base_url)
+    prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
+    messages.append(UserMessage(content=prompt))
+    clocks = (
+        settings.llm_invoke_timeout_seconds,
+        settings.llm_heartbeat_timeout_seconds,
+        settings.llm_hard_timeout_seconds,
+    )
+    reply, error = asyncio.run(complete(model, ModelRequest(messages=messages, timeout=max(clocks) + 15)))
+    problem = _problem(reply, error)
+    if arguments.json:
+        print(json.dumps(reply_object(reply, problem), allow_nan=False))
+    else:
+        _print_reply(reply, problem)
+    return 0 if problem is None else 1
+
+
+def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
+    if error is not None:
+        return {"type": error.provider_type or error.code, "message": str(error)}
+    if not reply.complete:
+        return {"type": "provider.truncated", "message": "the stream ended without its end marker"}
+    return None
+
+
+def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
+    """The reply as the wire contract prints it; what was received before an error stays."""
+    usage = reply.usage
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": parsed_arguments(call)} for call in reply.tool_calls
+        ],
+        "finish_reason": reply.finish_reason,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+        },
+        "complete": reply.complete,
+        "error": problem,
+    }
+
+
+def parsed_arguments(call: ToolCall) -> dict[str, Any] | str:
+    """A call's arguments as an object; the text itself where it is none."""
+    try:
+        return parse_arguments(call.arguments)
+    except InvalidArguments:
+        return call.arguments
+
+
+def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:
+    if reply.text:
+        print(reply.text)
+    for call in reply.tool_calls:
+        print(f"→ {call.name} {call.arguments}", file=sys.stderr)
+    if problem is not None:
+        print(f"agx model call: {problem['type']}: {problem['message']}", file=sys.stderr)

@@ -1,0 +1,78 @@
+"""`agx permissions explain`: what a tool call would get, and which rule says so; nothing runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import get_args
+
+from agenticx.cli.conversation import enabled_tools, settings_for, workspace_of
+from agenticx.cli.turns import FINAL, USAGE
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.llms.arguments import parse_arguments
+from agenticx.tools.base import Tool, ToolContext
+from agenticx.tools.permissions import PermissionMode, Verdict, decide
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+examples:
+  agx permissions explain bash_exec '{"command": "git status"}'
+  agx permissions explain file_write '{"path": "a.txt", "content": "hi"}' --permission-mode auto --json
+
+exit codes: 0 explained, 2 usage"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="explain")
+    explain = actions.add_parser(
+        "explain",
+        help="say what a call would get: allow, ask or deny",
+        description="Say what a call would get (allow, ask or deny), by which rule and why. Nothing runs.",
+        epilog=_EPILOG,
+        formatter_class=parser.formatter_class,
+        allow_abbrev=False,
+    )
+    explain.add_argument("tool", metavar="TOOL", help="the tool's name")
+    explain.add_argument("arguments", metavar="ARGS", help="its arguments, a JSON object")
+    explain.add_argument("--json", action="store_true", help="print {decision, rule, reasons}")
+    explain.add_argument("--cwd", metavar="D", type=Path, help="the workspace (default: the current folder)")
+    explain.add_argument("--permission-mode", metavar="MODE", choices=get_args(PermissionMode))
+    explain.set_defaults(max_tool_rounds=None)
+
+
+def run(arguments: Namespace) -> int:
+    workspace = workspace_of(arguments)
+    settings = settings_for(arguments, workspace)
+    tools = {tool.schema.name: tool for tool in enabled_tools(settings)}
+    tool = tools.get(arguments.tool)
+    if tool is None:
+        return _usage(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
+    context = ToolContext(workspace=workspace, protected_roots=(settings.home,))
+    try:
+        verdict = _verdict(tool, arguments.arguments, context, settings.permission_mode)
+    except InvalidArguments as exc:
+        return _usage(str(exc))
+    if arguments.json:
+        row = {"decision": verdict.decision, "rule": verdict.rule, "reasons": list(verdict.reasons)}
+        print(json.dumps(row))
+    else:
+        print(f"{verdict.decision} (rule: {verdict.rule})", *verdict.reasons, sep="\n  ")
+    return FINAL
+
+
+def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
+    """What the gate would say; a call that the tool itself refuses is a deny."""
+    arguments = tool.validate(parse_arguments(text))
+    try:
+        assessment = tool.assess(arguments, context)
+    except ToolError as exc:
+        return Verdict("deny", "tool", (str(exc),))
+    return decide(mode, assessment)
+
+
+def _usage(sentence: str) -> int:
+    print(f"agx permissions explain: {sentence}", file=sys.stderr)
+    return USAGE

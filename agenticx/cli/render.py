@@ -1,0 +1,179 @@
+"""How a turn looks: one class per kind of output, each taking the same events."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
+
+from agenticx.cli.narrate import Note, Tone, describe, describe_question
+from agenticx.cli.visible import without_controls
+from agenticx.messages import new_id
+from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["JsonLines", "Output", "Plain", "Terminal", "output_for"]
+
+
+class Output(Protocol):
+    """Where a turn is shown. The model's text (or the envelopes) go to stdout, all else to stderr."""
+
+    def show(self, event: RuntimeEvent) -> None: ...
+    def note(self, note: Note) -> None:
+        """Say something that is not an event."""
+        ...
+
+    def question(self, data: Mapping[str, Any], prompt: str) -> None:
+        """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
+        ...
+
+
+def output_for(session_id: str, *, as_json: bool = False) -> Output:
+    """Envelopes if asked for, colours where stderr is a terminal, plain lines elsewhere."""
+    if as_json:
+        return JsonLines(session_id, sys.stdout.buffer, sys.stderr)
+    return Terminal() if sys.stderr.isatty() else Plain()
+
+
+class Plain:
+    """Lines without colour, for pipes and files.
+
+    Where stdout is a pipe it carries the model's text and nothing else, so a note in the middle of a message breaks no
+    line of it; where both streams share a screen, each begins on a line of its own.
+    """
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._on_screen = self._out.isatty()
+        self._message_id = ""  # of the text that stdout carries
+        self._out_open = False  # whether the stream's last line still lacks its newline
+        self._err_open = False
+
+    def show(self, event: RuntimeEvent) -> None:
+        data = event.data
+        match event.type:
+            case EventType.TOKEN if data["text"]:
+                self._text(data["text"], data["message_id"])
+            case EventType.THINKING:
+                self._aside(data["text"])
+            case EventType.TOOL_PROGRESS if data.get("output"):
+                self._aside(data["output"])
+            case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
+                self._text(data["text"], data["message_id"])  # a reply that was not streamed
+            case _:
+                pass
+        if event.terminal:
+            self._end_text()
+        note = describe(event)
+        if note is not None:
+            self.note(note)
+
+    def note(self, note: Note) -> None:
+        self._make_way()
+        self._write_note(note)
+
+    def question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._make_way()
+        for note in describe_question(data):
+            self._write_note(note)
+        self._err.write(prompt)
+        self._err.flush()
+
+    def _text(self, text: str, message_id: str) -> None:
+        self._end_aside()
+        if self._message_id != message_id:
+            self._end_text()
+        self._message_id = message_id
+        self._out.write(without_controls(text) if self._on_screen else text)
+        self._out.flush()
+        self._out_open = not text.endswith("\n")
+
+    def _aside(self, text: str) -> None:
+        if not self._err_open:
+            self._make_way()
+        self._write_aside(without_controls(text))
+        self._err.flush()
+        self._err_open = not text.endswith("\n")
+
+    def _make_way(self) -> None:
+        self._end_aside()
+        if self._on_screen:
+            self._end_text()
+
+    def _end_text(self) -> None:
+        if self._out_open:
+            self._out.write("\n")
+            self._out.flush()
+            self._out_open = False
+
+    def _end_aside(self) -> None:
+        if self._err_open:
+            self._err.write("\n")
+            self._err.flush()
+            self._err_open = False
+
+    def _write_note(self, note: Note) -> None:
+        self._err.write(f"{note.text}\n")
+        self._err.flush()
+
+    def _write_aside(self, text: str) -> None:
+        self._err.write(text)
+
+
+_STYLES: Mapping[Tone, str] = {
+    "quiet": "dim",
+    "call": "cyan",
+    "good": "green",
+    "bad": "bold red",
+    "warning": "yellow",
+    "question": "bold",
+    "added": "green",
+    "removed": "red",
+}
+
+
+class Terminal(Plain):
+    """The same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def _write_note(self, note: Note) -> None:
+        self._console.print(note.text, style=_STYLES[note.tone], markup=False, emoji=False)
+
+    def _write_aside(self, text: str) -> None:
+        self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
+
+
+class JsonLines:
+    """One envelope per line on stdout; questions and notes are still for a person, on stderr."""
+
+    def __init__(self, session_id: str, out: BinaryIO, err: TextIO) -> None:
+        self._session_id = session_id
+        self._turn_id: str | None = None
+        self._seq = 0
+        self._out = out
+        self._people = Plain(err, err)
+
+    def show(self, event: RuntimeEvent) -> None:
+        if event.type is EventType.TURN_STARTED:
+            self._turn_id = new_id("turn")
+        self._seq += 1
+        ts = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = encode_envelope(event, session_id=self._session_id, turn_id=self._turn_id, seq=self._seq, ts=ts)
+        self._out.write(line + b"\n")
+        self._out.flush()
+
+    def note(self, note: Note) -> None:
+        self._people.note(note)
+
+    def question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._people.question(data, prompt)

@@ -1,0 +1,92 @@
+"""One turn played to an output: its events shown, its questions asked, Ctrl-C turned into a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from types import FrameType
+from typing import Protocol
+
+from agenticx.cli.asking import Audience
+from agenticx.cli.narrate import Note
+from agenticx.cli.render import Output
+from agenticx.runtime import StopSignal
+from agenticx.runtime.events import EventType, RuntimeEvent
+
+__all__ = ["FAILED", "FINAL", "STOPPED", "USAGE", "play"]
+
+FINAL, FAILED, USAGE, STOPPED = 0, 1, 2, 130
+
+_LEAVE_SECONDS = 0.5
+
+
+class Events(Protocol):
+    """What `run_turn` returns, as far as it is needed here."""
+
+    def __aiter__(self) -> AsyncIterator[RuntimeEvent]: ...
+    async def aclose(self) -> None: ...
+
+
+async def play(start: Callable[[StopSignal], Events], output: Output, audience: Audience) -> int:
+    """Run the turn that `start` begins to its end and return the exit code that it stands for.
+
+    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second one leaves at once.
+    """
+    stop = StopSignal()
+    code = FAILED
+    with _stopping_on_signals(stop, output):
+        async with aclosing(start(stop)) as events:
+            async for event in events:
+                output.show(event)
+                match event.type:
+                    case EventType.CONFIRM_REQUIRED:
+                        audience.asked(event.data)
+                    case EventType.CONFIRM_RESPONSE:
+                        audience.closed(event.data["id"])
+                    case EventType.FINAL if event.terminal:
+                        code = FINAL
+                    case EventType.ERROR if event.terminal:
+                        code = STOPPED if event.data["code"] == "stopped" else FAILED
+                    case _:
+                        pass
+    return code
+
+
+@contextmanager
+def _stopping_on_signals(stop: StopSignal, output: Output) -> Iterator[None]:
+    """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    leaving = threading.Timer(_LEAVE_SECONDS, os._exit, (STOPPED,))
+    leaving.daemon = True
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if leaving.is_alive():
+            os._exit(STOPPED)
+        if stop.is_set():
+            leaving.start()
+            loop.call_soon_threadsafe(task.cancel)
+            return
+        stop.set()
+        loop.call_soon_threadsafe(output.note, Note("stopping … (Ctrl-C again leaves at once)"))
+
+    # not loop.add_signal_handler: a handler of the interpreter still runs when the loop is held up
+    before = {number: signal.signal(number, on_signal) for number in _signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _signals() -> Iterator[signal.Signals]:
+    yield signal.SIGINT
+    yield signal.SIGTERM
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup
+        yield signal.SIGHUP
