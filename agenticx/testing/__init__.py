@@ -1,0 +1,78 @@
+"""Tests of agents without a network: scripted models and gates, event sequences, a fake provider.
+
+from agenticx.runtime import AgentRuntime, Session
+from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, collect, outline, say
+
+async def test_the_agent_asks_before_it_writes(tmp_path):
+    model = ScriptedModel([call("file_write", {"path": "a.txt", "content": "hi"}), say("Written.")])
+    with model, ScriptedGate(True) as gate:
+        turn = AgentRuntime(model, gate).run_turn("Write a.txt", Session(workspace=tmp_path), tools=[file_write])
+        events = await collect(turn)
+    check_grammar(events)
+    assert outline(events) == [...]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agenticx.llms.scripted import (
+        ScriptedModel,
+        ScriptExhausted,
+        call,
+        cut,
+        fail,
+        finish,
+        hang,
+        pause,
+        raw,
+        say,
+        stall_after,
+        think,
+        usage,
+    )
+    from agenticx.testing.gates import ScriptedGate
+    from agenticx.testing.grammar import GrammarError, check_grammar
+    from agenticx.testing.sequences import assert_sequence, collect, outline
+
+__all__ = [
+    "GrammarError",
+    "ScriptExhausted",
+    "ScriptedGate",
+    "ScriptedModel",
+    "assert_sequence",
+    "call",
+    "check_grammar",
+    "collect",
+    "cut",
+    "fail",
+    "finish",
+    "hang",
+    "outline",
+    "pause",
+    "raw",
+    "say",
+    "stall_after",
+    "think",
+    "usage",
+]
+
+_ROOMS = {
+    "agenticx.llms.scripted": (
+        *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
+        *("stall_after", "think", "usage"),
+    ),
+    "agenticx.testing.gates": ("ScriptedGate",),
+    "agenticx.testing.grammar": ("GrammarError", "check_grammar"),
+    "agenticx.testing.sequences": ("assert_sequence", "collect", "outline"),
+}
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: pytest loads this package in every project it is installed in."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

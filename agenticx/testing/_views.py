@@ -1,0 +1,75 @@
+"""One view of an event, whether it came from `run_turn`, from the store or from an SSE frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agenticx.runtime.events import RuntimeEvent
+
+__all__ = ["AnyEvent", "View", "label", "view", "views"]
+
+AnyEvent = RuntimeEvent | Mapping[str, Any]
+"""A `RuntimeEvent`, or an envelope as JSON gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the kit reads of an event; `envelope` is None for a `RuntimeEvent`."""
+
+    type: str
+    data: Mapping[str, Any]
+    agent_id: str
+    envelope: Mapping[str, Any] | None = None
+
+    @property
+    def turn_id(self) -> str | None:
+        return None if self.envelope is None else self.envelope.get("turn_id")
+
+
+def view(event: AnyEvent) -> View:
+    """The view of one event; raises `TypeError` for anything else."""
+    if isinstance(event, RuntimeEvent):
+        return View(event.type.value, event.data, event.agent_id)
+    envelope = cast("object", event)  # whatever a stream brought
+    if not isinstance(envelope, Mapping) or "type" not in envelope:
+        raise TypeError(f"neither a RuntimeEvent nor an envelope: {envelope!r}")
+    frame = cast("Mapping[str, Any]", envelope)
+    return View(str(frame["type"]), frame.get("data") or {}, str(frame.get("agent_id", "")), frame)
+
+
+def views(events: Iterable[AnyEvent]) -> list[View]:
+    return [view(event) for event in events]
+
+
+def label(event: View) -> str:
+    """The event's type and, where it has one, the word that tells it from others of its type.
+
+    `tool_call:add`, `tool_result:denied`, `confirm_response:approved`, `error:stopped`, `final:answer`,
+    `state:planning`, `token:waiting`, `stall:heartbeat`; other events are their type alone.
+    """
+    word = _word(event.type, event.data)
+    return event.type if word is None else f"{event.type}:{word}"
+
+
+def _word(type_: str, data: Mapping[str, Any]) -> object | None:
+    match type_:
+        case "state":
+            return data.get("state")
+        case "token":
+            return "waiting" if data.get("waiting") else None
+        case "tool_call":
+            return data.get("name")
+        case "tool_result":
+            return data.get("outcome") or ("error" if data.get("is_error") else "ok")
+        case "confirm_response":
+            return "approved" if data.get("approved") else "denied"
+        case "error":
+            return data.get("code")
+        case "final":
+            return data.get("reason")
+        case "stall":
+            return data.get("phase")
+        case _:
+            return None

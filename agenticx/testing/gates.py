@@ -1,0 +1,72 @@
+"""A gate that gives scripted answers and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest
+
+__all__ = ["GateAnswer", "ScriptedGate"]
+
+GateAnswer = bool | ConfirmAnswer | Literal["silent"] | Exception
+"""Yes or no, a whole answer, no answer at all, or an exception that the gate raises."""
+
+
+class ScriptedGate(ConfirmGate):
+    """Answers questions in order and keeps them in `requests`.
+
+    A question beyond the script is answered no and complained about. In a `with` block the gate raises
+    `AssertionError` at the end if it was asked more or less often than it has answers.
+    """
+
+    def __init__(self, *answers: GateAnswer | Iterable[GateAnswer]) -> None:
+        self._answers: deque[GateAnswer] = deque(_flat(answers))
+        self._planned = len(self._answers)
+        self.requests: list[ConfirmRequest] = []
+
+    async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        return (await self._next()).approved
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        self.requests.append(request)
+        announce()
+        return await self._next()
+
+    async def _next(self) -> ConfirmAnswer:
+        answer = self._answers.popleft() if self._answers else False
+        if isinstance(answer, Exception):
+            raise answer
+        if answer == "silent":
+            await _nothing()
+        return answer if isinstance(answer, ConfirmAnswer) else ConfirmAnswer(approved=answer is True)
+
+    def assert_done(self) -> None:
+        """Raise `AssertionError` unless the gate was asked exactly as often as it has answers."""
+        if len(self.requests) != self._planned:
+            asked = [request.question for request in self.requests]
+            raise AssertionError(f"the gate has {self._planned} answers and was asked {len(asked)} times: {asked!r}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is None:
+            self.assert_done()
+
+
+def _flat(answers: Iterable[GateAnswer | Iterable[GateAnswer]]) -> Iterable[GateAnswer]:
+    for answer in answers:
+        if isinstance(answer, bool | str | ConfirmAnswer | Exception):
+            yield answer
+        else:
+            yield from answer
+
+
+def _nothing() -> Awaitable[None]:
+    return asyncio.get_running_loop().create_future()

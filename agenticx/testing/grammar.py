@@ -1,0 +1,298 @@
+"""The event grammar of the wire contract, checked over what a turn really sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from agenticx.runtime.events import EventType, envelope_adapter
+from agenticx.testing._views import AnyEvent, View, label, views
+
+__all__ = ["GrammarError", "check_grammar"]
+
+_FATAL = frozenset(
+    {
+        "stopped",
+        *(f"timeout.{clock}" for clock in ("first_chunk", "heartbeat", "hard", "turn")),
+        *(f"provider.{kind}" for kind in ("auth", "rate_limited", "bad_request", "bad_reply", "overloaded")),
+        *(f"provider.{kind}" for kind in ("truncated", "content_filter", "transport")),
+        *("context_overflow", "loop_detected", "max_rounds", "budget_exceeded", "hook_failed"),
+        *("storage", "interrupted", "internal"),
+    }
+)
+_NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
+_OF_THE_MODEL = frozenset({"round_start", "token", "thinking", "tool_call_delta"})
+_OUTSIDE_TURNS = frozenset(
+    {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}
+)
+
+
+class GrammarError(AssertionError):
+    """The events break the contract; `violations` has one sentence for each place."""
+
+    def __init__(self, violations: Sequence[str]) -> None:
+        super().__init__("the events break the grammar:\n  " + "\n  ".join(violations))
+        self.violations = tuple(violations)
+
+
+def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
+    """Raise `GrammarError` with every violation in `events`.
+
+    Takes the `RuntimeEvent`s of one turn, or envelopes of any number of turns, interleaved or not. With
+    `complete=False` the turns may still be running.
+
+    1. `turn_started` is a turn's first event and occurs once.
+    2. One terminal event ends a turn; nothing of the turn follows it. It is `final`, a fatal `error`, or the
+       `subagent_paused` of the turn's own agent, which is not `meta`.
+    3. `round_start` counts up from 1.
+    4. All calls of a round come before any of them runs; each has an id of its own within the session and is answered by exactly one
+       `tool_result`, in call order, before the next model call and before the turn ends.
+    5. `tool_progress` and `artifact` stand between a call and its result.
+    6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
+    7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
+       only in a waiting token, of which a model call has one at most.
+    8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
+    9. `final` repeats what was streamed of its message.
+    10. Every payload is what the contract says, without other keys, and error codes are known.
+    11. The `seq` of a session counts up.
+    """
+    turns: dict[object, _Turn] = {}
+    sequences: dict[object, int] = {}
+    call_ids: dict[object, set[str]] = {}  # unique within a session
+    violations: list[str] = []
+    for number, event in enumerate(views(events), 1):
+        where = f"event {number} ({label(event)})"
+        violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
+        violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
+        if event.envelope is not None and event.turn_id is None:
+            if event.type not in _OUTSIDE_TURNS:
+                violations.append(f"{where}: belongs to a turn, but its turn_id is null")
+            continue
+        session = None if event.envelope is None else event.envelope.get("session_id")
+        turn = turns.setdefault(event.turn_id, _Turn(call_ids.setdefault(session, set())))
+        violations += [f"{where}: {problem}" for problem in turn.take(event)]
+    if complete:
+        for turn_id, turn in turns.items():
+            named = "the turn" if turn_id is None else f"turn {turn_id}"
+            violations += [f"{named}: {problem}" for problem in turn.open_ends()]
+        if not turns:
+            violations.append("there is no event of any turn")
+    if violations:
+        raise GrammarError(violations)
+
+
+def _payload_problems(event: View) -> list[str]:
+    frame = event.envelope or {
+        "type": event.type,
+        "data": event.data,
+        "agent_id": event.agent_id,
+        "session_id": "",
+        "turn_id": None,
+        "seq": 1,
+        "ts": "",
+    }
+    try:
+        known: Mapping[str, Any] = envelope_adapter().validate_python(frame, strict=True)["data"]
+    except ValidationError as exc:
+        return [
+            f"{'.'.join(str(step) for step in problem['loc'][1:]) or 'the envelope'}: {problem['msg']}"
+            for problem in exc.errors(include_url=False)
+        ]
+    return [f"data.{key}: is not in the contract" for key in event.data if key not in known]
+
+
+def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
+    if event.envelope is None or not isinstance(seq := event.envelope.get("seq"), int):
+        return []
+    session = event.envelope.get("session_id")
+    before, sequences[session] = sequences.get(session, 0), seq
+    return [] if seq > before else [f"seq {seq} does not come after {before}"]
+
+
+# --- one turn ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What has happened in a turn so far, as far as the rules ask; `call_ids` are those of the whole session."""
+
+    call_ids: set[str]
+    agent_id: str = ""
+    started: bool = False
+    ended_by: str | None = None
+    round: int = 0
+    state: str | None = None
+    previous: str = ""
+    open_calls: dict[str, str] = field(default_factory=dict[str, str])
+    running: bool = False
+    asked: dict[str, bool] = field(default_factory=dict[str, bool])
+    texts: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
+    lengths: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    waited: set[str] = field(default_factory=set[str])
+
+    def take(self, event: View) -> list[str]:
+        """What is wrong with `event` coming next."""
+        problems = [*self._place(event), *self._between_calls(event)]
+        rule = _RULES.get(event.type)
+        if rule is not None:
+            problems += rule(self, event)
+        if self._is_terminal(event):
+            problems += self._terminal(event)
+        self.previous = event.type
+        return problems
+
+    def open_ends(self) -> list[str]:
+        """What is missing when nothing more comes."""
+        return [] if self.ended_by else ["ends without a terminal event"]
+
+    def _place(self, event: View) -> list[str]:
+        if self.ended_by is not None:
+            return [f"comes after the terminal event {self.ended_by}"]
+        if event.type == "turn_started":
+            again, self.started, self.agent_id = self.started, True, event.agent_id
+            return ["a turn starts once"] if again else []
+        if not self.started:
+            self.started, self.agent_id = True, event.agent_id
+            return ["turn_started must come first"]
+        return []
+
+    def _between_calls(self, event: View) -> list[str]:
+        if event.type not in _OF_THE_MODEL or not self.open_calls:
+            return []
+        return [f"the model goes on while {self._unanswered()}"]
+
+    def _unanswered(self) -> str:
+        calls = ", ".join(f"{name} ({id_})" for id_, name in self.open_calls.items())
+        return f"these calls have no result: {calls}"
+
+    def round_start(self, event: View) -> list[str]:
+        expected, self.round, self.running = self.round + 1, event.data.get("round", 0), False
+        return [] if self.round == expected else [f"round {self.round} where {expected} was due"]
+
+    def state_change(self, event: View) -> list[str]:
+        before, self.state = self.state, event.data.get("state")
+        if self.state == before:
+            return [f"state {before} does not change"]
+        if self.state == "idle":
+            return ["idle is for the time between turns"]
+        return [f"state {self.state} after done"] if before == "done" else []
+
+    def text(self, event: View) -> list[str]:
+        message_id, text = str(event.data.get("message_id")), str(event.data.get("text", ""))
+        key, offset = (event.type, message_id), event.data.get("offset")
+        expected = self.lengths.get(key, 0)
+        problems = [] if offset == expected else [f"offset {offset} where {expected} was due"]
+        if event.data.get("waiting"):
+            problems += ["a waiting token has no text"] if text else []
+            problems += ["a second waiting token for this model call"] if message_id in self.waited else []
+            self.waited.add(message_id)
+        elif not text:
+            problems.append("empty text")
+        self.lengths[key] = (offset if isinstance(offset, int) else expected) + len(text)
+        self.texts.setdefault(key, []).append(text)
+        return problems
+
+    def tool_call(self, event: View) -> list[str]:
+        id_, name = str(event.data.get("tool_call_id")), str(event.data.get("name"))
+        problems = [f"tool_call_id {id_} is used twice"] if id_ in self.call_ids else []
+        problems += ["a call is announced after a call of its round began"] if self.running else []
+        self.call_ids.add(id_)
+        self.open_calls[id_] = name
+        return problems
+
+    def tool_call_delta(self, event: View) -> list[str]:
+        id_ = event.data.get("tool_call_id")
+        return [f"arguments of {id_} go on after its tool_call"] if id_ in self.call_ids else []
+
+    def tool_progress(self, event: View) -> list[str]:
+        id_ = str(event.data.get("tool_call_id"))
+        if id_ not in self.open_calls:
+            return [f"{id_} is not a call without a result"]
+        self.running = True
+        return self._same_name(id_, event.data)
+
+    def tool_result(self, event: View) -> list[str]:
+        id_, self.running = str(event.data.get("tool_call_id")), True
+        if id_ not in self.open_calls:
+            return [f"{id_} already has its result" if id_ in self.call_ids else f"{id_} was never called"]
+        first = next(iter(self.open_calls))
+        problems = [] if id_ == first else [f"result of {id_} before that of {first}, which was called earlier"]
+        problems += self._same_name(id_, event.data)
+        del self.open_calls[id_]
+        outcome = event.data.get("outcome")
+        if outcome is not None and event.data.get("is_error") is not (outcome != "ok"):
+            problems.append(f"is_error is {event.data.get('is_error')} for outcome {outcome}")
+        return problems
+
+    def _same_name(self, id_: str, data: Mapping[str, Any]) -> list[str]:
+        name, called = data.get("name"), self.open_calls[id_]
+        return [] if name == called else [f"is named {name!r}, its call {called!r}"]
+
+    def during_call(self, event: View) -> list[str]:
+        self.running = True
+        return [] if self.open_calls else [f"{event.type} outside of any call"]
+
+    def ask(self, event: View) -> list[str]:
+        id_ = str(event.data.get("id"))
+        problems = self.during_call(event)
+        problems += [f"{id_} is asked twice"] if id_ in self.asked else []
+        tool = event.data.get("context", {}).get("tool")
+        if event.type == "confirm_required" and tool not in self.open_calls.values():
+            problems.append(f"no call of {tool!r} waits for its result")
+        self.asked[id_] = False
+        return problems
+
+    def answer(self, event: View) -> list[str]:
+        id_ = str(event.data.get("id"))
+        answered = self.asked.get(id_)
+        self.asked[id_] = True
+        if answered is None:
+            return [f"{id_} was never asked"]
+        return [f"{id_} is answered twice"] if answered else []
+
+    # -- the end --
+
+    def _is_terminal(self, event: View) -> bool:
+        if event.type == "subagent_paused":
+            return event.agent_id == self.agent_id and event.agent_id != "meta"
+        return event.type == "final" or (event.type == "error" and event.data.get("fatal") is True)
+
+    def _terminal(self, event: View) -> list[str]:
+        self.ended_by = label(event)
+        problems = [f"the turn ends while {self._unanswered()}"] if self.open_calls else []
+        problems += [f"{id_} is still unanswered" for id_, answered in self.asked.items() if not answered]
+        if self.state is not None and (self.state, self.previous) != ("done", "state"):
+            problems.append(f"state done must come just before it; the state is {self.state}")
+        if event.type == "final":
+            problems += self._same_text(event.data)
+        return problems
+
+    def _same_text(self, data: Mapping[str, Any]) -> list[str]:
+        streamed = "".join(self.texts.get(("token", str(data.get("message_id"))), ()))
+        return [] if data.get("text") == streamed else [f"its text differs from the streamed {streamed!r}"]
+
+
+def _error(_turn: _Turn, event: View) -> list[str]:
+    known = _FATAL if event.data.get("fatal") else _NOT_FATAL
+    return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
+
+
+_RULES: Mapping[str, Callable[[_Turn, View], list[str]]] = {
+    "round_start": _Turn.round_start,
+    "state": _Turn.state_change,
+    "token": _Turn.text,
+    "thinking": _Turn.text,
+    "tool_call": _Turn.tool_call,
+    "tool_call_delta": _Turn.tool_call_delta,
+    "tool_progress": _Turn.tool_progress,
+    "tool_result": _Turn.tool_result,
+    "artifact": _Turn.during_call,
+    "confirm_required": _Turn.ask,
+    "confirm_response": _Turn.answer,
+    "question_asked": _Turn.ask,
+    "question_answered": _Turn.answer,
+    "error": _error,
+}

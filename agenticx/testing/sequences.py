@@ -1,0 +1,162 @@
+"""Event sequences as tests write them: collected, outlined, and matched against a pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from types import EllipsisType
+from typing import Any, Literal, cast
+
+from agenticx.runtime.events import RuntimeEvent
+from agenticx.testing._views import AnyEvent, View, label, views
+
+__all__ = ["Pattern", "assert_sequence", "collect", "outline"]
+
+_STREAMED = {"token", "thinking", "tool_call_delta", "tool_progress"}
+
+PatternItem = str | EllipsisType | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
+Pattern = Sequence[PatternItem]
+"""What `assert_sequence` matches:
+
+- `"token"` one event of that type; `"tool_result:denied"` its type and word, as `outline(…, detail=True)` writes it
+- `"final|error"` one of several
+- `"usage?"`, `"token*"`, `"token+"` optional, any number, at least one
+- `"..."` or `...` any events, also none
+- `("tool_result", {"outcome": "denied"})` its data has at least these values; `{"outcome": "denied"}` whatever the type
+- as a value: a mapping asks for a subset, `...` for any value, a compiled regular expression for a match
+"""
+
+
+async def collect(events: AsyncIterator[RuntimeEvent]) -> list[RuntimeEvent]:
+    """All events of a turn, `run_turn(...)` driven to its end."""
+    return [event async for event in events]
+
+
+def outline(
+    events: Iterable[AnyEvent],
+    *,
+    state: bool = False,
+    usage: bool = False,
+    tokens: Literal["merge", "each"] = "merge",
+    detail: bool = False,
+) -> list[str]:
+    """The events' types in order, short enough to compare whole.
+
+    `state` and `usage` events are left out unless asked for. Neighbouring pieces of one stream (token, thinking,
+    tool_call_delta, tool_progress) count once, or each with `tokens="each"`. `detail` writes `tool_result:denied`,
+    `error:stopped` and the like; a `state` event always has its word.
+    """
+    lines: list[str] = []
+    for event in _shown(views(events), state=state, usage=usage):
+        line = label(event) if detail or event.type == "state" else event.type
+        if tokens == "merge" and event.type in _STREAMED and lines and lines[-1] == line:
+            continue
+        lines.append(line)
+    return lines
+
+
+def assert_sequence(events: Iterable[AnyEvent], pattern: Pattern, *, state: bool = False, usage: bool = False) -> None:
+    """Raise `AssertionError` unless all the events, in order, match all of `pattern`.
+
+    `state` and `usage` events are left out unless asked for or named in the pattern.
+    """
+    items = [_item(written) for written in pattern]
+    named = {alternative.partition(":")[0] for item in items for alternative in item.types}
+    shown = _shown(views(events), state=state or "state" in named, usage=usage or "usage" in named)
+    reached = _match(shown, items)
+    if len(items) not in reached[-1] or len(reached) <= len(shown):
+        raise AssertionError(_difference(shown, items, reached))
+
+
+def _shown(events: Sequence[View], *, state: bool, usage: bool) -> list[View]:
+    hidden = {type_ for type_, asked in (("state", state), ("usage", usage)) if not asked}
+    return [event for event in events if event.type not in hidden]
+
+
+# --- patterns ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    written: str
+    types: tuple[str, ...]
+    data: Mapping[str, Any] | None
+    at_least: int
+    repeated: bool
+
+    def accepts(self, event: View) -> bool:
+        of_type = not self.types or event.type in self.types or label(event) in self.types
+        return of_type and (self.data is None or _fits(event.data, self.data))
+
+
+def _item(written: PatternItem) -> _Item:
+    if written is ... or written == "...":
+        return _Item("...", (), None, 0, True)
+    if isinstance(written, str):
+        return _typed(written, None)
+    if isinstance(written, tuple):
+        type_, data = written
+        return _typed(type_, data)
+    return _Item(repr(written), (), written, 1, False)
+
+
+def _typed(type_: str, data: Mapping[str, Any] | None) -> _Item:
+    sign = type_[-1:] if type_[-1:] in {"?", "*", "+"} else ""
+    types = tuple(type_.removesuffix(sign).split("|"))
+    text = f"{type_} {dict(data)!r}" if data is not None else type_
+    return _Item(text, types, data, 0 if sign in {"?", "*"} else 1, sign in {"*", "+"})
+
+
+def _fits(actual: object, wanted: object) -> bool:
+    if wanted is ...:
+        return True
+    if isinstance(wanted, Mapping):
+        if not isinstance(actual, Mapping):
+            return False
+        values = cast("Mapping[object, object]", actual)
+        fields = cast("Mapping[object, object]", wanted)
+        return all(key in values and _fits(values[key], value) for key, value in fields.items())
+    if isinstance(wanted, re.Pattern):
+        return isinstance(actual, str) and cast("re.Pattern[str]", wanted).search(actual) is not None
+    return actual == wanted
+
+
+def _match(events: Sequence[View], items: Sequence[_Item]) -> list[set[int]]:
+    """For each number of events taken, how many items may then be over; ends early where nothing fits."""
+    reached = [_skip({0}, items)]
+    for event in events:
+        after: set[int] = set()
+        for done in reached[-1]:
+            if done < len(items) and items[done].accepts(event):
+                after.add(done + 1)
+            if done and items[done - 1].repeated and items[done - 1].accepts(event):
+                after.add(done)
+        if not after:
+            break
+        reached.append(_skip(after, items))
+    return reached
+
+
+def _skip(done: set[int], items: Sequence[_Item]) -> set[int]:
+    """`done` and everything that leaving out optional items leads to."""
+    reached = set(done)
+    for position, item in enumerate(items):
+        if position in reached and item.at_least == 0:
+            reached.add(position + 1)
+    return reached
+
+
+def _difference(events: Sequence[View], items: Sequence[_Item], reached: Sequence[set[int]]) -> str:
+    taken = len(reached) - 1
+    expected = [items[done].written if done < len(items) else "nothing more" for done in sorted(reached[-1])]
+    found = f"event {taken + 1} is {label(events[taken])}" if taken < len(events) else "the events end"
+    left = [item.written for item in items]
+    right = [("= " if place < taken else "! " if place == taken else "  ") + label(e) for place, e in enumerate(events)]
+    width = max((len(line) for line in left), default=0)
+    table = (f"    {ours:<{width}}    {theirs}".rstrip() for ours, theirs in zip_longest(left, right, fillvalue=""))
+    lines = [f"{found}, expected {' or '.join(dict.fromkeys(expected))}"]
+    if taken < len(events):
+        lines.append(f"  its data: {dict(events[taken].data)!r}")
+    return "\n".join([*lines, f"    {'pattern':<{width}}      events", *table])
