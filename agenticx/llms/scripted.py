@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import TracebackType
@@ -222,15 +222,16 @@ class ScriptedModel:
     def context_window(self) -> int | None:
         return self._context_window
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Play the next reply; raises `ScriptExhausted` when there is none."""
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
+        """Play the next reply; its first delta is a `ScriptExhausted` error when there is none."""
         self.requests.append(replace(request, messages=tuple(request.messages), tools=tuple(request.tools)))
-        if not self._replies:
-            raise self._exhausted()
-        steps = self._steps(_flatten(self._replies.popleft(), request))
+        return self.play(self._replies.popleft() if self._replies else self._exhausted(), request)
+
+    async def play(self, script: Script, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
+        """Play one reply that is not part of the script."""
         self.open_streams += 1
         try:
-            for step in steps:
+            for step in self._steps(_flatten(script, request)):
                 match step:
                     case tuple():
                         yield step

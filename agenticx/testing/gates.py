@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -23,8 +23,8 @@ class ScriptedGate(ConfirmGate):
     `AssertionError` at the end if it was asked more or less often than it has answers.
     """
 
-    def __init__(self, *answers: GateAnswer | Iterable[GateAnswer]) -> None:
-        self._answers: deque[GateAnswer] = deque(_flat(answers))
+    def __init__(self, *answers: GateAnswer) -> None:
+        self._answers: deque[GateAnswer] = deque(answers)
         self._planned = len(self._answers)
         self.requests: list[ConfirmRequest] = []
 
@@ -58,14 +58,6 @@ class ScriptedGate(ConfirmGate):
     ) -> None:
         if exc_type is None:
             self.assert_done()
-
-
-def _flat(answers: Iterable[GateAnswer | Iterable[GateAnswer]]) -> Iterable[GateAnswer]:
-    for answer in answers:
-        if isinstance(answer, bool | str | ConfirmAnswer | Exception):
-            yield answer
-        else:
-            yield from answer
 
 
 def _nothing() -> Awaitable[None]:

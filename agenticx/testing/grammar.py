@@ -48,8 +48,8 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     2. One terminal event ends a turn; nothing of the turn follows it. It is `final`, a fatal `error`, or the
        `subagent_paused` of the turn's own agent, which is not `meta`.
     3. `round_start` counts up from 1.
-    4. All calls of a round come before any of them runs; each has an id of its own within the session and is answered by exactly one
-       `tool_result`, in call order, before the next model call and before the turn ends.
+    4. All calls of a round come before any of them runs. Each has an id of its own within the session and is answered
+       by exactly one `tool_result`, in call order, before the next model call and before the turn ends.
     5. `tool_progress` and `artifact` stand between a call and its result.
     6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
