@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
+from agenticx.cli.exit_codes import DONE, FAILED, STOPPED, USAGE
 from agenticx.errors import AgenticXError, SettingsError
 
 __all__ = ["main"]
@@ -34,16 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as exc:  # argparse: 0 after --help, 2 after a usage error
-        return exc.code if isinstance(exc.code, int) else 1
+        return exc.code if isinstance(exc.code, int) else FAILED
     except SettingsError as exc:
-        return _complain(str(exc), 2)
+        return _complain(str(exc), USAGE)
     except AgenticXError as exc:
-        return _complain(str(exc), 1)
+        return _complain(str(exc), FAILED)
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
     except BrokenPipeError:  # whoever read our output left; nothing more can be said there, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return FAILED
     except Exception as exc:
         return _internal(exc)
 
@@ -58,10 +59,10 @@ def _never_fail_to_print() -> None:
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help_text())
-        return 0
+        return DONE
     if words[0] in ("-V", "--version"):
         print(f"agx {version('agenticx')}")
-        return 0
+        return DONE
     command = command_named(words[0])
     if command is None:
         return _unknown(words[0])
@@ -109,7 +110,7 @@ def _unknown(word: str) -> int:
         hint = "did you mean " + " or ".join(f"`agx {name}`" for name in near) + "?"
     else:
         hint = f"known commands: {', '.join(sorted(names))}"
-    return _complain(f"unknown command {word!r}; {hint}", 2)
+    return _complain(f"unknown command {word!r}; {hint}", USAGE)
 
 
 def _complain(sentence: str, code: int) -> int:
@@ -124,4 +125,4 @@ def _internal(exc: Exception) -> int:
     from agenticx.logs import redact
 
     print(redact("".join(traceback.format_exception(exc))), end="", file=sys.stderr)
-    return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", 1)
+    return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", FAILED)

@@ -6,17 +6,17 @@ import asyncio
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import cast, get_args
 
 from agenticx.cli.conversation import Conversation, add_arguments, open_conversation
+from agenticx.cli.exit_codes import DONE
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output, output_for
-from agenticx.cli.turns import FINAL
 from agenticx.errors import AgenticXError
 from agenticx.llms.catalog import resolve_model
 from agenticx.tools.permissions import PermissionMode
@@ -49,14 +49,14 @@ def run(arguments: Namespace) -> int:
     if typed:
         output.note(Note(f"{conversation.model.name} in {conversation.session.workspace}; /help shows the commands"))
     chat = _Chat(conversation, output, base_url=arguments.base_url)
-    with _history(conversation.settings.home / "chat_history") if typed else suppress(), asyncio.Runner() as runner:
+    with _history(conversation.settings.home / "chat_history") if typed else nullcontext(), asyncio.Runner() as runner:
         for line in _typed_lines(output) if typed else _piped_lines():
             if line.startswith("/") and not line.startswith("//"):
                 if not chat.command(line):
                     break
             elif line.strip():
-                chat.last_code = runner.run(conversation.turn(line.removeprefix("/"), output))
-    return FINAL if typed else chat.last_code
+                chat.last_code = conversation.turn(runner, line.removeprefix("/"), output)
+    return DONE if typed else chat.last_code
 
 
 def _typed_lines(output: Output) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _piped_lines() -> Iterator[str]:
 
 
 @contextmanager
-def _history(file: Path) -> Iterator[None]:
+def _history(file: Path) -> Generator[None]:
     """Arrow keys recall earlier lines, of earlier conversations too; the file is the person's alone (0600)."""
     try:
         import readline
@@ -108,7 +108,7 @@ class _Chat:
     conversation: Conversation
     output: Output
     base_url: str | None = None
-    last_code: int = field(default=FINAL)
+    last_code: int = field(default=DONE)
 
     def command(self, line: str) -> bool:
         """Do what a line that begins with a slash says; False if it says to leave."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -74,8 +75,14 @@ class Conversation:
     gate: ConfirmGate
     tools: Sequence[Tool] = field(default_factory=tuple[Tool, ...])
 
-    async def turn(self, text: str, output: Output) -> int:
-        """Play one turn; returns its exit code."""
+    def turn(self, runner: asyncio.Runner, text: str, output: Output) -> int:
+        """Play one turn; returns its exit code. Raises KeyboardInterrupt when the person wants to leave at once."""
+        try:
+            return runner.run(self._turn(text, output))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    async def _turn(self, text: str, output: Output) -> int:
         runtime = AgentRuntime(
             self.model, self.gate, max_tool_rounds=self.settings.max_tool_rounds, settings=self.settings
         )

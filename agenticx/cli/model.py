@@ -8,6 +8,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ModelRequest, Reply, complete
@@ -63,7 +64,7 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(reply_object(reply, problem), allow_nan=False))
     else:
         _print_reply(reply, problem)
-    return 0 if problem is None else 1
+    return DONE if problem is None else FAILED
 
 
 def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agenticx.cli.visible import one_line, visible
 from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.tools.visible import visible
 
 __all__ = ["Note", "Tone", "describe", "describe_question"]
 
@@ -25,37 +25,27 @@ class Note:
 
 def describe(event: RuntimeEvent) -> Note | None:
     """The line for an event; None for what is shown otherwise (text, questions) or not at all."""
-    data = event.data
-    match event.type:
-        case EventType.TOKEN if data.get("waiting"):
-            return Note(f"… waiting for the model ({data.get('elapsed_seconds', 0):.0f} s)")
-        case EventType.TOOL_CALL:
-            return Note(f"→ {_call(data['name'], data['arguments'])}", "call")
-        case EventType.TOOL_RESULT:
-            return _result(data)
-        case EventType.TOOL_PROGRESS if not data.get("output"):
-            return Note(f"  … {visible(data['name'])} is still running ({data['elapsed_seconds']:.0f} s)")
-        case EventType.CONFIRM_RESPONSE:
-            return _decision(data)
-        case EventType.QUESTION_ASKED:
-            return Note(f"? {visible(data['text'])}", "question")
-        case EventType.COMPACTION:
-            return Note(f"… {data['compacted_count']} earlier messages are now a summary")
-        case EventType.STALL:
-            return _stall(data)
-        case EventType.ERROR:
-            word = "error" if data["fatal"] else "warning"
-            return Note(f"{word} ({data['code']}): {visible(data['text'])}", "bad" if data["fatal"] else "warning")
-        case EventType.FINAL if data["reason"] != "answer":
-            return Note(f"the turn ended with reason {data['reason']!r}", "warning")
-        case _:
-            return None
+    line = _LINES.get(event.type)
+    return None if line is None else line(event.data)
 
 
-def _call(name: str, arguments: Mapping[str, Any] | str) -> str:
+def _waiting(data: Mapping[str, Any]) -> Note | None:
+    if not data.get("waiting"):
+        return None
+    return Note(f"… waiting for the model ({data.get('elapsed_seconds', 0):.0f} s)")
+
+
+def _call(data: Mapping[str, Any]) -> Note:
+    name, arguments = visible(data["name"]), data["arguments"]
     if isinstance(arguments, str):
-        return f"{visible(name)} {one_line(arguments)}"
-    return " ".join((visible(name), *(f"{visible(key)}={_short(value)}" for key, value in arguments.items())))
+        return Note(f"→ {name} {one_line(arguments)}", "call")
+    return Note(" ".join(("→", name, *(f"{visible(key)}={_short(value)}" for key, value in arguments.items()))), "call")
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """The beginning of `text` on one visible line of at most `width` characters."""
+    line = visible(" ".join(text[: 4 * width].split()))
+    return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1] + "…"
 
 
 def _short(value: Any) -> str:
@@ -71,6 +61,12 @@ def _result(data: Mapping[str, Any]) -> Note:
     return Note(head, "bad" if data["is_error"] else "good")
 
 
+def _progress(data: Mapping[str, Any]) -> Note | None:
+    if data.get("output"):  # shown as it comes
+        return None
+    return Note(f"  … {visible(data['name'])} is still running ({data['elapsed_seconds']:.0f} s)")
+
+
 def _decision(data: Mapping[str, Any]) -> Note:
     word = "allowed" if data["approved"] else "denied"
     by = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}[data["by"]]
@@ -81,6 +77,29 @@ def _decision(data: Mapping[str, Any]) -> Note:
 def _stall(data: Mapping[str, Any]) -> Note:
     text = f"… {data['phase']}: {data['elapsed_seconds']:.0f} of {data['limit_seconds']:g} s, {data['action']}"
     return Note(text, "warning" if data["action"] == "failed" else "quiet")
+
+
+def _error(data: Mapping[str, Any]) -> Note:
+    word, tone = ("error", "bad") if data["fatal"] else ("warning", "warning")
+    return Note(f"{word} ({data['code']}): {visible(data['text'])}", tone)
+
+
+def _final(data: Mapping[str, Any]) -> Note | None:
+    return None if data["reason"] == "answer" else Note(f"the turn ended with reason {data['reason']!r}", "warning")
+
+
+_LINES: Mapping[EventType, Callable[[Mapping[str, Any]], Note | None]] = {
+    EventType.TOKEN: _waiting,
+    EventType.TOOL_CALL: _call,
+    EventType.TOOL_PROGRESS: _progress,
+    EventType.TOOL_RESULT: _result,
+    EventType.CONFIRM_RESPONSE: _decision,
+    EventType.QUESTION_ASKED: lambda data: Note(f"? {visible(data['text'])}", "question"),
+    EventType.COMPACTION: lambda data: Note(f"… {data['compacted_count']} earlier messages are now a summary"),
+    EventType.STALL: _stall,
+    EventType.ERROR: _error,
+    EventType.FINAL: _final,
+}
 
 
 def describe_question(data: Mapping[str, Any]) -> Iterator[Note]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from agenticx.cli.conversation import enabled_tools, settings_for, workspace_of
-from agenticx.cli.turns import FINAL, USAGE
+from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.tools.base import Tool, ToolContext
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(row))
     else:
         print(f"{verdict.decision} (rule: {verdict.rule})", *verdict.reasons, sep="\n  ")
-    return FINAL
+    return DONE
 
 
 def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:

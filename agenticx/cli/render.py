@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
+from unicodedata import category
 
 from agenticx.cli.narrate import Note, Tone, describe, describe_question
-from agenticx.cli.visible import without_controls
 from agenticx.messages import new_id
 from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
 
@@ -42,14 +43,15 @@ def output_for(session_id: str, *, as_json: bool = False) -> Output:
 class Plain:
     """Lines without colour, for pipes and files.
 
-    Where stdout is a pipe it carries the model's text and nothing else, so a note in the middle of a message breaks no
-    line of it; where both streams share a screen, each begins on a line of its own.
+    Where stdout goes its own way it carries the model's text and nothing else, so a note in the middle of a message
+    breaks no line of it; where both streams share a screen or a file, each begins on a line of its own.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._on_screen = self._out.isatty()
+        self._shared = self._on_screen or _same_file(self._out, self._err)
         self._message_id = ""  # of the text that stdout carries
         self._out_open = False  # whether the stream's last line still lacks its newline
         self._err_open = False
@@ -102,7 +104,7 @@ class Plain:
 
     def _make_way(self) -> None:
         self._end_aside()
-        if self._on_screen:
+        if self._shared:
             self._end_text()
 
     def _end_text(self) -> None:
@@ -123,6 +125,24 @@ class Plain:
 
     def _write_aside(self, text: str) -> None:
         self._err.write(text)
+
+
+def _same_file(left: TextIO, right: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(left.fileno(), right.fileno())
+    except OSError:  # io.UnsupportedOperation too: a stream in memory
+        return False
+
+
+def without_controls(text: str) -> str:
+    """`text` as it streams past a person: control characters but newline and tab stand as their code point."""
+    if text.isprintable():
+        return text
+    return "".join(f"⟨U+{ord(char):04X}⟩" if _is_control(char) else char for char in text)
+
+
+def _is_control(char: str) -> bool:
+    return char not in "\n\t" and category(char) == "Cc"
 
 
 _STYLES: Mapping[Tone, str] = {

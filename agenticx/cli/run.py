@@ -7,8 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from agenticx.cli.conversation import add_arguments, open_conversation
+from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.render import output_for
-from agenticx.cli.turns import USAGE
 
 __all__ = ["configure", "run"]
 
@@ -44,7 +44,8 @@ def run(arguments: Namespace) -> int:
     output = output_for(conversation.session.id, as_json=arguments.json)
     if note is not None:
         output.note(note)
-    return asyncio.run(conversation.turn(prompt, output))
+    with asyncio.Runner() as runner:
+        return conversation.turn(runner, prompt, output)
 
 
 def _usage(sentence: str) -> int:

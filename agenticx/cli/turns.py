@@ -7,20 +7,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing, contextmanager
 from types import FrameType
 from typing import Protocol
 
 from agenticx.cli.asking import Audience
+from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output
 from agenticx.runtime import StopSignal
 from agenticx.runtime.events import EventType, RuntimeEvent
 
-__all__ = ["FAILED", "FINAL", "STOPPED", "USAGE", "play"]
+__all__ = ["play"]
 
-FINAL, FAILED, USAGE, STOPPED = 0, 1, 2, 130
 
 _LEAVE_SECONDS = 0.5
 
@@ -49,7 +49,7 @@ async def play(start: Callable[[StopSignal], Events], output: Output, audience: 
                     case EventType.CONFIRM_RESPONSE:
                         audience.closed(event.data["id"])
                     case EventType.FINAL if event.terminal:
-                        code = FINAL
+                        code = DONE
                     case EventType.ERROR if event.terminal:
                         code = STOPPED if event.data["code"] == "stopped" else FAILED
                     case _:
@@ -58,7 +58,7 @@ async def play(start: Callable[[StopSignal], Events], output: Output, audience: 
 
 
 @contextmanager
-def _stopping_on_signals(stop: StopSignal, output: Output) -> Iterator[None]:
+def _stopping_on_signals(stop: StopSignal, output: Output) -> Generator[None]:
     """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

@@ -1,0 +1,14 @@
+"""What `agx` says to the shell that called it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DONE", "FAILED", "STOPPED", "USAGE"]
+
+DONE: Final = 0
+FAILED: Final = 1
+"""A fatal error event, a failed model call, a problem that `doctor` found."""
+USAGE: Final = 2
+STOPPED: Final = 130
+"""By Ctrl-C, as a shell counts it: 128 + SIGINT."""
