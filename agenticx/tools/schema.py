@@ -1,0 +1,244 @@
+"""A function's signature and docstring as a JSON Schema for the model and a validator for what the model sends.
+
+1. Values are JSON, and validation is strict: `"1"` and `1.0` are no integers, `1` is no boolean; the one widening is an
+   integer where a number is asked for. A model that is told so corrects itself; silent conversion hides its mistake.
+2. Unknown arguments are refused. A name that the model made up means that it misread what the tool does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, NotRequired, cast, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from typing_extensions import TypedDict
+
+from agenticx.errors import InvalidArguments
+from agenticx.tools.base import ToolContext
+
+__all__ = ["CallSchema", "read_signature"]
+
+_SHOWN_ERRORS = 3
+_SHOWN_VALUE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class CallSchema:
+    """How a function is called by a model.
+
+    `parameters` is the JSON Schema; `context_name` and `takes_variables` say what `inject` adds, none of which is
+    part of the schema.
+    """
+
+    description: str
+    parameters: Mapping[str, Any]
+    context_name: str | None
+    takes_variables: bool
+    adapter: TypeAdapter[dict[str, Any]]
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values; raises `InvalidArguments` that names each field and what would be right."""
+        try:
+            text = json.dumps(arguments)
+            return self.adapter.validate_json(text)
+        except ValidationError as exc:
+            raise InvalidArguments(_sentence(exc, self.parameters)) from exc
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
+
+    def inject(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """The keyword arguments of the function: what the model sent, and what it never sees."""
+        injected: dict[str, Any] = {}
+        if self.context_name is not None:
+            injected[self.context_name] = context
+        if self.takes_variables:
+            injected[_VARIABLES] = context.state.context_variables
+        return {**arguments, **injected}
+
+
+def read_signature(function: Callable[..., Any]) -> CallSchema:
+    """How a model calls `function`; raises TypeError where its signature cannot be described.
+
+    Parameters are described by `Annotated[..., "text"]` or `Field(description=…)`, else by the docstring's `Args:`.
+    """
+    description, described = _read_docstring(inspect.getdoc(function) or "")
+    fields: dict[str, Any] = {}
+    context_name: str | None = None
+    takes_variables = False
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = _annotation(function, parameter)
+        if annotation is ToolContext:
+            context_name = name
+        elif name == _VARIABLES:
+            takes_variables = True
+        else:
+            fields[name] = _field(parameter, annotation, described.get(name))
+    adapter = _adapter(function, fields)
+    return CallSchema(description, _json_schema(adapter), context_name, takes_variables, adapter)
+
+
+_VARIABLES = "context_variables"
+
+
+# --- the signature ----------------------------------------------------------------------------------------------------
+
+
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """What the parameter's annotation means; `ToolContext` for each way to write it, `Any` where there is none."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return Any
+    if isinstance(annotation, str) and _CONTEXT.fullmatch(annotation):
+        return ToolContext  # it may be imported for type checkers alone
+    owner = _plain_function(function)
+    holder = type("Holder", (), {"__annotations__": {parameter.name: annotation}})
+    names = {**getattr(owner, "__globals__", {}), **_closure(owner)}
+    try:
+        hint = get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
+    except (NameError, SyntaxError) as exc:
+        raise TypeError(f"the annotation of {_where(function, parameter)} cannot be resolved: {exc}") from exc
+    return ToolContext if hint is ToolContext or ToolContext in get_args(hint) else hint
+
+
+_CONTEXT = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
+
+
+def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not inspect.isroutine(function):
+        function = cast(Callable[..., Any], type(function).__call__)
+    return getattr(function, "__func__", function)
+
+
+def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+
+
+def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise TypeError(f"parameter {str(parameter)!r} of a tool has no name of its own; give each argument one")
+    if isinstance(parameter.default, FieldInfo):
+        raise TypeError(f"write parameter {parameter.name!r} of a tool as `Annotated[type, Field(…)] = default`")
+    own = _own_description(annotation) or description
+    extra: dict[str, Any] = {}
+    if parameter.default is not parameter.empty:
+        with suppress(PydanticSerializationError):  # a default that JSON cannot show is still the function's default
+            extra["default"] = to_jsonable_python(parameter.default)
+    described = Annotated[annotation, Field(description=own, json_schema_extra=extra or None)]
+    return described if parameter.default is parameter.empty else NotRequired[described]
+
+
+def _own_description(annotation: Any) -> str | None:
+    """`Annotated[int, "how many"]` or `Annotated[int, Field(description="how many")]`."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    for extra in get_args(annotation)[1:]:
+        if isinstance(extra, str):
+            return extra
+        if isinstance(extra, FieldInfo) and extra.description:
+            return extra.description
+    return None
+
+
+def _where(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
+    return f"parameter {parameter.name!r} of {getattr(function, '__qualname__', function)!r}"
+
+
+# --- the schema and the validator -------------------------------------------------------------------------------------
+
+
+def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
+    """A TypedDict rather than a model: any parameter name is allowed, and the result is the plain dict to call with."""
+    arguments = cast(Any, TypedDict)("Arguments", dict(fields))
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    try:
+        return TypeAdapter(arguments)
+    except PydanticUserError as exc:
+        name = getattr(function, "__qualname__", function)
+        raise TypeError(f"the signature of {name!r} has no schema: {exc.message.partition(chr(10))[0]}") from exc
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Titles only repeat the names, in every request."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _json_schema(adapter: TypeAdapter[dict[str, Any]]) -> dict[str, Any]:
+    schema = adapter.json_schema(schema_generator=_WithoutTitles)
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema
+
+
+# --- the docstring ----------------------------------------------------------------------------------------------------
+
+_SECTION = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*")
+_ARGUMENT = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The text before the first section, and each argument's description (Google style)."""
+    lines = text.splitlines()
+    start = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
+    described: dict[str, str] = {}
+    section = current = ""
+    margin: int | None = None
+    for line in lines[start:]:
+        if heading := _SECTION.fullmatch(line):
+            section, margin = heading[1], None
+            continue
+        if section not in {"Args", "Arguments", "Parameters"} or not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        margin = indent if margin is None else margin
+        argument = _ARGUMENT.fullmatch(line.strip())
+        if argument and indent == margin:
+            current = argument[1]
+            described[current] = argument[2]
+        elif current:
+            described[current] = f"{described[current]} {line.strip()}".strip()
+    return "\n".join(lines[:start]).strip(), described
+
+
+# --- the sentence -----------------------------------------------------------------------------------------------------
+
+
+def _sentence(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
+    errors = exc.errors(include_url=False, include_context=False)
+    sentences = [_one(error, parameters) for error in errors[:_SHOWN_ERRORS]]
+    if len(errors) > _SHOWN_ERRORS:
+        sentences.append(f"and {len(errors) - _SHOWN_ERRORS} more")
+    return "; ".join(sentences)
+
+
+def _one(error: Any, parameters: Mapping[str, Any]) -> str:
+    where = ".".join(str(step) for step in error["loc"])
+    match error["type"]:
+        case "missing":
+            wanted = parameters["properties"].get(where, {})
+            hint = wanted.get("description") or wanted.get("type") or "it has no default"
+            return f"{where!r} is missing: {hint}"
+        case "extra_forbidden":
+            known = "" if "." in where else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
+            return f"{where!r} is not an argument of this tool{known}"
+        case "json_invalid":
+            return f"the arguments are not JSON: {error['msg']}"
+        case _:
+            wanted = error["msg"].removeprefix("Input ")
+            given = repr(error["input"])
+            shown = given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + "…"
+            return f"{where!r} {wanted[:1].lower()}{wanted[1:]}, not {shown}"

@@ -1,0 +1,46 @@
+"""Text as a person can judge it: whatever would hide, reorder or pretend is written out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["tame", "visible"]
+
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+# Letters, marks and symbols that show nothing: joiners, fillers, variation selectors, the blank Braille cell.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_PADDING = re.compile(r" {32,}|\t{8,}|\n(?:[ \t]*\n){3,}")
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
+
+
+def visible(text: str) -> str:
+    """`text` for a prompt: no character of it is invisible, moves the cursor, changes direction or pads.
+
+    Such characters stand as their code point in angle brackets, long blanks as their length; plain text with line
+    breaks and tabs comes out as it is.
+
+    >>> visible("ls\\x1b[2K\\u202e")
+    'ls⟨U+001B⟩[2K⟨U+202E⟩'
+    """
+    if not text.isascii() or not text.replace("\n", " ").replace("\t", " ").isprintable():
+        text = "".join(map(_shown, text))
+    return _PADDING.sub(_counted, text)
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t " or not (unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character)):
+        return character
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def _counted(padding: re.Match[str]) -> str:
+    blank = padding[0]
+    if blank.startswith("\n"):
+        return f"\n⟨{blank.count(chr(10)) - 1} empty lines⟩\n"
+    return f"⟨{len(blank)} {'spaces' if blank[0] == ' ' else 'tabs'}⟩"
+
+
+def tame(text: str) -> str:
+    """`text` of a command for a model: control characters become their pictures (␀, ␛), line breaks and tabs stay."""
+    return text.translate(_CONTROLS)
