@@ -1,0 +1,50 @@
+"""How one turn goes: the engine's public names."""
+
+from __future__ import annotations
+
+from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.compactor import ContextCompactor
+from agenticx.runtime.confirm import (
+    AsyncConfirmGate,
+    AutoApproveConfirmGate,
+    ConfirmAnswer,
+    ConfirmClosed,
+    ConfirmGate,
+    ConfirmRequest,
+    DigestMismatch,
+    SyncConfirmGate,
+    UnknownConfirm,
+)
+from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
+from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
+from agenticx.runtime.interrupts import StopSignal
+from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.session import Session
+
+__all__ = [
+    "AgentHook",
+    "AgentRuntime",
+    "AsyncConfirmGate",
+    "AutoApproveConfirmGate",
+    "Block",
+    "ConfirmAnswer",
+    "ConfirmClosed",
+    "ConfirmGate",
+    "ConfirmRequest",
+    "ContextCompactor",
+    "DigestMismatch",
+    "EventType",
+    "HookContext",
+    "HookRegistry",
+    "LoopDetector",
+    "RuntimeEvent",
+    "Session",
+    "StopSignal",
+    "SyncConfirmGate",
+    "UnknownConfirm",
+    "encode_envelope",
+    "envelope_adapter",
+    "envelope_schema",
+    "sanitize",
+]

@@ -16,7 +16,7 @@ from agenticx.errors import AgenticXError, ForeignError
 from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
 
-__all__ = ["GRACE_SECONDS", "call"]
+__all__ = ["GRACE_SECONDS", "call", "call_now", "describe"]
 
 GRACE_SECONDS = 0.1
 """Real seconds that cancelled foreign code has to end in before it is left behind."""
@@ -39,6 +39,16 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
         await _abandon(task, what)
         raise ForeignError(f"{what} did not answer within {limit:g} s", what=what, kind="timed_out")
     return task.result()
+
+
+def call_now(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
+    """`function(*args)` right here, for code whose contract is to be quick and not to block."""
+    try:
+        return function(*args)
+    except AgenticXError:
+        raise
+    except (Exception, SystemExit) as exc:
+        raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
 async def _contained(function: Callable[..., Any], args: tuple[Any, ...], what: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
@@ -66,10 +67,13 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
 class Interrupts:
     """A scope whose body is cancelled by `fire` and then raises `TurnInterrupted`; other cancellations pass through.
 
-    The same construction as `asyncio.timeout`: the cancellation it asked for is taken back at the scope's edge.
+    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. The same construction as
+    `asyncio.timeout`: the cancellation it asked for is taken back at the scope's edge.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = 0.0) -> None:
+        self._limit = limit
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._reason: InterruptReason | None = None
@@ -89,18 +93,19 @@ class Interrupts:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
+        if self._limit:
+            self._timer = asyncio.get_running_loop().call_later(self._limit, self.fire, "timeout.turn")
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._asked or task is None or self._reason is None:
             return
         if exc_type is None:  # the body ended first: take in the cancellation that is still on its way
-            try:
+            with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                pass
-        if task.uncancel() <= self._cancelling and (exc_type is None or exc_type is asyncio.CancelledError):
-            if exc_type is not None:
-                raise TurnInterrupted(self._reason) from exc
+        if task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
+            raise TurnInterrupted(self._reason) from exc

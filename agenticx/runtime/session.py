@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agenticx.messages import Message, new_id
+from agenticx.messages import AssistantMessage, Message, clean_text, new_id
 from agenticx.tools.base import ToolState
 from agenticx.tools.permissions import PermissionMode
 
@@ -16,7 +16,7 @@ __all__ = ["Session"]
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces a prefix of them.
 
-    `allowed` holds the digests of calls the person allowed for the rest of the session.
+    `allowed` holds the digests of calls that the person allowed for the rest of the session.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -25,3 +25,16 @@ class Session:
     messages: list[Message] = field(default_factory=list[Message])
     state: ToolState = field(default_factory=ToolState)
     allowed: set[str] = field(default_factory=set[str])
+    _call_ids: set[str] = field(default_factory=set[str], repr=False)
+
+    def __post_init__(self) -> None:
+        for message in self.messages:
+            if isinstance(message, AssistantMessage):
+                self._call_ids.update(call.id for call in message.tool_calls)
+
+    def call_id(self, wanted: str) -> str:
+        """A tool-call id that is unique within this session: the provider's if it can be, else one of ours."""
+        wanted = clean_text(wanted)
+        chosen = wanted if wanted and wanted not in self._call_ids else new_id("call")
+        self._call_ids.add(chosen)
+        return chosen

@@ -20,12 +20,13 @@ Risk = Literal["read", "write", "execute"]
 class Assessment:
     """What one call would do, worked out before anyone is asked and again before it runs.
 
-    `reasons` are sentences for the person. `binding` holds everything that the answer depends on (resolved
+    `question` is what the person is asked, `reasons` are sentences that help to answer it. `binding` holds everything that the answer depends on (resolved
     paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so a call whose second
     assessment differs from the one that was shown does not run. Values are JSON.
     """
 
     risk: Risk
+    question: str | None = None
     reasons: tuple[str, ...] = ()
     protected: bool = False
     command: str | None = None
@@ -88,7 +89,10 @@ class Tool(Protocol):
     def read_only(self) -> bool: ...
     @property
     def timeout(self) -> float | None: ...
-    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment: ...
+    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        """What the call would do. Runs on the event loop: quick, and reading no more than the file it is about."""
+        ...
+
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as `run` takes them; raises `InvalidArguments` with what would be right."""
         ...

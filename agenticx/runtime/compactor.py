@@ -1,0 +1,211 @@
+"""Keeps a conversation within the model's window: old rows become one summary, the recent tail stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import AgenticXError, ModelError
+from agenticx.llms.base import ChatModel, ModelRequest, Usage, complete
+from agenticx.logs import get_logger
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.runtime import foreign
+from agenticx.runtime.adapter import adapt
+from agenticx.settings import prompt
+
+__all__ = ["TAG", "Compacted", "ContextCompactor", "estimate_tokens"]
+
+TAG = "[compacted]"
+WINDOW_SHARE = 0.8
+"""The part of a known context window that may be used before history is compacted."""
+
+_SNIPPET_CHARS = 200
+_REQUEST_CHARS = 4_000
+_INPUT_CHARS = 400_000
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A shorter history. `summary` is "" where pruning old tool results was enough; tokens are estimates."""
+
+    messages: list[Message]
+    compacted_count: int
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCompactor:
+    """Compacts when history is longer than `threshold_messages` rows or `threshold_chars` characters, or when the
+    model's window is known and nearly full.
+
+    `timeout` bounds the summary call, in seconds of `clock`. Minimums are those of the AgentRuntime page: thresholds
+    below 8 rows and a tail below 4 are raised to them.
+    """
+
+    threshold_messages: int = 20
+    threshold_chars: int = 48_000
+    retain_recent_messages: int = 8
+    timeout: float = 60.0
+    prune_tool_result_chars: int = 4_000
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold_messages", max(8, self.threshold_messages))
+        object.__setattr__(self, "retain_recent_messages", max(4, self.retain_recent_messages))
+
+    async def maybe_compact(
+        self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None
+    ) -> Compacted | None:
+        """The compacted history, or None when nothing needs to be or can be gained.
+
+        `input_tokens` is what the provider counted for the last call. The result's `messages` are one system row
+        tagged `[compacted]` and the retained tail; where shortening old tool results already brings the history
+        under its limits, it is the same rows with those results cut to head and tail.
+        """
+        model = adapt(llm)
+        before = max(estimate_tokens(messages), input_tokens or 0)
+        if not self._is_due(messages, before, model.context_window):
+            return None
+        cut = self._cut(messages)
+        pruned = [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
+        if pruned != list(messages) and not self._is_due(pruned, estimate_tokens(pruned), model.context_window):
+            return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
+        prefix, tail = pruned[:cut], pruned[cut:]
+        if not self._worth_it(messages[:cut], messages):
+            return None
+        summary, usage = await self._summarise(prefix, model)
+        text = f"{TAG} Summary of {cut} earlier messages:\n{summary}{_current_request(prefix, tail)}"
+        result: list[Message] = [SystemMessage(content=text), *tail]
+        if _characters(result) >= _characters(messages):
+            _log.info("compaction would not make the history smaller; it stays as it is", messages=len(messages))
+            return None
+        return Compacted(result, cut, summary, before, estimate_tokens(result), usage)
+
+    def _is_due(self, messages: Sequence[Message], tokens: int, window: int | None) -> bool:
+        return (
+            len(messages) > self.threshold_messages
+            or _characters(messages) > self.threshold_chars
+            or (window is not None and tokens > window * WINDOW_SHARE)
+        )
+
+    def _cut(self, messages: Sequence[Message]) -> int:
+        """Where the tail begins: never between a call and its result."""
+        cut = max(0, len(messages) - self.retain_recent_messages)
+        while cut > 0 and isinstance(messages[cut], ToolMessage):
+            cut -= 1
+        return cut
+
+    def _worth_it(self, prefix: Sequence[Message], messages: Sequence[Message]) -> bool:
+        """Whether enough is new since the last summary: a large tail must not have every round summarised anew."""
+        new = [message for message in prefix if not _is_summary(message)]
+        return len(new) >= self.retain_recent_messages or _characters(new) * 4 > _characters(messages)
+
+    def _prune(self, message: Message) -> Message:
+        limit = self.prune_tool_result_chars
+        if not isinstance(message, ToolMessage) or len(message.content) <= limit + 100:
+            return message
+        head, tail = message.content[: limit // 2], message.content[-(limit // 2) :]
+        left_out = len(message.content) - len(head) - len(tail)
+        text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
+        return message.model_copy(update={"content": text})
+
+    async def _summarise(self, prefix: Sequence[Message], model: ChatModel) -> tuple[str, Usage | None]:
+        request = ModelRequest(
+            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=_render(prefix))],
+            tool_choice="none",
+            timeout=self.timeout,
+        )
+        try:
+            reply, error = await foreign.call(
+                complete, model, request, what="the compaction summary", limit=self.clock.real(self.timeout)
+            )
+            if error is not None:
+                raise error
+            if not (reply.complete and reply.text.strip()):
+                raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+        except AgenticXError as exc:
+            _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))
+            return _snippets(prefix), None
+        return reply.text.strip(), reply.usage
+
+
+def estimate_tokens(messages: Sequence[Message]) -> int:
+    """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages)) // 4
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(text) for text in _texts(messages))
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    texts: list[str] = []
+    for message in messages:
+        texts.append(message.content)
+        if isinstance(message, AssistantMessage):
+            texts.extend(call.arguments for call in message.tool_calls)
+    return texts
+
+
+def _is_summary(message: Message) -> bool:
+    return isinstance(message, SystemMessage) and message.content.startswith(TAG)
+
+
+def _render(messages: Sequence[Message]) -> str:
+    """The rows as a transcript, head and tail of it if it is very long."""
+    text = "\n\n".join(_render_row(message) for message in messages)
+    if len(text) <= _INPUT_CHARS:
+        return text
+    half = _INPUT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+
+
+def _render_row(message: Message) -> str:
+    match message:
+        case AssistantMessage():
+            calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
+            return f"assistant: {message.content}{calls}"
+        case ToolMessage():
+            return f"result of {message.name} ({message.outcome}): {message.content}"
+        case SystemMessage() | UserMessage():
+            return f"{message.role}: {message.content}"
+
+
+def _snippets(messages: Sequence[Message]) -> str:
+    """The fallback of the AgentRuntime page: the beginning of each row."""
+    rows = (_render_row(message) for message in messages)
+    return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
+
+
+def _current_request(prefix: Sequence[Message], tail: Sequence[Message]) -> str:
+    """The request being worked on, word for word, if the tail no longer has it."""
+    if any(_is_request(message) for message in tail):
+        return ""
+    request = next((message for message in reversed(prefix) if _is_request(message)), None)
+    if request is None:
+        return _carried_request(prefix)
+    text = request.content
+    if len(text) > _REQUEST_CHARS:
+        text = f"{text[: _REQUEST_CHARS // 2]} […] {text[-_REQUEST_CHARS // 2 :]}"
+    return f"{_REQUEST_MARK}{text}"
+
+
+_REQUEST_MARK = "\n\nThe user's current request, word for word: "
+
+
+def _carried_request(prefix: Sequence[Message]) -> str:
+    """The request that an earlier compaction of the same turn already carried over."""
+    summary = next((message for message in reversed(prefix) if _is_summary(message)), None)
+    if summary is None or _REQUEST_MARK not in summary.content:
+        return ""
+    return _REQUEST_MARK + summary.content.split(_REQUEST_MARK, 1)[1]
+
+
+def _is_request(message: Message) -> bool:
+    return isinstance(message, UserMessage) and not message.injected

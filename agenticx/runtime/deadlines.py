@@ -1,0 +1,186 @@
+"""The four clocks of a model call, and the one task that reads the model while they are watched.
+
+Deadlines sit around *receiving*: the source is read by a task of its own and is never awaited under a time-out, so an
+expired clock cannot leave a half-read generator behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError, ForeignError, ModelError
+from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.logs import get_logger
+from agenticx.runtime import foreign
+from agenticx.settings import Settings
+
+__all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]
+
+Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
+
+_BUFFERED_DELTAS = 4096
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelClocks:
+    """Limits of one model call in seconds; names and defaults are those of the AgentRuntime page."""
+
+    first_feedback: float = 8.0
+    invoke: float = 120.0
+    heartbeat: float = 60.0
+    hard: float = 300.0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> ModelClocks:
+        return cls(
+            first_feedback=settings.llm_first_feedback_seconds,
+            invoke=settings.llm_invoke_timeout_seconds,
+            heartbeat=settings.llm_heartbeat_timeout_seconds,
+            hard=settings.llm_hard_timeout_seconds,
+        )
+
+    @property
+    def request_timeout(self) -> float:
+        """What the provider's client is given: past all of ours, so that ours fire and can be named."""
+        return max(self.invoke, self.heartbeat, self.hard) + 15
+
+    def limit(self, expiry: Expiry) -> float:
+        match expiry:
+            case "first_feedback" | "slow":
+                return self.first_feedback
+            case "first_chunk":
+                return self.invoke
+            case "heartbeat":
+                return self.heartbeat
+            case "hard":
+                return self.hard
+
+
+class Deadlines:
+    """Which clock runs out next. Times are nominal seconds of a `Clock`; only progress resets anything."""
+
+    def __init__(self, clocks: ModelClocks, now: float) -> None:
+        self._clocks = clocks
+        self.started = now
+        self.last_progress: float | None = None
+        self._noticed = False
+
+    def progress(self, now: float) -> None:
+        """A delta arrived that adds a character or a call."""
+        self.last_progress = now
+        self._noticed = False
+
+    def notice(self) -> None:
+        """The person was told that the model is slow; say it once per silence."""
+        self._noticed = True
+
+    def next(self) -> tuple[float, Expiry]:
+        """When the next clock expires, and which."""
+        clocks, since = self._clocks, self.last_progress
+        expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
+        if since is None:
+            expiries.append((self.started + clocks.invoke, "first_chunk"))
+        else:
+            expiries.append((since + clocks.heartbeat, "heartbeat"))
+        if not self._noticed:
+            silent_since = self.started if since is None else since
+            expiries.append((silent_since + clocks.first_feedback, "first_feedback" if since is None else "slow"))
+        return min(expiries)
+
+
+class ModelStream:
+    """One model call being read. `receive` hands over what arrived; `close` ends the call and its socket."""
+
+    def __init__(self, model: ChatModel, request: ModelRequest, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._arrived: list[Delta] = []
+        self._wake: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._model_name = model.name
+        self._task = asyncio.create_task(
+            foreign.call(self._pump, model, request, what=f"model {model.name}"), name="agx model stream"
+        )
+        self._task.add_done_callback(self._wake_up)
+
+    async def receive(self, until: float) -> Sequence[Delta] | None:
+        """The deltas that arrived, at least one; empty when the stream has ended; None when `until` has passed.
+
+        Raises `ModelError` after everything that came before the error was handed over.
+        """
+        while not self._arrived:
+            if self._task.done():
+                self._raise_failure()
+                return ()
+            if self._clock.monotonic() >= until:
+                return None
+            self._arm(until)
+            self._wake = self._loop.create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        deltas, self._arrived = self._arrived, []
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        return deltas
+
+    async def close(self) -> None:
+        """End the call; returns when the model let go of its socket, or soon after if it does not."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=2 * foreign.GRACE_SECONDS)
+        if self._task.done() and not self._task.cancelled():
+            self._task.exception()
+
+    async def _pump(self, model: ChatModel, request: ModelRequest) -> None:
+        source = model.stream(request)
+        async with AsyncExitStack() as stack:
+            close: Any = getattr(source, "aclose", None)
+            if close is not None:
+                stack.push_async_callback(close)
+            async for batch in source:
+                self._arrived.extend(batch)
+                self._wake_up()
+                if len(self._arrived) > _BUFFERED_DELTAS:
+                    self._room = self._loop.create_future()
+                    await self._room
+
+    def _raise_failure(self) -> None:
+        if self._task.cancelled():
+            raise ModelError(f"the call of model {self._model_name} was cancelled", code="provider.transport")
+        failure = self._task.exception()
+        if isinstance(failure, ForeignError):
+            _log.error("the model broke its contract", model=self._model_name, exc_info=failure)
+            raise ModelError(str(failure), code="provider.bad_reply") from failure
+        if isinstance(failure, AgenticXError):
+            raise failure
+        if failure is not None:
+            raise failure
+
+    def _arm(self, until: float) -> None:
+        """Wake at `until` at the latest. A timer that is due earlier is kept: it costs one idle wake-up."""
+        when = self._loop.time() + self._clock.real(max(0.0, until - self._clock.monotonic()))
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._wake_up()
+
+    def _wake_up(self, _task: object = None) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

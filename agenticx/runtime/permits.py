@@ -1,0 +1,188 @@
+"""Whether one call may run: the mode's verdict, the person's answer, and the proof that nothing changed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
+from agenticx.logs import get_logger
+from agenticx.messages import ToolOutcome, new_id
+from agenticx.runtime import foreign
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
+from agenticx.runtime.events import EventType
+from agenticx.runtime.turn import Turn
+from agenticx.settings import Settings
+from agenticx.tools.base import Assessment, Tool, ToolContext
+from agenticx.tools.permissions import Verdict, decide
+
+__all__ = ["Permits", "Refused"]
+
+_log = get_logger(__name__)
+
+
+class Refused(AgenticXError):
+    """The call may not run; the message is what the model reads, `outcome` what the result says."""
+
+    def __init__(self, message: str, outcome: ToolOutcome) -> None:
+        super().__init__(message)
+        self.outcome: ToolOutcome = outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permits:
+    """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`."""
+
+    gate: ConfirmGate
+    settings: Settings
+    clock: Clock
+
+    async def obtain(
+        self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
+    ) -> Mapping[str, Any]:
+        assessment = self._assess(tool, arguments, context)
+        verdict = decide(turn.session.permission_mode, assessment)
+        if verdict.decision == "allow":
+            return arguments
+        if verdict.decision == "deny":
+            raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
+        digest = confirm_digest(tool.schema.name, arguments, assessment.binding)
+        if digest not in turn.session.allowed:
+            answer = await self._ask(turn, tool, arguments, assessment, verdict, digest)
+            if not answer.approved:
+                raise Refused(_denial(answer), "denied")
+            if answer.arguments is not None:
+                arguments = _replaced(tool, answer.arguments)
+                changed = self._assess(tool, arguments, context)
+                if decide(turn.session.permission_mode, changed).decision == "deny":
+                    raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
+                digest = confirm_digest(tool.schema.name, arguments, changed.binding)
+            if answer.remember == "session":
+                turn.session.allowed.add(digest)
+        now = self._assess(tool, arguments, context)
+        if confirm_digest(tool.schema.name, arguments, now.binding) != digest:
+            raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
+        return arguments
+
+    def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        what = f"the assessment of tool {tool.schema.name!r}"
+        try:
+            assessment = foreign.call_now(tool.assess, arguments, context, what=what)
+        except (ToolError, ForeignError) as exc:
+            raise Refused(str(exc), "error") from exc
+        if not isinstance(assessment, Assessment):
+            raise Refused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
+        return assessment
+
+    async def _ask(
+        self,
+        turn: Turn,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        assessment: Assessment,
+        verdict: Verdict,
+        digest: str,
+    ) -> ConfirmAnswer:
+        """Put the question and say both sides of it, whatever the gate does."""
+        limit = self.settings.confirm_timeout_seconds
+        question = assessment.question or f"Allow {tool.schema.name}?"
+        request = ConfirmRequest(
+            id=new_id("cnf"),
+            question=question,
+            context=_question_context(tool, arguments, assessment, verdict),
+            digest=digest,
+            expires_at=self.clock.now() + timedelta(seconds=limit),
+            session_id=turn.session.id,
+            agent_id=turn.agent_id,
+        )
+        announce = _Announcement(turn, request)
+        asked_at = self.clock.monotonic()
+        answer = ConfirmAnswer(approved=False, by="stop")
+        try:
+            answer = await foreign.call(
+                self.gate.ask, request, announce, what="the confirm gate", limit=self.clock.real(limit)
+            )
+            if not isinstance(answer, ConfirmAnswer):
+                raise ForeignError("the confirm gate returned no ConfirmAnswer", what="the confirm gate", kind="junk")
+        except AgenticXError as exc:
+            if isinstance(exc, ForeignError) and exc.kind == "timed_out":
+                answer = ConfirmAnswer(approved=False, by="timeout")
+                data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
+                turn.emit(EventType.STALL, {**data, "limit_seconds": limit, "action": "failed"})
+            else:
+                _log.error("the confirm gate failed, which counts as no", exc_info=exc)
+                answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
+        finally:
+            announce()
+            turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
+        return answer
+
+
+class _Announcement:
+    """Emits `confirm_required` once, however often a gate announces."""
+
+    def __init__(self, turn: Turn, request: ConfirmRequest) -> None:
+        self._turn = turn
+        self._request = request
+        self._done = False
+
+    def __call__(self) -> None:
+        if self._done:
+            return
+        self._done = True
+        request = self._request
+        data = {
+            "id": request.id,
+            "question": request.question,
+            "context": dict(request.context),
+            "digest": request.digest,
+            "expires_at": request.expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        }
+        self._turn.emit(EventType.CONFIRM_REQUIRED, data)
+
+
+def _question_context(
+    tool: Tool, arguments: Mapping[str, Any], assessment: Assessment, verdict: Verdict
+) -> dict[str, Any]:
+    context: dict[str, Any] = {
+        "tool": tool.schema.name,
+        "arguments": dict(arguments),
+        "risk": assessment.risk,
+        "reasons": list(verdict.reasons),
+    }
+    for key in ("command", "path", "diff"):
+        if (value := getattr(assessment, key)) is not None:
+            context[key] = value
+    return context
+
+
+def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
+    data: dict[str, Any] = {"id": request.id, "approved": answer.approved, "by": answer.by}
+    if answer.by == "user":
+        data["remember"] = answer.remember
+    if answer.arguments is not None:
+        data["arguments"] = dict(answer.arguments)
+    if answer.reason is not None:
+        data["reason"] = answer.reason
+    return data
+
+
+def _replaced(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return tool.validate(arguments)
+    except InvalidArguments as exc:
+        raise Refused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
+
+
+def _denial(answer: ConfirmAnswer) -> str:
+    text = {
+        "user": "Denied by the user.",
+        "timeout": "Denied: nobody answered in time.",
+        "policy": "Denied by policy.",
+        "stop": "Denied: the turn was stopped.",
+        "restart": "Denied: the program was restarted before anyone answered.",
+    }[answer.by]
+    return f"{text} Reason: {answer.reason}" if answer.reason else text

@@ -1,0 +1,55 @@
+"""Whatever a tool returned, as text that a model can read: bounded, encodable, and honest about its true size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from agenticx.messages import clean_text
+
+__all__ = ["bounded", "render"]
+
+
+def render(value: object, limit: int) -> tuple[str, bool]:
+    """`value` as text of about `limit` characters at most, and whether anything was left out.
+
+    Text is taken as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
+    anything else by its `repr`. May raise whatever the value's own code raises: call it as foreign code.
+    """
+    match value:
+        case str():
+            return bounded(value, limit)
+        case None:
+            return "", False
+        case bytes() | bytearray() | memoryview():
+            return _from_bytes(bytes(value[: 4 * limit + 4]), len(value), limit)
+        case BaseModel():
+            return bounded(value.model_dump_json(), limit)
+        case _:
+            return bounded(_as_json(value), limit)
+
+
+def bounded(text: str, limit: int) -> tuple[str, bool]:
+    """Head and tail of a text that is longer than `limit`, with the number of characters left out between them."""
+    if len(text) <= limit:
+        return clean_text(text), False
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    note = f"\n[… {left_out} of {len(text)} characters left out …]\n"
+    return clean_text(text[:half]) + note + clean_text(text[-half:]), True
+
+
+def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:
+    text = head.decode("utf-8", "replace")
+    if len(head) == size:
+        return bounded(text, limit)
+    return f"{text[:limit]}\n[… the value has {size} bytes; the rest is left out …]", True
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):  # odd keys, cycles, depth
+        return repr(value)

@@ -1,0 +1,118 @@
+"""What changes while one turn runs, and how it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError
+from agenticx.llms.base import Usage
+from agenticx.logs import get_logger
+from agenticx.messages import Message
+from agenticx.runtime.channel import Channel
+from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
+from agenticx.runtime.hooks.base import HookContext
+from agenticx.runtime.interrupts import Interrupts
+from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.session import Session
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["Turn", "usage_data"]
+
+AFTERWORK_SECONDS = 3.0
+"""Real seconds that work behind the terminal event (ending processes) may take."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One user message and all that follows. Everything that a turn emits goes through `emit`."""
+
+    session: Session
+    agent_id: str
+    tools: Toolbox
+    system_prompt: str | None
+    model_name: str
+    max_rounds: int
+    clock: Clock
+    loops: LoopDetector
+    channel: Channel = field(default_factory=Channel)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    round: int = 0
+    state: TurnState = "idle"
+    usage: Usage = field(default_factory=Usage)
+    last_input_tokens: int | None = None
+    last_text: str = ""
+    told_about_tools: bool = False
+    compact_again_at: int = 0
+    _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether a person talks to this agent directly; others pause instead of failing when out of rounds."""
+        return self.agent_id == "meta"
+
+    @property
+    def hook_context(self) -> HookContext:
+        return HookContext(self.session.id, self.agent_id, self.round)
+
+    def emit(self, type_: EventType, data: dict[str, Any]) -> None:
+        self.channel.put(RuntimeEvent(type_, data, self.agent_id))
+
+    def enter(self, state: TurnState) -> None:
+        """Go to a state of the machine; said once per change."""
+        if state != self.state:
+            self.state = state
+            self.emit(EventType.STATE, {"state": state})
+
+    def remember(self, message: Message) -> None:
+        """Append to the conversation."""
+        self.session.messages.append(message)
+
+    def spent(self, usage: Usage, model_name: str) -> None:
+        """Account for one model call."""
+        self.usage = self.usage + usage
+        self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
+
+    def report(self, failure: AgenticXError) -> None:
+        """A failed observer hook: the turn goes on, the person is told."""
+        _log.warning("a hook failed", reason=str(failure))
+        self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
+
+    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have `work` go on behind the call or the turn that started it."""
+        task = asyncio.get_running_loop().create_task(work, name="agx afterwork")
+        self._afterwork.add(task)
+        task.add_done_callback(self._afterwork_done)
+
+    async def finish_afterwork(self) -> None:
+        """Wait for what was handed to `afterwards`, at most 3 s; then it is cancelled."""
+        if not self._afterwork:
+            return
+        _, late = await asyncio.wait(self._afterwork, timeout=AFTERWORK_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
+            await asyncio.wait(late, timeout=0.1)
+
+    def _afterwork_done(self, task: asyncio.Task[None]) -> None:
+        self._afterwork.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            _log.error("work behind the turn failed", exc_info=failure)
+
+
+def usage_data(usage: Usage) -> dict[str, Any]:
+    """The payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
+    data: dict[str, Any] = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    if usage.cached_tokens is not None:
+        data["cached_tokens"] = usage.cached_tokens
+    if usage.reasoning_tokens is not None:
+        data["reasoning_tokens"] = usage.reasoning_tokens
+    if usage.cost_usd is not None:
+        data["cost_usd"] = str(usage.cost_usd)
+    return data
