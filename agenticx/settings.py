@@ -194,7 +194,7 @@ class Settings(BaseModel):
     home: _Folder = Field(
         Path("~/.agenticx"),
         validate_default=True,
-        description="Where sessions, the token and your own settings are kept.",
+        description="Where sessions, the token and your own settings are kept; set by AGX_HOME alone.",
     )
     store_url: Annotated[str, _matching(r"sqlite:///.+|nats://.+", "sqlite:///… or nats://…")] | None = Field(
         None, description="Where sessions and events are kept (sqlite:///… or nats://…)."
@@ -313,7 +313,9 @@ def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
 
 # --- secrets and the environment of others ----------------------------------------------------------------------------
 
-_SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PAT|CREDENTIALS?)$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
+)
 _SHORTEST_SECRET = 8
 
 

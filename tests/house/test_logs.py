@@ -1,0 +1,141 @@
+"""Logs: one line for one event, with the ids, to stderr, and never with a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from agenticx.logs import bound_ids, configure_logging, get_logger, redact
+
+SECRETS = {
+    "provider key": "sk-proj-abcdefghijklmnop1234",
+    "bearer": "Bearer abcdefgh.ijklmnop",
+    "basic": "Basic dXNlcjpwYXNzd29yZA==",
+    "github": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "aws": "AKIAABCDEFGHIJKLMNOP",
+    "google": "AIzaSyA-abcdefghijklmnopqrstuvwxyz01234",
+    "slack": "xoxb-1234567890-abcdef",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "header": "x-api-key: 0123456789abcdef",
+    "query": "https://a.example/v1?key=0123456789abcdef&x=1",
+    "ticket": "http://127.0.0.1:8765/#ticket=0123456789abcdef",
+    "login": "nats://agx:hunter2hunter2@db.example:4222",
+    "pem": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+}
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    names = ("agenticx", "studio")
+    before = (root.level, root.handlers[:], [logging.getLogger(name).level for name in names])
+    yield
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+    for name, level in zip(names, before[2], strict=True):
+        logging.getLogger(name).setLevel(level)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was logged, without date and time."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [line.split(" ", 2)[2] for line in captured.err.splitlines()]
+
+
+def test_a_line_has_the_event_then_the_ids_then_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    with bound_ids(session="ses_1", turn="turn_2", agent="meta"):
+        get_logger("agenticx.some.module").bind(hook="audit").warning("hook failed", seconds=1.5)
+    get_logger("agenticx.some.module").info("after")
+    assert lines(capsys) == [
+        "WARNING agenticx.some.module hook failed session='ses_1' turn='turn_2' agent='meta' hook='audit' seconds=1.5",
+        "INFO    agenticx.some.module after",
+    ]
+
+
+@pytest.mark.anyio
+async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    log = get_logger("agenticx.turns")
+
+    async def turn(name: str) -> None:
+        with bound_ids(turn=name):
+            await asyncio.sleep(0)
+            log.info("ran")
+
+    with bound_ids(session="s"):
+        await asyncio.gather(turn("a"), turn("b"))
+    assert lines(capsys) == [
+        "INFO    agenticx.turns ran session='s' turn='a'",
+        "INFO    agenticx.turns ran session='s' turn='b'",
+    ]
+
+
+def test_no_value_can_begin_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    get_logger("agenticx.x").info("odd\nevent 100% %s", text="a\nWARNING agenticx.x forged\x1b[31m")
+    assert lines(capsys) == ["INFO    agenticx.x 'odd\\nevent 100% %s' text='a\\nWARNING agenticx.x forged\\x1b[31m'"]
+
+
+def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("info")
+    configure_logging("info")
+    get_logger("agenticx.x").debug("unseen")
+    logging.getLogger("httpx").info("unseen")
+    logging.getLogger("httpx").warning("seen once")
+    assert lines(capsys) == ["WARNING httpx seen once"]
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("kind", SECRETS)
+def test_a_secret_is_hidden_wherever_it_stands(
+    kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = SECRETS[kind]
+    monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")
+    configure_logging("debug")
+    log = get_logger("agenticx.x")
+    log.info(f"said {secret}")
+    log.info("field", url=secret, nested={"list": [secret, {"deep": secret}]}, error=ValueError(secret))
+    try:
+        raise ValueError(f"{secret} and canary-0123456789")
+    except ValueError:
+        log.exception("failed")
+    logging.getLogger("httpcore").debug("%s", [("x", secret), (b"Authorization", b"Bearer 0123456789")])
+    written = capsys.readouterr().err
+    for part in ("0123456789", "abcdefghijklmnop", "dXNlcjpwYXNz", "hunter2", "c2lnbmF0", "MIIEow", "ijklmnop"):
+        assert part not in written.replace("127.0.0.1", "")
+    assert written.count("[hidden]") >= 6
+
+
+@pytest.mark.promise("I1")
+def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("info")
+    get_logger("agenticx.x").info("call", api_key="abc", headers={"Cookie": "a=b"}, input_tokens=7, token="t")
+    assert lines(capsys) == [
+        "INFO    agenticx.x call api_key='[hidden]' headers={'Cookie': '[hidden]'} input_tokens=7 token='[hidden]'"
+    ]
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    text = "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value"
+    assert redact(text) == text
+
+
+def test_a_logger_costs_no_import_until_it_writes() -> None:
+    program = (
+        "import sys; from agenticx.logs import get_logger; log = get_logger('agenticx.x'); log.debug('unseen');"
+        "assert 'structlog' not in sys.modules; log.warning('seen'); assert 'structlog' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "seen\n"

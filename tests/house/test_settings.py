@@ -1,0 +1,270 @@
+"""Settings: where they come from, what they may be, and what a stranger's project may say."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.settings import (
+    PROJECT_SETTINGS,
+    Settings,
+    child_environment,
+    load_settings,
+    prompt,
+    provider_key,
+    secret_values,
+)
+from tests.house.default_toml import rendered
+
+ROOT = Path(__file__).parents[2]
+
+
+def write(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+
+
+# --- config/default.toml ----------------------------------------------------------------------------------------------
+
+
+def test_default_toml_says_what_the_code_says() -> None:
+    written = (ROOT / "config" / "default.toml").read_text(encoding="utf-8")
+    assert written == rendered(), "run: python -m tests.house.default_toml > config/default.toml"
+
+
+def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
+    text = (ROOT / "config" / "default.toml").read_text(encoding="utf-8")
+    names = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+    assert names == set(Settings.model_fields)
+    assert Settings.model_validate(tomllib.loads(text)) == Settings()
+
+
+# --- precedence -------------------------------------------------------------------------------------------------------
+
+
+def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    every = dict.fromkeys(
+        ["tool_timeout_seconds", "hook_timeout_seconds", "tool_result_chars", "compaction_retain_messages"], 1000
+    )
+    write(home, "\n".join(f"{name} = {value}" for name, value in every.items()))
+    write(project / ".agenticx", "tool_timeout_seconds = 2000\nhook_timeout_seconds = 2000\ntool_result_chars = 2000\n")
+    environ = {"AGX_HOME": str(home), "AGX_TOOL_TIMEOUT_SECONDS": "3000", "AGX_HOOK_TIMEOUT_SECONDS": "3000"}
+
+    settings = load_settings({"tool_timeout_seconds": 4000, "model": None}, environ=environ, project=project)
+
+    assert settings.tool_timeout_seconds == 4000
+    assert settings.hook_timeout_seconds == 3000
+    assert settings.tool_result_chars == 2000
+    assert settings.compaction_retain_messages == 1000
+    assert settings.confirm_timeout_seconds == 600
+    assert settings.model is None
+
+
+def test_without_a_project_its_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / ".agenticx", "tool_timeout_seconds = 1")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environ={"AGX_HOME": str(tmp_path / "none")}).tool_timeout_seconds == 120
+
+
+def test_an_empty_variable_is_one_that_is_not_set(tmp_path: Path) -> None:
+    environ = {"AGX_HOME": str(tmp_path), "AGX_MODEL": "", "AGX_ENABLED_TOOLS": " ", "AGX_WORKSPACE_ROOT": ""}
+    settings = load_settings(environ=environ)
+    assert (settings.model, settings.enabled_tools, settings.workspace_root) == (None, None, None)
+
+
+def test_paths_and_lists_are_read_as_people_write_them(tmp_path: Path) -> None:
+    settings = load_settings(
+        environ={
+            "AGX_HOME": str(tmp_path),
+            "AGX_WORKSPACE_ROOT": "~/work",
+            "AGX_ENABLED_TOOLS": "file_read, list_files",
+            "AGX_ALLOWED_ORIGINS": "app://desktop,http://localhost:5173 null",
+            "AGX_ALLOWED_HOSTS": "studio.example:8765",
+            "AGX_PERMISSION_MODE": "Plan",
+        }
+    )
+    assert settings.workspace_root == Path.home() / "work"
+    assert settings.enabled_tools == ("file_read", "list_files")
+    assert settings.allowed_origins == ("app://desktop", "http://localhost:5173", "null")
+    assert settings.allowed_hosts == ("studio.example:8765",)
+    assert settings.permission_mode == "plan"
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+
+SECONDS = sorted(name for name in Settings.model_fields if name.endswith("_seconds") and name != "turn_timeout_seconds")
+
+
+@pytest.mark.parametrize("name", SECONDS)
+def test_seconds_are_decimals_within_the_range(name: str) -> None:
+    variable = f"AGX_{name.upper()}"
+    for text, value in {"0.05": 0.05, "86400": 86400.0, "1.5": 1.5}.items():
+        assert getattr(load_settings(environ={variable: text}), name) == value
+    for text in ("0", "0.049", "86400.1", "-1", "nan", "inf", "1e9", "soon", "", "1,5"):
+        with pytest.raises(SettingsError) as refused:
+            load_settings(environ={variable: text})
+        assert str(refused.value) == f"{variable} is {text!r}; it must be a decimal number from 0.05 to 86400"
+
+
+def test_a_turn_timeout_of_zero_is_off_and_of_less_than_a_twentieth_is_refused() -> None:
+    assert load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0"}).turn_timeout_seconds == 0
+    with pytest.raises(SettingsError, match=r"AGX_TURN_TIMEOUT_SECONDS is '0.01'; .* or 0 for off"):
+        load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0.01"})
+
+
+@pytest.mark.parametrize(("given", "used"), [("3", 10), ("-5", 10), ("10", 10), ("77", 77), ("120", 120), ("999", 120)])
+def test_max_tool_rounds_is_clamped_with_a_log_line(given: str, used: int, caplog: pytest.LogCaptureFixture) -> None:
+    assert load_settings(environ={"AGX_MAX_TOOL_ROUNDS": given}).max_tool_rounds == used
+    lines = [f"AGX_MAX_TOOL_ROUNDS is {given}; using {used}, the nearest from 10 to 120"] if int(given) != used else []
+    assert [record.getMessage() for record in caplog.records] == lines
+
+
+@pytest.mark.parametrize("given", ["", "many", "30.0", "1e2", "0x20", "nan", "9" * 5000])
+def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
+    with pytest.raises(SettingsError, match="it must be a whole number from 10 to 120"):
+        load_settings(environ={"AGX_MAX_TOOL_ROUNDS": given})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("AGX_ON_EXHAUSTED", "retry", "it must be one of error, partial"),
+        ("AGX_PERMISSION_MODE", "yolo", "it must be one of default, accept_edits, plan, auto"),
+        ("AGX_LOG_LEVEL", "loud", "it must be one of debug, info, warning, error"),
+        ("AGX_ALLOWED_ORIGINS", "*", "it must be exact origins, separated by commas"),
+        ("AGX_ALLOWED_ORIGINS", "https://a.example/path", "it must be exact origins, separated by commas"),
+        ("AGX_ALLOWED_HOSTS", "http://a.example", "it must be host names, separated by commas"),
+        ("AGX_STATUS_QUERY_BUDGET_PER_TURN", "-1", "it must be a whole number from 0 to 1000"),
+    ],
+)
+def test_a_refusal_names_the_variable_its_value_and_what_would_be_right(
+    variable: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ={variable: value})
+    assert str(refused.value) == f"{variable} is {value!r}; {sentence}"
+
+
+def test_a_refused_store_url_does_not_show_its_password() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ={"AGX_STORE_URL": "postgres://me:hunter22@db/agx"})
+    assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///… or nats://…"
+
+
+def test_a_misspelt_variable_is_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+    load_settings(environ={"AGX_TOOL_TIMOUT_SECONDS": "5", "AGX_SOMETHING_ELSE_ENTIRELY": "1"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "AGX_TOOL_TIMOUT_SECONDS is not a setting and has no effect; did you mean AGX_TOOL_TIMEOUT_SECONDS?"
+    ]
+
+
+def test_an_unknown_argument_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'colour' is not a setting; settings are: allowed_hosts, "):
+        load_settings({"colour": "red"}, environ={})
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("F6")
+@pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - PROJECT_SETTINGS))
+def test_a_project_cannot_say_who_is_asked_what_is_allowed_or_where_things_are(tmp_path: Path, name: str) -> None:
+    write(tmp_path / ".agenticx", f'{name} = "auto"')
+    with pytest.raises(SettingsError, match=f"'{name}' in .* may not be set here; allowed are: compaction_"):
+        load_settings(environ={}, project=tmp_path)
+
+
+def test_the_settings_a_project_may_set_are_durations_and_amounts() -> None:
+    assert {type(Settings.model_fields[name].default) for name in PROJECT_SETTINGS} <= {int, float}
+    assert "permission_mode" not in PROJECT_SETTINGS
+    assert "model" not in PROJECT_SETTINGS
+
+
+@pytest.mark.promise("F6")
+def test_a_pipe_in_place_of_the_project_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".agenticx").mkdir()
+    os.mkfifo(tmp_path / ".agenticx" / "settings.toml")
+    assert load_settings(environ={"AGX_HOME": str(tmp_path)}, project=tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("tool_timeout_seconds = ", r"settings\.toml is not TOML: "),
+        ("a = " + "[" * 5000, r"settings\.toml is not TOML: "),
+        ("x" * 300_000, r"settings\.toml is larger than 262144 bytes"),
+        ("colour = 1", r"'colour' in .*settings\.toml is not a setting; allowed are: "),
+        ("tool_timeout_seconds = true", r"tool_timeout_seconds in .*settings\.toml is True; it must be a decimal"),
+        ("max_tool_rounds = 30.0", r"max_tool_rounds in .*settings\.toml is 30\.0; it must be a whole number"),
+    ],
+)
+def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sentence: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(SettingsError, match=sentence):
+        load_settings(environ={"AGX_HOME": str(tmp_path)})
+
+
+def test_a_settings_file_does_not_move_its_own_home(tmp_path: Path) -> None:
+    write(tmp_path, 'home = "/elsewhere"')
+    with pytest.raises(SettingsError, match=r"'home' in .* may not be set here"):
+        load_settings(environ={"AGX_HOME": str(tmp_path)})
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings(environ={}).model = "other"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# --- prompts, keys and the environment of others ----------------------------------------------------------------------
+
+
+def test_your_own_prompt_is_used_in_place_of_ours(tmp_path: Path) -> None:
+    ours = prompt("compaction", home=tmp_path)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "compaction.md").write_text("Be brief.", encoding="utf-8")
+    assert ours == (ROOT / "config" / "prompts" / "compaction.md").read_text(encoding="utf-8")
+    assert prompt("compaction", home=tmp_path) == "Be brief."
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..", "a/b", "nope"])
+def test_a_prompt_that_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=re.escape(name)):
+        prompt(name, home=tmp_path)
+
+
+def test_a_blank_key_is_no_key() -> None:
+    assert provider_key("OPENAI_API_KEY", environ={"OPENAI_API_KEY": " \n"}) is None
+    assert provider_key("OPENAI_API_KEY", environ={"OPENAI_API_KEY": "sk-1\n"}) == "sk-1"
+
+
+@pytest.mark.promise("I1")
+def test_commands_of_the_agent_do_not_inherit_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "DB_PASSWORD", "MY_APIKEY"):
+        monkeypatch.setenv(name, f"canary-of-{name}")
+    monkeypatch.setenv("MONKEY", "banana")
+    kept = child_environment({"AGX_CALL": "call_1"})
+    assert [value for value in kept.values() if "canary" in value] == []
+    assert (kept["MONKEY"], kept["AGX_CALL"], kept["PATH"]) == ("banana", "call_1", os.environ["PATH"])
+
+
+def test_secret_values_are_those_of_variables_with_secret_names() -> None:
+    environ = {
+        "A_API_KEY": "long-enough-1",
+        "B_TOKEN": "longer-than-that-2",
+        "C_KEY": "short",
+        "AGX_TOKEN_FILE": "/a/b/c/d",
+    }
+    assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1")
+
+
+def test_loading_logs_nothing_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    load_settings(environ={"AGX_MODEL": "demo"})
+    assert caplog.records == []
