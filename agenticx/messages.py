@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -100,4 +101,8 @@ class ToolMessage(_Frozen):
 
 Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
 
-message_adapter: TypeAdapter[Message] = TypeAdapter(Message)
+
+@cache
+def message_adapter() -> TypeAdapter[Message]:
+    """Validates a message that is read back; raises `pydantic.ValidationError`."""
+    return TypeAdapter(Message)

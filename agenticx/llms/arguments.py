@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from agenticx.errors import InvalidArguments
@@ -20,7 +21,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as exc:
         raise InvalidArguments("the arguments are nested too deeply") from exc
     except ValueError as exc:
@@ -66,6 +67,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise InvalidArguments(f"the key {twice!r} appears twice in the arguments")
     return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise InvalidArguments(f"the number {text} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> Any:

@@ -67,7 +67,8 @@ class Usage:
             _add(self.output_tokens, other.output_tokens),
             _add(self.cached_tokens, other.cached_tokens),
             _add(self.reasoning_tokens, other.reasoning_tokens),
-            None if self.cost_usd is None and other.cost_usd is None
+            None
+            if self.cost_usd is None and other.cost_usd is None
             else (self.cost_usd or Decimal(0)) + (other.cost_usd or Decimal(0)),
         )
 

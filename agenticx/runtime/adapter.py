@@ -1,5 +1,7 @@
 """tmp"""
+
 from typing import Any
+
 
 def adapt(model: Any) -> Any:
     return model

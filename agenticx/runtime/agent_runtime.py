@@ -167,7 +167,7 @@ class AgentRuntime:
             _log.error("the turn failed", exc_info=exc)
             await self._fail(turn, "internal", str(exc))
 
-    # --- the turn on one screen -----------------------------------------------------------------------------------------
+    # --- the turn on one screen ---------------------------------------------------------------------------------------
 
     async def _turn(self, turn: Turn) -> None:
         while turn.round < turn.max_rounds:
@@ -234,7 +234,7 @@ class AgentRuntime:
         text = f"The turn used all of its {turn.max_rounds} rounds without coming to an answer."
         await self._fail(turn, "max_rounds", text)
 
-    # --- steps ------------------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     async def _compact(self, turn: Turn) -> None:
         messages = turn.session.messages
@@ -293,7 +293,7 @@ class AgentRuntime:
             turn.remember(_assistant_message(reply, message_id, ()))
         await self._final(turn, reply.text, message_id, "partial")
 
-    # --- endings ----------------------------------------------------------------------------------------------------------
+    # --- endings ------------------------------------------------------------------------------------------------------
 
     async def _final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
         await self._hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
@@ -350,7 +350,7 @@ async def _poll_stop(turn: Turn, should_stop: Callable[[], bool]) -> None:
     """A bare callable offers nothing to wait for, so it is asked. One that raises stops the turn: the safe reading."""
     try:
         while not foreign.call_now(should_stop, what="should_stop"):
-            await asyncio.sleep(STOP_POLL_SECONDS)
+            await asyncio.sleep(STOP_POLL_SECONDS)  # noqa: ASYNC110 - there is no event to wait for
     except AgenticXError as exc:
         _log.error("should_stop failed, which counts as stop", exc_info=exc)
     turn.interrupts.fire("stopped")

@@ -139,14 +139,12 @@ class AsyncConfirmGate(ConfirmGate):
         parked = _Parked(request, asyncio.get_running_loop().create_future())
         self._parked[request.id] = parked
         self.last_request = request
-        answer: ConfirmAnswer | None = None
         try:
             announce()
-            answer = await parked.answer
-            return answer
+            return await parked.answer
         finally:
             del self._parked[request.id]
-            self._closed[request.id] = (request, answer)
+            self._closed[request.id] = (request, parked.answer.result() if _answered(parked.answer) else None)
             if len(self._closed) > self.remembered:
                 self._closed.popitem(last=False)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from json.encoder import encode_basestring_ascii as _quote
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, Union
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -79,16 +79,16 @@ class RuntimeEvent:
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
-def encode_envelope(
-    event: RuntimeEvent, *, session_id: str, turn_id: str | None, seq: int, ts: str
-) -> bytes:
+def encode_envelope(event: RuntimeEvent, *, session_id: str, turn_id: str | None, seq: int, ts: str) -> bytes:
     """The envelope as one line of ASCII JSON, without a newline. `ts` is RFC 3339, UTC, ending in Z.
 
     Raises ValueError for a non-finite number and TypeError for a value that JSON does not know.
     """
     data = event.data
     if len(data) == 3 and "offset" in data:  # token and thinking: the hot path
-        payload = f'{{"text":{_quote(data["text"])},"message_id":{_quote(data["message_id"])},"offset":{data["offset"]}}}'
+        payload = (
+            f'{{"text":{_quote(data["text"])},"message_id":{_quote(data["message_id"])},"offset":{data["offset"]}}}'
+        )
     else:
         payload = _encode(data)
     turn = "null" if turn_id is None else _quote(turn_id)
@@ -370,25 +370,17 @@ _PAYLOADS: Mapping[EventType, type] = {
 @cache
 def envelope_adapter() -> TypeAdapter[Any]:
     """Validates an envelope that is read back; raises `pydantic.ValidationError`."""
-    members = [
-        TypedDict(
-            f"{payload.__name__}_{type_.value}",
-            {
-                "type": Literal[type_.value],
-                "data": payload,
-                "agent_id": str,
-                "session_id": str,
-                "turn_id": str | None,
-                "seq": int,
-                "ts": str,
-            },
-        )
-        for type_, payload in _PAYLOADS.items()
-    ]
-    union: Any = members[0]
-    for member in members[1:]:
-        union = union | member
-    return TypeAdapter(Annotated[union, Field(discriminator="type")])
+    members = tuple(_envelope_type(type_, payload) for type_, payload in _PAYLOADS.items())
+    any_of: Any = Union  # subscribed at run time, which a type checker cannot follow
+    annotated: Any = Annotated
+    return TypeAdapter(annotated[any_of[members], Field(discriminator="type")])
+
+
+def _envelope_type(type_: EventType, payload: type) -> Any:
+    """The TypedDict of one event type's envelope, made at run time: its literal tag comes out of the enum."""
+    common: dict[str, Any] = {"agent_id": str, "session_id": str, "turn_id": str | None, "seq": int, "ts": str}
+    make: Any = TypedDict
+    return make(f"{payload.__name__}_{type_.value}", {"type": Literal[type_.value], "data": payload, **common})
 
 
 @cache

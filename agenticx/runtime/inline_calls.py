@@ -1,7 +1,7 @@
 """Calls that a model wrote into its text: only in the two explicit wrapper forms, only at the end, never from prose.
 
-1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or around
-   `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
+1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or
+   around `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
 2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, also in OpenAI's nested form.
 """
 
@@ -11,7 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 from agenticx.messages import ToolCall
 
@@ -42,7 +42,7 @@ def _read_tool_code(body: str) -> list[ToolCall]:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return _read_python(body)
-    return _from_json(value if isinstance(value, list) else [value])
+    return _from_json(cast(list[Any], value) if isinstance(value, list) else [value])
 
 
 def _read_fence(body: str) -> list[ToolCall]:

@@ -72,9 +72,7 @@ async def _stream(
         await stream.close()
 
 
-def _expired(
-    turn: Turn, expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, writer: _ReplyWriter
-) -> None:
+def _expired(turn: Turn, expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, writer: _ReplyWriter) -> None:
     """Say that a clock ran out; the two that only inform return, the others raise `ClockExpired`."""
     now, limit = turn.clock.monotonic(), clocks.limit(expiry)
     silent = round(now - (deadlines.last_progress or deadlines.started), 3)

@@ -12,7 +12,7 @@ is followed at once by exactly one result per call, in call order, and no result
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -36,33 +36,33 @@ def sanitize(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_valid(messages: Sequence[Message]) -> bool:
-    """Whether the rows already obey the Chat Completions sequence rules. One scan, no allocation per row."""
-    awaited: deque[str] = deque()
+    """Whether the rows already obey the Chat Completions sequence rules, as one cheap scan."""
+    awaited: list[str] = []  # results that must follow, last one first
     leading = True
     for message in messages:
-        match message:
-            case ToolMessage():
-                if not awaited or message.tool_call_id != awaited.popleft():
-                    return False
-                continue
-            case SystemMessage():
-                if not leading:
-                    return False
-            case AssistantMessage():
-                leading = False
-                if awaited or not (message.content or message.tool_calls):
-                    return False
-                if message.tool_calls:
-                    awaited.extend(call.id for call in message.tool_calls)
-                    if len(awaited) > 1 and len(set(awaited)) != len(awaited):
-                        return False
-                    if "" in awaited:
-                        return False
-            case UserMessage():
-                leading = False
-        if awaited and not isinstance(message, AssistantMessage):
+        if isinstance(message, ToolMessage):
+            if not awaited or message.tool_call_id != awaited.pop():
+                return False
+        elif awaited:
             return False
+        elif isinstance(message, SystemMessage):
+            if not leading:
+                return False
+        else:
+            leading = False
+            if isinstance(message, AssistantMessage):
+                if not _is_sound(message):
+                    return False
+                awaited = [call.id for call in reversed(message.tool_calls)]
     return not awaited
+
+
+def _is_sound(message: AssistantMessage) -> bool:
+    """Whether the row says something and its calls can be told apart."""
+    if not message.tool_calls:
+        return bool(message.content)
+    ids = {call.id for call in message.tool_calls}
+    return len(ids) == len(message.tool_calls) and "" not in ids
 
 
 def _drop_empty(messages: list[Message]) -> list[Message]:
@@ -87,47 +87,50 @@ def _settle_system_rows(messages: list[Message]) -> list[Message]:
 
 
 def _pair(messages: list[Message]) -> list[Message]:
-    """Put each call's result behind it; answer calls that have none; drop results that nobody asked for.
-
-    Ids may repeat in histories that are not ours, so a call first takes a result between itself and the next call of
-    the same id, and only then one that came too early.
-    """
-    results: dict[str, deque[tuple[int, ToolMessage]]] = defaultdict(deque)
-    calls: dict[str, deque[int]] = defaultdict(deque)
-    for index, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            results[message.tool_call_id].append((index, message))
-        elif isinstance(message, AssistantMessage):
-            for call in message.tool_calls:
-                calls[call.id].append(index)
-    used: set[int] = set()
-
-    def claim(call_id: str, after: int) -> ToolMessage | None:
-        calls[call_id].popleft()
-        before = next((index for index in calls[call_id] if index > after), len(messages))
-        candidates = [row for row in results[call_id] if row[0] not in used]
-        chosen = next((row for row in candidates if after < row[0] < before), None) or next(
-            (row for row in candidates if row[0] < after), None
-        )
-        if chosen is None:
-            return None
-        used.add(chosen[0])
-        return chosen[1]
-
+    """Put each call's result behind it; answer calls that have none; drop results that nobody asked for."""
+    results = _Results(messages)
     paired: list[Message] = []
     for index, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            continue
-        if not (isinstance(message, AssistantMessage) and message.tool_calls):
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            answers = [results.claim(call.id, index) for call in message.tool_calls]
+            unique = _unique_ids(message.tool_calls)
+            paired.append(
+                message if unique == message.tool_calls else message.model_copy(update={"tool_calls": unique})
+            )
+            paired.extend(_answer(call, answer) for call, answer in zip(unique, answers, strict=True))
+        elif not isinstance(message, ToolMessage):
             paired.append(message)
-            continue
-        answers = [claim(call.id, index) for call in message.tool_calls]
-        unique = _unique_ids(message.tool_calls)
-        if unique != message.tool_calls:
-            message = message.model_copy(update={"tool_calls": unique})
-        paired.append(message)
-        paired.extend(_answer(call, answer) for call, answer in zip(unique, answers, strict=True))
     return paired
+
+
+class _Results:
+    """The results of a history, each to be claimed by one call.
+
+    Ids may repeat in histories that are not ours, so a call takes a result between itself and the next call of the
+    same id, and only then one that came too early.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._unclaimed: dict[str, list[tuple[int, ToolMessage]]] = defaultdict(list)
+        self._callers: dict[str, list[int]] = defaultdict(list)
+        self._end = len(messages)
+        for index, message in enumerate(messages):
+            if isinstance(message, ToolMessage):
+                self._unclaimed[message.tool_call_id].append((index, message))
+            elif isinstance(message, AssistantMessage):
+                for call in message.tool_calls:
+                    self._callers[call.id].append(index)
+
+    def claim(self, call_id: str, caller: int) -> ToolMessage | None:
+        """The result of a call in row `caller`, if there is one."""
+        next_caller = next((index for index in self._callers[call_id] if index > caller), self._end)
+        rows = self._unclaimed[call_id]
+        chosen = next((row for row in rows if caller < row[0] < next_caller), None)
+        chosen = chosen or next((row for row in rows if row[0] < caller), None)
+        if chosen is None:
+            return None
+        rows.remove(chosen)
+        return chosen[1]
 
 
 def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

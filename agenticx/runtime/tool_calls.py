@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any
 
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ForeignError, HookFailed, InvalidArguments, ToolError
+from agenticx.errors import ForeignError, HookFailed, InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments, repair_arguments
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, ToolOutcome
@@ -159,7 +159,8 @@ class ToolCalls:
     async def _run_one(self, turn: Turn, one: _Pending) -> CallOutcome:
         if one.problem is not None:
             return one.problem
-        assert one.tool is not None and one.arguments is not None
+        assert one.tool is not None
+        assert one.arguments is not None
         name = one.tool.schema.name
         try:
             block = await self.hooks.run_before_tool_call(name, one.arguments, turn.hook_context)
@@ -211,7 +212,8 @@ class ToolCalls:
 
     async def _reviewed(self, turn: Turn, one: _Pending, outcome: CallOutcome) -> CallOutcome:
         """What the after_tool_call hooks leave of the result."""
-        assert one.tool is not None and one.arguments is not None
+        assert one.tool is not None
+        assert one.arguments is not None
         name = one.tool.schema.name
         try:
             text = await self.hooks.run_after_tool_call(name, one.arguments, outcome.text, turn.hook_context)
@@ -241,9 +243,7 @@ class ToolCalls:
         if outcome.repaired:
             data["repaired"] = True
         turn.remember(
-            ToolMessage(
-                tool_call_id=one.call.id, name=one.call.name, content=outcome.text, outcome=outcome.outcome
-            )
+            ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=outcome.text, outcome=outcome.outcome)
         )
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
@@ -257,7 +257,7 @@ class ToolCalls:
             return CallOutcome(text, "ok", truncated, one.repaired)
         return one.problem or CallOutcome(NOT_STARTED if one.started is None else CANCELLED, "cancelled")
 
-    # --- what a tool may say while it runs ------------------------------------------------------------------------------
+    # --- what a tool may say while it runs ----------------------------------------------------------------------------
 
     def _context(self, turn: Turn, one: _Pending) -> ToolContext:
         loop, home_thread = asyncio.get_running_loop(), threading.get_ident()

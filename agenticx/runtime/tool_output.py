@@ -23,7 +23,7 @@ def render(value: object, limit: int) -> tuple[str, bool]:
             return bounded(value, limit)
         case None:
             return "", False
-        case bytes() | bytearray() | memoryview():
+        case bytes() | bytearray():
             return _from_bytes(bytes(value[: 4 * limit + 4]), len(value), limit)
         case BaseModel():
             return bounded(value.model_dump_json(), limit)

@@ -20,9 +20,9 @@ Risk = Literal["read", "write", "execute"]
 class Assessment:
     """What one call would do, worked out before anyone is asked and again before it runs.
 
-    `question` is what the person is asked, `reasons` are sentences that help to answer it. `binding` holds everything that the answer depends on (resolved
-    paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so a call whose second
-    assessment differs from the one that was shown does not run. Values are JSON.
+    `question` is what the person is asked, `reasons` are sentences that help to answer it. `binding` holds everything
+    that the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers
+    it, so a call whose second assessment differs from the one that was shown does not run. Values are JSON.
     """
 
     risk: Risk

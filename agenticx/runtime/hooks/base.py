@@ -32,7 +32,7 @@ class AgentHook:
     """Override what you need; a method left alone costs nothing. Each may be plain (it runs in a thread) or async."""
 
     def before_model(self, messages: Sequence[Message], context: HookContext) -> Any:
-        """Guard, after compaction and sanitising, right before the call. Return a new list of messages, or None.
+        """Guard, after compaction and sanitising, right before the call. Return new messages, or None.
 
         `messages` is what the model would be sent, the system prompt included; the session's own history is not changed.
         """
@@ -50,4 +50,4 @@ class AgentHook:
         """Observer: history was compacted."""
 
     def on_agent_end(self, reason: str, text: str, context: HookContext) -> Any:
-        """Observer, on every ending, right before the terminal event; `reason` is that of `final`, or the error's code."""
+        """Observer, on every ending, right before the terminal event; `reason` is that of `final` or the error's code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from agenticx.errors import AgenticXError, ForeignError, HookFailed
 from agenticx.llms.base import Reply
@@ -97,6 +97,7 @@ class HookRegistry:
 
 
 def _is_messages(value: object) -> bool:
-    return isinstance(value, Sequence) and all(
-        isinstance(row, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for row in value
-    )
+    if not isinstance(value, list | tuple):
+        return False
+    rows = cast(Sequence[object], value)
+    return all(isinstance(row, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for row in rows)
