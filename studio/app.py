@@ -1,0 +1,41 @@
+"""The ASGI application: the guard folded over the routes, and what runs beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from studio.auth import Guard
+from studio.problems import HANDLERS
+from studio.routes import routes
+from studio.services import Services
+
+__all__ = ["make_app"]
+
+
+def make_app(services: Services) -> Starlette:
+    """The application over `services`; closing it stops the turns and says farewell to the readers."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        waking = asyncio.create_task(services.relay.wake_at_closing())
+        try:
+            yield
+        finally:
+            await services.hub.close()
+            services.relay.closing.set()
+            await waking
+
+    app = Starlette(
+        routes=routes(),
+        middleware=[Middleware(Guard, boundary=services.boundary, token=services.token)],
+        exception_handlers=HANDLERS,
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.services = services
+    return app

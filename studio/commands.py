@@ -1,0 +1,10 @@
+"""The words that the studio adds to `agx`; their modules are imported when they are used."""
+
+from __future__ import annotations
+
+from agenticx.cli.commands import ModuleCommand
+
+__all__ = ["OPEN", "SERVE"]
+
+SERVE = ModuleCommand("serve", "The studio: the server and its page", "studio.server")
+OPEN = ModuleCommand("open", "The running studio's page, with a fresh ticket", "studio.opening")

@@ -1,0 +1,115 @@
+"""Errors as clients read them: application/problem+json with a stable code and a sentence that says what would be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
+from agenticx.logs import get_logger
+from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
+from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
+
+__all__ = ["HANDLERS", "Problem", "problem_response"]
+
+_log = get_logger(__name__)
+
+
+class Problem(Exception):
+    """Ends a request: `detail` is a sentence for a person, `code` what a program matches on, `field` what it is about."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.field = field
+        self.headers = headers
+
+
+def problem_response(problem: Problem) -> Response:
+    """RFC 9457, with `code` and, for a body that breaks the schema, `field`."""
+    content = {
+        "type": "about:blank",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "code": problem.code,
+        "detail": problem.detail,
+    }
+    if problem.field is not None:
+        content["field"] = problem.field
+    return Response(
+        json.dumps(content),
+        problem.status,
+        headers=problem.headers,
+        media_type="application/problem+json",
+    )
+
+
+# --- what the application's own errors become -------------------------------------------------------------------------
+
+_KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
+    SessionNotFound: (404, "session_not_found"),
+    UnknownConfirm: (404, "confirm_not_found"),
+    SessionBusy: (409, "session_busy"),
+    TurnConflict: (409, "client_turn_id_reused"),
+    DigestMismatch: (409, "digest_mismatch"),
+    ConfirmClosed: (410, "confirm_closed"),
+    TurnFailed: (500, "internal"),
+    StoreError: (503, "storage"),
+    HubClosed: (503, "shutting_down"),
+}
+
+
+async def _on_problem(_request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, Problem)
+    return problem_response(exc)
+
+
+async def _on_our_error(_request: Request, exc: Exception) -> Response:
+    for kind in type(exc).__mro__:
+        if kind in _KNOWN:
+            return problem_response(Problem(*_KNOWN[kind], str(exc)))
+    raise exc
+
+
+async def _on_http_error(request: Request, exc: Exception) -> Response:
+    """Starlette's own 404 and 405, said in our way."""
+    assert isinstance(exc, HTTPException)
+    path, headers = request.scope["path"], exc.headers
+    match exc.status_code:
+        case 404:
+            problem = Problem(404, "not_found", f"There is nothing at {path!r}; /openapi.json lists what there is.")
+        case 405:
+            allowed = (headers or {}).get("Allow", "")
+            sentence = f"{request.method} is not for {path!r}; allowed: {allowed}."
+            problem = Problem(405, "method_not_allowed", sentence, headers=headers)
+        case _:
+            problem = Problem(exc.status_code, "bad_request", str(exc.detail), headers=headers)
+    return problem_response(problem)
+
+
+async def _on_bug(_request: Request, exc: Exception) -> Response:
+    _log.error("a request broke", error=type(exc).__name__)
+    return problem_response(Problem(500, "internal", "The server made a mistake; its log says more."))
+
+
+HANDLERS = {
+    Problem: _on_problem,
+    AgenticXError: _on_our_error,
+    HTTPException: _on_http_error,
+    Exception: _on_bug,
+}

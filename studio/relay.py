@@ -1,0 +1,228 @@
+"""The log as server-sent events: resume by cursor, then live; every reader sends the same bytes.
+
+Differences from what one may expect:
+
+1. There is no queue per reader. A reader keeps a place in the log and reads on when the bell rings, so a slow one costs
+   only what its socket buffers; one that takes nothing for ten seconds has its socket aborted and resumes by cursor.
+2. All that waits goes out as one write, and readers at the same place share the very same bytes object.
+3. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
+from weakref import WeakValueDictionary
+
+import anyio
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.sessions.base import Store, StoredEvent
+
+__all__ = ["ABORT", "Relay", "asked_cursor"]
+
+ABORT = "agenticx.abort"
+"""The key in the ASGI scope under which the server puts a callable that drops the connection at once."""
+
+_HEARTBEAT_SECONDS = 10.0
+_STALLED_SECONDS = 10.0
+_FAREWELL_SECONDS = 4.5  # longer than the hub takes to stop its turns
+_CHUNK_EVENTS = 512
+_CHUNK_BYTES = 128 * 1024
+
+_OPENING = b"retry: 500\n\n"
+_FAREWELL = b'data: {"type":"server_closing"}\n\n'
+_CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
+
+_log = get_logger(__name__)
+
+
+def asked_cursor(request: Request) -> str | None:
+    """Where the client wants to go on, None for from the beginning."""
+    return request.headers.get("last-event-id") or request.query_params.get("cursor")
+
+
+class Relay:
+    """Makes streams of a store's log until `closing` is set; then each ends with a farewell."""
+
+    def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
+        self.closing = anyio.Event()
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._feeds: WeakValueDictionary[str | None, _Feed] = WeakValueDictionary()
+        self._readers: set[asyncio.Event] = set()
+
+    @property
+    def readers(self) -> int:
+        """How many streams are open."""
+        return len(self._readers)
+
+    def cursor(self, session_id: str, seq: int) -> str:
+        """The cursor that stands just behind event `seq` of a session."""
+        return self._feed(session_id).cursor(seq)
+
+    def respond(self, session_id: str | None, cursor: str | None, *, until_turn: str | None = None) -> Response:
+        """The events of a session (None: of all) behind `cursor`; with `until_turn` up to that turn's terminal one."""
+        return _EventStream(
+            self._frames(self._feed(session_id), cursor, until_turn),
+            heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
+            stalled_seconds=self._clock.real(_STALLED_SECONDS),
+            closing=self.closing,
+        )
+
+    async def wake_at_closing(self) -> None:
+        """Runs beside the server: gets all readers moving when it closes."""
+        await self.closing.wait()
+        for news in self._readers:
+            news.set()
+
+    def _feed(self, session_id: str | None) -> _Feed:
+        feed = self._feeds.get(session_id)
+        if feed is None:
+            feed = self._feeds[session_id] = _Feed(self._store, session_id)
+        return feed
+
+    async def _frames(self, feed: _Feed, cursor: str | None, until_turn: str | None) -> AsyncIterator[bytes]:
+        with feed.subscribe() as news:
+            self._readers.add(news)
+            try:
+                place, reset = await feed.start(cursor)
+                yield _OPENING + reset
+                while True:
+                    news.clear()
+                    events = await feed.read(place)
+                    if until_turn is not None:
+                        events, ended = _up_to_end(events, until_turn)
+                        if ended:
+                            yield feed.chunk(events)
+                            return
+                    if events:
+                        place = feed.place(events[-1])
+                        yield feed.chunk(events)
+                    elif self.closing.is_set():
+                        yield _FAREWELL
+                        return
+                    else:
+                        await news.wait()
+            except StoreError as exc:  # deleted while it was read, or the storage failed: the client asks again
+                _log.info("a stream ended early", reason=str(exc))
+            finally:
+                self._readers.discard(news)
+
+
+class _Feed:
+    """One log, of a session or of all, as places and frames; shared by all its readers."""
+
+    def __init__(self, store: Store, session_id: str | None) -> None:
+        self._store = store
+        self._session_id = session_id
+        named = f"log {store.log_id}" if session_id is None else f"session {session_id}"
+        self._tag = hashlib.sha256(named.encode()).hexdigest()[:16]
+        self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
+        self._chunk: tuple[tuple[int, int, int], bytes] = ((0, 0, 0), b"")
+
+    def subscribe(self) -> AbstractContextManager[asyncio.Event]:
+        return self._store.subscribe(self._session_id)
+
+    def cursor(self, place: int) -> str:
+        return f"{place:x}-{self._tag}"
+
+    def place(self, event: StoredEvent) -> int:
+        return event.position if self._session_id is None else event.seq
+
+    async def start(self, cursor: str | None) -> tuple[int, bytes]:
+        """The place to go on from, and the reset frame that a cursor of no use here calls for."""
+        last = await self._last()
+        first = last if self._session_id is None else 0
+        if cursor is None:
+            return first, b""
+        known = _CURSOR.fullmatch(cursor)
+        if known is None or known[2] != self._tag:
+            return first, self._reset("The cursor is not one of this stream.")
+        place = int(known[1], 16)
+        return (place, b"") if place <= last else (first, self._reset("The cursor lies ahead of the log."))
+
+    async def read(self, place: int) -> Sequence[StoredEvent]:
+        """What stands behind `place`, as much as makes one write."""
+        if self._session_id is None:
+            events = await self._store.read_all(place, _CHUNK_EVENTS)
+        else:
+            events = await self._store.read(self._session_id, place, _CHUNK_EVENTS)
+        size = 0
+        for count, event in enumerate(events, 1):
+            size += len(event.frame_json)
+            if size >= _CHUNK_BYTES:
+                return events[:count]
+        return events
+
+    def chunk(self, events: Sequence[StoredEvent]) -> bytes:
+        """The frames of `events`; readers that are equally far get the same object."""
+        key = (self.place(events[0]), self.place(events[-1]), len(events))
+        if self._chunk[0] != key:
+            frames = [self._frame % (self.place(event), event.frame_json) for event in events]
+            self._chunk = (key, b"".join(frames))
+        return self._chunk[1]
+
+    async def _last(self) -> int:
+        if self._session_id is None:
+            return await self._store.last_position()
+        return await self._store.last_seq(self._session_id)
+
+    def _reset(self, reason: str) -> bytes:
+        frame = {"type": "reset", "data": {"reason": reason}, "session_id": self._session_id}
+        return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
+
+
+def _up_to_end(events: Sequence[StoredEvent], turn_id: str) -> tuple[Sequence[StoredEvent], bool]:
+    for count, event in enumerate(events, 1):
+        if event.terminal and event.turn_id == turn_id:
+            return events[:count], True
+    return events, False
+
+
+class _EventStream(EventSourceResponse):
+    """The response that carries the frames; it drops a client which has taken nothing for `stalled_seconds`."""
+
+    def __init__(
+        self, frames: AsyncIterator[bytes], *, heartbeat_seconds: float, stalled_seconds: float, closing: anyio.Event
+    ) -> None:
+        super().__init__(
+            frames,
+            ping=heartbeat_seconds,
+            ping_message_factory=_heartbeat,
+            sep="\n",
+            shutdown_event=closing,
+            shutdown_grace_period=_FAREWELL_SECONDS,
+        )
+        self._stalled_seconds = stalled_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        abort = scope.get(ABORT)
+        await super().__call__(scope, receive, _impatient(send, abort, self._stalled_seconds) if abort else send)
+
+
+def _heartbeat() -> ServerSentEvent:
+    return ServerSentEvent(comment="beat", sep="\n")
+
+
+def _impatient(send: Send, abort: Callable[[], None], seconds: float) -> Send:
+    loop = asyncio.get_running_loop()
+
+    async def sending(message: Message) -> None:
+        timer = loop.call_later(seconds, abort)
+        try:
+            await send(message)
+        finally:
+            timer.cancel()
+
+    return sending

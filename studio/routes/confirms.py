@@ -1,0 +1,74 @@
+"""Questions to the person over HTTP: which ones wait, and the answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
+from agenticx.sessions.base import timestamp
+from studio.bodies import Body, read_body
+from studio.problems import Problem
+from studio.services import services
+
+__all__ = ["Answer", "answer", "index"]
+
+
+class Answer(Body):
+    """Yes or no to exactly what the digest stands for; `arguments` replaces the call's own."""
+
+    approved: bool
+    digest: str
+    remember: Literal["once", "session", "always"] = "once"
+    arguments: dict[str, Any] | None = None
+    reason: str | None = Field(None, max_length=4000)
+
+
+async def index(request: Request) -> Response:
+    pending = services(request).hub.gate.pending(request.query_params.get("session_id"))
+    return JSONResponse({"confirms": [_question(question) for question in pending]})
+
+
+async def answer(request: Request) -> Response:
+    request_id, body = request.path_params["request_id"], await read_body(request, Answer)
+    if body.remember == "always":
+        sentence = "remember 'always' is not available yet; 'once' and 'session' are."
+        raise Problem(422, "remember_unavailable", sentence, field="remember")
+    decision = services(request).hub.gate.resolve(
+        request_id,
+        body.approved,
+        digest=body.digest,
+        remember=body.remember,
+        arguments=body.arguments,
+        reason=body.reason,
+    )
+    return JSONResponse(_decision(request_id, decision))
+
+
+def _question(question: ConfirmRequest) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "session_id": question.session_id,
+        "agent_id": question.agent_id,
+        "question": question.question,
+        "context": dict(question.context),
+        "digest": question.digest,
+        "expires_at": timestamp(question.expires_at),
+    }
+
+
+def _decision(request_id: str, decision: ConfirmAnswer) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": request_id,
+        "approved": decision.approved,
+        "by": decision.by,
+        "remember": decision.remember,
+    }
+    if decision.arguments is not None:
+        shown["arguments"] = dict(decision.arguments)
+    if decision.reason is not None:
+        shown["reason"] = decision.reason
+    return shown

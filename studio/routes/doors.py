@@ -1,0 +1,45 @@
+"""Ways in: tickets for the page, and whether anybody is home."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from studio.auth import TICKET_SECONDS
+from studio.bodies import Body, read_body
+from studio.problems import Problem
+from studio.services import services
+
+__all__ = ["NewTicket", "Ticket", "health", "issue", "ready", "redeem"]
+
+
+class Ticket(Body):
+    """What stands behind the # of the page's first address."""
+
+    ticket: str = Field(max_length=200)
+
+
+class NewTicket(Body):
+    """Nothing to say."""
+
+
+async def redeem(request: Request) -> Response:
+    studio, body = services(request), await read_body(request, Ticket)
+    if not studio.tickets.redeem(body.ticket):
+        raise Problem(401, "bad_ticket", "That ticket was used, has expired or never was; `agx open` gives a new one.")
+    return JSONResponse({"token": studio.token})
+
+
+async def issue(request: Request) -> Response:
+    await read_body(request, NewTicket)
+    ticket = services(request).tickets.issue()
+    return JSONResponse({"ticket": ticket, "expires_in_seconds": int(TICKET_SECONDS)}, 201)
+
+
+async def health(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    return JSONResponse({"status": "ready", "streams": services(request).relay.readers})

@@ -1,0 +1,21 @@
+"""The streams: one session's events, and those of all sessions on one connection."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from studio.relay import asked_cursor
+from studio.services import services
+
+__all__ = ["of_all", "of_session"]
+
+
+async def of_session(request: Request) -> Response:
+    studio, session_id = services(request), request.path_params["session_id"]
+    await studio.store.get(session_id)
+    return studio.relay.respond(session_id, asked_cursor(request))
+
+
+async def of_all(request: Request) -> Response:
+    return services(request).relay.respond(None, asked_cursor(request))

@@ -1,0 +1,203 @@
+"""`agx serve`: the studio on a socket, from its one line on stderr to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from agenticx.errors import SettingsError
+from agenticx.logs import configure_logging
+from agenticx.settings import Settings, load_settings
+from studio.app import make_app
+from studio.auth import load_token
+from studio.opening import Address, open_in_browser, page_url
+from studio.relay import ABORT
+from studio.services import Services, make_services
+
+__all__ = ["StudioServer", "configure", "listen", "main", "run", "serve"]
+
+_HEAD_SECONDS = 30.0
+_DRAIN_SECONDS = 1
+_BACKLOG = 2048
+
+_EPILOG = """\
+The line on stderr holds the page's address with a ticket that works once, within ten minutes; `agx open` gives
+another. Programs use the token in AGX_HOME/token: curl -N -H "Authorization: Bearer $(cat ~/.agenticx/token)" …
+
+To be reached from other machines: --host, --allow-remote, and AGX_ALLOWED_HOSTS with the names it is called by.
+Whoever holds the token can run commands as you; put TLS in front of it."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.epilog = _EPILOG
+    parser.add_argument("--host", default="127.0.0.1", help="the address to bind (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8765, help="the port, 0 for any free one (default: 8765)")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach")
+
+
+def run(arguments: Namespace) -> int:
+    settings = load_settings()
+    configure_logging(settings.log_level)
+    return serve(
+        settings,
+        host=arguments.host,
+        port=arguments.port,
+        allow_remote=arguments.allow_remote,
+        open_page=arguments.open,
+    )
+
+
+def main() -> int:
+    """`python -m studio.server`: the same as `agx serve`."""
+    parser = ArgumentParser(prog="agx serve")
+    configure(parser)
+    return run(parser.parse_args())
+
+
+def serve(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    allow_remote: bool = False,
+    open_page: bool = False,
+) -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit code. Raises `SettingsError` for what must not be served."""
+    _check_host(host, settings, allow_remote=allow_remote)
+    token = load_token(settings)
+    listening = listen(host, port)
+    address = Address(_reachable(host), listening.getsockname()[1])
+    services = make_services(settings, token=token, port=address.port)
+
+    def ready() -> None:
+        url = page_url(address, services.tickets.issue())
+        print(f"AgenticX studio (model {services.models.default}): {url}", file=sys.stderr, flush=True)
+        address.announce(settings.home)
+        if open_page:
+            open_in_browser(url)
+
+    try:
+        asyncio.run(StudioServer(services, ready).serve(sockets=[listening]))
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        listening.close()
+        address.withdraw(settings.home)
+    return 0
+
+
+def _check_host(host: str, settings: Settings, *, allow_remote: bool) -> None:
+    if _is_loopback(host):
+        return
+    if not allow_remote:
+        raise SettingsError(f"--host {host!r} can be reached from other machines; add --allow-remote if you mean it")
+    if not settings.allowed_hosts:
+        raise SettingsError(
+            "--allow-remote needs AGX_ALLOWED_HOSTS, the names or addresses that the server is called by"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reachable(host: str) -> str:
+    """The own host that the page is opened at."""
+    return "[::1]" if host in ("::1", "::") else "127.0.0.1"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket, which accepts nothing before the server is ready; raises `SettingsError` if it cannot be had."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(where)
+    except (OSError, OverflowError) as exc:
+        raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
+    return bound
+
+
+class StudioServer(uvicorn.Server):
+    """uvicorn on h11 with our edges: it says when it is ready, stops turns before streams, and ends without re-raising.
+
+    httptools would be quicker but answers requests with two Host headers.
+    """
+
+    def __init__(self, services: Services, ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                make_app(services),
+                http=_Connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=_DRAIN_SECONDS,
+            )
+        )
+        self._services = services
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 50)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await self._services.hub.close()
+        self._services.relay.closing.set()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal asks for a clean end, any further one does not wait for it."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Connection(H11Protocol):
+    """Lets the application drop its connection at once, and drops one that brings no request in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        answering = self.app
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            self._impatience.cancel()
+            scope[ABORT] = transport.abort
+            await answering(scope, receive, send)  # type: ignore[arg-type]
+
+        self.app = app  # type: ignore[assignment]
+        self._impatience = self.loop.call_later(_HEAD_SECONDS, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._impatience.cancel()
+        super().connection_lost(exc)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,104 @@
+"""The collaborators that every request shares, put together once at start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from starlette.requests import Request
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog import default_model_spec, resolve_model
+from agenticx.sessions.base import SessionRecord, Store
+from agenticx.sessions.hub import Hub
+from agenticx.sessions.memory import MemoryStore
+from agenticx.settings import Settings
+from agenticx.tools.base import Tool
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.registry import Toolbox
+from studio.auth import Boundary, Tickets
+from studio.relay import Relay
+
+__all__ = ["Models", "Services", "make_services", "services"]
+
+
+class Models:
+    """Models by the name a person gives them, each made once; `default` is what no name means."""
+
+    def __init__(self, settings: Settings, resolve: Callable[[str], ChatModel] = resolve_model) -> None:
+        self._settings = settings
+        self._resolve = resolve
+        self._made: dict[str, ChatModel] = {}
+
+    @cached_property
+    def default(self) -> str:
+        return default_model_spec(self._settings)[0]
+
+    def named(self, name: str | None) -> ChatModel:
+        """The model of that name; raises an `AgenticXError` that says which names there are."""
+        spec = name or self.default
+        if spec not in self._made:
+            self._made[spec] = self._resolve(spec)
+        return self._made[spec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What routes work with. `workspace` is the folder of sessions that name none."""
+
+    settings: Settings
+    clock: Clock
+    store: Store
+    hub: Hub
+    relay: Relay
+    models: Models
+    toolbox: Toolbox
+    workspace: Path
+    tickets: Tickets
+    token: str
+    boundary: Boundary
+
+
+def make_services(
+    settings: Settings,
+    *,
+    token: str,
+    port: int,
+    store: Store | None = None,
+    models: Models | None = None,
+    clock: Clock | None = None,
+) -> Services:
+    """The services of a server on `port`; raises `ToolError` when AGX_ENABLED_TOOLS names a tool that is not there."""
+    clock = clock or SystemClock()
+    store = store or MemoryStore(clock)
+    models = models or Models(settings)
+    toolbox = Toolbox(builtin_tools())
+    toolbox.only(settings.enabled_tools or ())
+
+    def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
+        return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
+
+    return Services(
+        settings=settings,
+        clock=clock,
+        store=store,
+        hub=Hub(store, models=models.named, tools=tools_of, settings=settings, clock=clock),
+        relay=Relay(store, clock=clock),
+        models=models,
+        toolbox=toolbox,
+        workspace=settings.workspace_root or Path.cwd(),
+        tickets=Tickets(clock),
+        token=token,
+        boundary=Boundary.of(
+            port, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
+        ),
+    )
+
+
+def services(request: Request) -> Services:
+    """The services of the application that this request came to."""
+    return cast(Services, request.app.state.services)
