@@ -1,0 +1,35 @@
+"""Checks everything, in the order in which it fails fastest: `python -m tests.check`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STEPS = {
+    "lint": ["ruff", "check", "."],
+    "format": ["ruff", "format", "--check", "."],
+    "floors": ["lint-imports", "--no-cache"],
+    "types": ["pyright", "--warnings"],
+    "tests": ["pytest", "-n", "auto"],
+}
+
+
+def main() -> int:
+    """Run every step, also after one has failed, and return 1 if any did."""
+    failed: list[str] = []
+    for name, (program, *arguments) in STEPS.items():
+        started = time.monotonic()
+        print(f"── {name}: {program} {' '.join(arguments)}", flush=True)
+        beside = Path(sys.executable).with_name(program)
+        if subprocess.run([str(beside), *arguments], cwd=ROOT).returncode != 0:
+            failed.append(name)
+        print(f"── {name}: {'FAILED' if name in failed else 'ok'} after {time.monotonic() - started:.1f} s", flush=True)
+    print(f"FAILED: {', '.join(failed)}" if failed else "all checks pass")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The lock file: what is installed is what was reviewed."""
+
+from __future__ import annotations
+
+import re
+import site
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.promise("I2")
+
+ROOT = Path(__file__).parents[2]
+LOCK: dict[str, Any] = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+PACKAGES: list[dict[str, Any]] = [package for package in LOCK["package"] if package["name"] != "agenticx"]
+POISONED = {("litellm", "1.82.7"), ("litellm", "1.82.8")}
+
+
+def test_the_two_poisoned_releases_are_not_locked() -> None:
+    assert POISONED.isdisjoint({(package["name"], package["version"]) for package in PACKAGES})
+
+
+def test_every_file_comes_from_pypi_with_a_sha256() -> None:
+    assert len(PACKAGES) > 20
+    for package in PACKAGES:
+        assert package["source"] == {"registry": "https://pypi.org/simple"}, package["name"]
+        files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        assert files, package["name"]
+        for file in files:
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}", file["hash"]), file
+            assert file["url"].startswith("https://files.pythonhosted.org/packages/"), file
+
+
+def test_the_lock_covers_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {name_of(requirement) for requirement in project["dependencies"]}
+    for extra in project["optional-dependencies"].values():
+        asked |= {name_of(requirement) for requirement in extra}
+    assert asked - {"agenticx"} <= {package["name"] for package in PACKAGES}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9-]", requirement, maxsplit=1)[0]
+
+
+def test_no_unlisted_file_runs_code_when_python_starts() -> None:
+    """A `.pth` line that begins with `import` runs at each start of Python, which is how keys have been stolen."""
+    known = {"distutils-precedence.pth", "_virtualenv.pth", "a1_coverage.pth", "coverage.pth", "pytest-cov.pth"}
+    folders = {*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    found = {path for folder in folders for path in Path(folder).glob("*.pth") if path.name not in known}
+    assert [path for path in sorted(found) if re.search(r"^import\s", path.read_text("utf-8"), re.MULTILINE)] == []
