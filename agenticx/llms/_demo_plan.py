@@ -184,8 +184,20 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
         ),
         _list,
     ),
-    (_re(r"(?:edit|in)\s+(?P<path>\S+?)\s*[:,]?\s+(?:and\s+)?(?:replace|change)\s+(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)"), _edit),
-    (_re(r"(?:edit|replace|change)\s+(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)\s+in\s+(?:the\s+file\s+)?(?P<path>\S+)"), _edit),
+    (
+        _re(
+            r"(?:edit|in)\s+(?P<path>\S+?)\s*[:,]?\s+(?:and\s+)?(?:replace|change)\s+"
+            r"(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)"
+        ),
+        _edit,
+    ),
+    (
+        _re(
+            r"(?:edit|replace|change)\s+(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)\s+"
+            r"in\s+(?:the\s+file\s+)?(?P<path>\S+)"
+        ),
+        _edit,
+    ),
     (
         _re(
             r"(?:search|find|grep|look)(?:\s+(?:through\s+)?(?:the\s+|all\s+)?files)?(?:\s+for)?\s+(?P<pattern>.+?)"

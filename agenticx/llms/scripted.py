@@ -114,7 +114,7 @@ def call(
     name: str,
     arguments: Mapping[str, object] | str | None = None,
     *,
-    id: str | None = None,
+    id: str | None = None,  # noqa: A002
     pieces: int | Sequence[str] | None = None,
 ) -> Part:
     """A tool call. A string is sent as it is, well-formed or not; without `id` calls are call_1, call_2, …"""
@@ -286,7 +286,7 @@ class ScriptedModel:
 
     def _exhausted(self) -> ScriptExhausted:
         return ScriptExhausted(
-            f"the script of model {self.name!r} has {self._planned} replies and was asked for reply {len(self.requests)}",
+            f"model {self.name!r} has {self._planned} scripted replies and was asked for reply {len(self.requests)}",
             code="provider.bad_request",
             provider_type="script_exhausted",
         )
@@ -323,11 +323,11 @@ def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
         yield fail(script)
     elif isinstance(script, Part):
         yield script
-    elif isinstance(script, Sequence):
+    elif callable(script):
+        yield from _flatten(script(request), request)
+    else:
         for part in script:
             yield from _flatten(part, request)
-    else:
-        yield from _flatten(script(request), request)
 
 
 def _ends(batch: tuple[Delta, ...]) -> bool:

@@ -33,28 +33,54 @@ if TYPE_CHECKING:
         think,
         usage,
     )
+    from agenticx.testing.fake_openai import FakeOpenAIServer
     from agenticx.testing.gates import ScriptedGate
     from agenticx.testing.grammar import GrammarError, check_grammar
+    from agenticx.testing.provider_replies import (
+        ProviderRequest,
+        as_json,
+        body,
+        drip,
+        hang_up,
+        huge_line,
+        no_streaming,
+        pings,
+        reset,
+        silence,
+        status,
+    )
     from agenticx.testing.sequences import assert_sequence, collect, outline
 
 __all__ = [
+    "FakeOpenAIServer",
     "GrammarError",
+    "ProviderRequest",
     "ScriptExhausted",
     "ScriptedGate",
     "ScriptedModel",
+    "as_json",
     "assert_sequence",
+    "body",
     "call",
     "check_grammar",
     "collect",
     "cut",
+    "drip",
     "fail",
     "finish",
     "hang",
+    "hang_up",
+    "huge_line",
+    "no_streaming",
     "outline",
     "pause",
+    "pings",
     "raw",
+    "reset",
     "say",
+    "silence",
     "stall_after",
+    "status",
     "think",
     "usage",
 ]
@@ -64,8 +90,13 @@ _ROOMS = {
         *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
         *("stall_after", "think", "usage"),
     ),
+    "agenticx.testing.fake_openai": ("FakeOpenAIServer",),
     "agenticx.testing.gates": ("ScriptedGate",),
     "agenticx.testing.grammar": ("GrammarError", "check_grammar"),
+    "agenticx.testing.provider_replies": (
+        *("ProviderRequest", "as_json", "body", "drip", "hang_up", "huge_line", "no_streaming", "pings", "reset"),
+        *("silence", "status"),
+    ),
     "agenticx.testing.sequences": ("assert_sequence", "collect", "outline"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -1,0 +1,343 @@
+"""A fake OpenAI-compatible server on loopback: real sockets, scripted replies and faults, every request kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import ModelError
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    ModelRequest,
+    Reply,
+    ReplyBuilder,
+    StopKind,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+    UsageDelta,
+)
+from agenticx.llms.scripted import Script, ScriptedModel
+from agenticx.testing.provider_replies import (
+    Body,
+    PlainReply,
+    ProviderReply,
+    ProviderRequest,
+    Silence,
+    Streamed,
+    Whole,
+    status,
+)
+
+__all__ = ["FakeOpenAIServer"]
+
+_FINISH_REASONS: dict[StopKind, str] = {
+    "end": "stop",
+    "tool_calls": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+class FakeOpenAIServer:
+    """Plays `replies` in order to `POST …/chat/completions`, one per request; `GET …/models` takes none.
+
+    `async with FakeOpenAIServer([say("hi")]) as server` serves at `server.base_url`. On leaving, it raises
+    `AssertionError` if it was asked more or less often than it has replies. Its waits are nominal seconds of `clock`.
+    """
+
+    def __init__(
+        self, replies: Iterable[ProviderReply] = (), *, model: str = "fake-model", clock: Clock | None = None
+    ) -> None:
+        self._replies: deque[ProviderReply] = deque(replies)
+        self._clock: Clock = clock or SystemClock()
+        self._player = ScriptedModel(name=model, clock=self._clock)
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._arrived = asyncio.Condition()
+        self._too_many = 0
+        self.model = model
+        self.requests: list[ProviderRequest] = []
+
+    @property
+    def base_url(self) -> str:
+        """`http://127.0.0.1:PORT/v1`, as the provider's own SDK takes it."""
+        assert self._server is not None, "the server runs inside its `async with` block"
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def received(self, count: int = 1) -> ProviderRequest:
+        """Wait until `count` requests have come in; returns the last of these."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+        return self.requests[count - 1]
+
+    def assert_done(self) -> None:
+        """Raise `AssertionError` unless every reply was asked for and nothing beyond them."""
+        if self._replies or self._too_many:
+            raise AssertionError(
+                f"the fake provider got {len(self.requests)} requests, {self._too_many} of them beyond its replies; "
+                f"{len(self._replies)} replies were never asked for"
+            )
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**24)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._server.wait_closed()
+        if exc_type is None:
+            self.assert_done()
+
+    # -- one connection: one request, one reply ------------------------------------------------------------------
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):  # the client left
+            try:
+                request = await _read_request(reader)
+                answering = asyncio.create_task(self._answer(request, writer))
+                leaving = asyncio.create_task(_client_leaves(reader, request))
+                try:
+                    await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+                    if answering.done():
+                        answering.result()
+                finally:
+                    await _end(answering)
+                    await _end(leaving)
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+    async def _answer(self, request: ProviderRequest, writer: asyncio.StreamWriter) -> None:
+        if request.method == "GET" and request.path.endswith("/models"):
+            listing = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
+            await _send_body(writer, Body(json.dumps(listing).encode(), content_type="application/json"))
+            return
+        async with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
+        if not self._replies:
+            self._too_many += 1
+            await _send_body(writer, status(500, "the fake provider has no reply left"))
+            return
+        reply = self._replies.popleft()
+        streaming = request.json.get("stream") is True
+        if isinstance(reply, Whole) and reply.refuse_streaming and streaming:
+            self._replies.appendleft(reply)
+            await _send_body(writer, status(400, "stream=true is not supported", error_type="unsupported_value"))
+            return
+        await self._send(writer, reply(request) if callable(reply) else reply, streaming=streaming)
+
+    async def _send(self, writer: asyncio.StreamWriter, reply: PlainReply, *, streaming: bool) -> None:
+        match reply:
+            case Body():
+                await _send_body(writer, reply)
+            case Silence():
+                await asyncio.get_running_loop().create_future()
+            case Whole():
+                await self._send_whole(writer, reply.script)
+            case Streamed():
+                await self._send_stream(writer, reply)
+            case _ if streaming:
+                await self._send_stream(writer, Streamed(reply))
+            case _:
+                await self._send_whole(writer, reply)
+
+    async def _send_whole(self, writer: asyncio.StreamWriter, script: Script) -> None:
+        builder = ReplyBuilder()
+        async with aclosing(self._play(script)) as batches:
+            async for batch in batches:
+                for delta in batch:
+                    builder.add(delta)
+        content = json.dumps(_completion(self.model, builder.reply())).encode()
+        await _send_body(writer, Body(content, content_type="application/json"))
+
+    async def _send_stream(self, writer: asyncio.StreamWriter, reply: Streamed) -> None:
+        writer.write(_head(200, "text/event-stream", {"Transfer-Encoding": "chunked"}))
+        await writer.drain()
+        endless = reply.pings_every is not None or reply.ending != "clean"
+        encoder = _Encoder(self.model)
+        try:
+            async with aclosing(self._play(reply.script)) as batches:
+                async for batch in batches:
+                    for delta in batch:
+                        if not (endless and isinstance(delta, Finished)):
+                            await self._send_pieces(writer, encoder.encode(delta), reply)
+        except ModelError as exc:
+            error = {"message": str(exc), "type": exc.provider_type or "server_error", "code": exc.provider_type}
+            await self._send_pieces(writer, _event({"error": error}), reply)
+        while reply.pings_every is not None:
+            await _send_chunk(writer, b": ping\n\n")
+            await self._clock.sleep(reply.pings_every)
+        if reply.ending == "clean":
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+        elif reply.ending == "reset":
+            _reset(writer)
+
+    async def _send_pieces(self, writer: asyncio.StreamWriter, content: bytes, reply: Streamed) -> None:
+        size = reply.bytes_at_a_time or max(1, len(content))
+        for start in range(0, len(content), size):
+            await _send_chunk(writer, content[start : start + size])
+            if reply.seconds_between:
+                await self._clock.sleep(reply.seconds_between)
+
+    def _play(self, script: Script) -> AsyncGenerator[Iterable[Delta], None]:
+        return self._player.play(script, ModelRequest(messages=()))
+
+
+# --- HTTP, as much of it as is needed ----------------------------------------------------------------------------
+
+
+async def _read_request(reader: asyncio.StreamReader) -> ProviderRequest:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.rstrip("\r\n").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    content = await reader.readexactly(int(headers.get("content-length", 0)))
+    return ProviderRequest(method, path, headers, content)
+
+
+async def _client_leaves(reader: asyncio.StreamReader, request: ProviderRequest) -> None:
+    try:
+        while await reader.read(65_536):
+            pass
+    except OSError:
+        pass
+    request.client_gone.set()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+        raise error
+
+
+def _head(code: int, content_type: str, headers: Mapping[str, str]) -> bytes:
+    fields = {"Content-Type": content_type, "Connection": "close", **headers}
+    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+async def _send_body(writer: asyncio.StreamWriter, body: Body) -> None:
+    length = {"Content-Length": str(len(body.content) + body.size)}
+    writer.write(_head(body.status, body.content_type, {**body.headers, **length}) + body.content)
+    left = body.size
+    while left:
+        piece = body.fill[:left]
+        writer.write(piece)
+        await writer.drain()
+        left -= len(piece)
+    await writer.drain()
+
+
+async def _send_chunk(writer: asyncio.StreamWriter, content: bytes) -> None:
+    if content:
+        writer.write(b"%x\r\n%b\r\n" % (len(content), content))
+        await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+# --- Chat Completions ----------------------------------------------------------------------------------------------
+
+
+class _Encoder:
+    """Deltas as `chat.completion.chunk` events; usage comes behind the finish reason, as OpenAI sends it."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._usage: Usage | None = None
+        self._first: dict[str, Any] = {"role": "assistant"}
+
+    def encode(self, delta: Delta) -> bytes:
+        match delta:
+            case TextDelta():
+                return self._chunk({"content": delta.text})
+            case ThinkingDelta():
+                return self._chunk({"reasoning_content": delta.text})
+            case ToolCallDelta():
+                return self._chunk({"tool_calls": [_call_delta(delta)]})
+            case UsageDelta():
+                self._usage = delta.usage
+                return b""
+            case Finished():
+                return b"".join((*self._end(delta), b"data: [DONE]\n\n"))
+
+    def _chunk(self, fields: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": {**self._first, **fields}, "finish_reason": finish_reason}
+        self._first = {}
+        return _event(_envelope(self._model, "chat.completion.chunk", [choice]))
+
+    def _end(self, finished: Finished) -> Iterator[bytes]:
+        yield self._chunk({}, _FINISH_REASONS[finished.stop])
+        if self._usage is not None:
+            yield _event({**_envelope(self._model, "chat.completion.chunk", []), "usage": _usage(self._usage)})
+
+
+def _call_delta(delta: ToolCallDelta) -> dict[str, Any]:
+    opening = {"id": delta.id, "type": "function"} if delta.id or delta.name else {}
+    name = {"name": delta.name} if delta.name else {}
+    return {"index": delta.index, **opening, "function": {**name, "arguments": delta.arguments}}
+
+
+def _completion(model: str, reply: Reply) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.tool_calls
+        ]
+    finish_reason = _FINISH_REASONS[reply.stop] if reply.complete else None
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return {**_envelope(model, "chat.completion", [choice]), "usage": _usage(reply.usage)}
+
+
+def _envelope(model: str, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": "chatcmpl-fake", "object": kind, "created": 0, "model": model, "choices": choices}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0),
+    }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return counts
+
+
+def _event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
