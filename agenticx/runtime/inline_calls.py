@@ -2,7 +2,8 @@
 
 1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or
    around `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
-2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, also in OpenAI's nested form.
+2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, or the same in
+   OpenAI's nested form.
 """
 
 from __future__ import annotations

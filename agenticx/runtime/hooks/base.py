@@ -34,7 +34,7 @@ class AgentHook:
     def before_model(self, messages: Sequence[Message], context: HookContext) -> Any:
         """Guard, after compaction and sanitising, right before the call. Return new messages, or None.
 
-        `messages` is what the model would be sent, the system prompt included; the session's own history is not changed.
+        `messages` is what the model would be sent, the system prompt included; the session's history stays as it is.
         """
 
     def after_model(self, reply: Reply, context: HookContext) -> Any:
@@ -50,4 +50,4 @@ class AgentHook:
         """Observer: history was compacted."""
 
     def on_agent_end(self, reason: str, text: str, context: HookContext) -> Any:
-        """Observer, on every ending, right before the terminal event; `reason` is that of `final` or the error's code."""
+        """Observer, on every ending, right before the terminal event: the reason of `final`, or the error's code."""
