@@ -84,7 +84,7 @@ def _sources(settings: Settings) -> dict[str, str]:
     """Where each setting that is not at its default comes from."""
     user = load_settings(environ={"AGX_HOME": str(settings.home)})
     project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=Path.cwd())
-    default = Settings()
+    default = Settings.model_validate({})
     sources: dict[str, str] = {}
     for name in Settings.model_fields:
         variable = f"AGX_{name.upper()}"

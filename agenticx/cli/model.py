@@ -6,14 +6,17 @@ import asyncio
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from typing import Any
 
 from agenticx.cli.exit_codes import DONE, FAILED
-from agenticx.errors import InvalidArguments, ModelError
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import ClockExpired, InvalidArguments, ModelError, ModelErrorCode
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import ModelRequest, Reply, complete
+from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
 from agenticx.llms.catalog import resolve_model
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
+from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.settings import load_settings
 
 __all__ = ["configure", "parsed_arguments", "reply_object", "run"]
@@ -48,23 +51,60 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    settings = load_settings()
+    clocks = ModelClocks.from_settings(load_settings())
     model = resolve_model(arguments.model, base_url=arguments.base_url)
     prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt))
-    clocks = (
-        settings.llm_invoke_timeout_seconds,
-        settings.llm_heartbeat_timeout_seconds,
-        settings.llm_hard_timeout_seconds,
-    )
-    reply, error = asyncio.run(complete(model, ModelRequest(messages=messages, timeout=max(clocks) + 15)))
+    request = ModelRequest(messages=messages, timeout=clocks.request_timeout)
+    reply, error = asyncio.run(_call(model, request, clocks))
     problem = _problem(reply, error)
     if arguments.json:
         print(json.dumps(reply_object(reply, problem), allow_nan=False))
     else:
         _print_reply(reply, problem)
     return DONE if problem is None else FAILED
+
+
+async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
+    """The reply as far as it came, and what ended it if that was no end marker; bounded by a turn's own clocks."""
+    clock, builder = SystemClock(), ReplyBuilder()
+    deadlines = Deadlines(clocks, clock.monotonic())
+    stream = ModelStream(model, request, clock)
+    try:
+        while True:
+            until, expiry = deadlines.next()
+            deltas = await stream.receive(until)
+            if deltas is None:
+                _expired(expiry, clocks, deadlines, clock)
+            elif not deltas:
+                return builder.reply(), None
+            else:
+                for delta in deltas:
+                    builder.add(delta)
+                if not all(isinstance(delta, UsageDelta) for delta in deltas):
+                    deadlines.progress(clock.monotonic())
+    except ModelError as exc:
+        return builder.reply(), exc
+    finally:
+        await stream.close()
+
+
+_CODES: Mapping[Expiry, ModelErrorCode] = {
+    "first_chunk": "timeout.first_chunk",
+    "heartbeat": "timeout.heartbeat",
+    "hard": "timeout.hard",
+}
+
+
+def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
+    """Raise `ClockExpired` where the model was too slow; say so where it is only slow."""
+    elapsed, limit = clock.monotonic() - deadlines.started, clocks.limit(expiry)
+    if expiry in _CODES:
+        sentence = f"the {expiry} clock ran out after {limit:g} s"
+        raise ClockExpired(sentence, code=_CODES[expiry], elapsed_seconds=elapsed, limit_seconds=limit)
+    deadlines.notice()
+    print(f"agx model call: waiting for the model ({elapsed:.0f} s)", file=sys.stderr)
 
 
 def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:

@@ -7,10 +7,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, contextmanager
 from types import FrameType
-from typing import Protocol
 
 from agenticx.cli.asking import Audience
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
@@ -25,14 +24,7 @@ __all__ = ["play"]
 _LEAVE_SECONDS = 0.5
 
 
-class Events(Protocol):
-    """What `run_turn` returns, as far as it is needed here."""
-
-    def __aiter__(self) -> AsyncIterator[RuntimeEvent]: ...
-    async def aclose(self) -> None: ...
-
-
-async def play(start: Callable[[StopSignal], Events], output: Output, audience: Audience) -> int:
+async def play(start: Callable[[StopSignal], AsyncGenerator[RuntimeEvent]], output: Output, audience: Audience) -> int:
     """Run the turn that `start` begins to its end and return the exit code that it stands for.
 
     SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second one leaves at once.

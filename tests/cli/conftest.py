@@ -1,0 +1,182 @@
+"""`agx` as a person runs it: a process of its own, with its streams piped or at a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+AGX = [sys.executable, "-m", "agenticx.cli"]
+PATIENCE = 20.0
+
+
+@dataclass
+class Shell:
+    """Where commands run: a folder, and an environment in which nothing is set up."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def start(self, *words: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*AGX, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __call__(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        process = self.start(*words)
+        try:
+            out, err = process.communicate(stdin, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+@pytest.fixture
+def agx(tmp_path: Path) -> Shell:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH")}
+    environment = {"HOME": str(tmp_path), "AGX_HOME": str(tmp_path / "home"), "AGX_MODEL": "demo", "TERM": "xterm"}
+    return Shell(folder, kept | environment)
+
+
+@dataclass
+class Terminal:
+    """A process at a pseudo-terminal, seen as its screen would show it, without colours."""
+
+    process: subprocess.Popen[bytes]
+    descriptor: int
+    screen: str = field(default="", init=False)
+    _seen: int = field(default=0, init=False)
+
+    def wait_for(self, text: str) -> None:
+        """Until `text` appears behind what was waited for before."""
+        deadline = time.monotonic() + PATIENCE
+        while (at := self.screen.find(text, self._seen)) < 0:
+            if not self._read(deadline - time.monotonic()):
+                pytest.fail(f"{text!r} did not appear; the screen shows:\n{self.screen}")
+        self._seen = at + len(text)
+
+    def type(self, keys: str) -> None:
+        os.write(self.descriptor, keys.encode())
+
+    def exit_code(self) -> int:
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline - time.monotonic()):
+            pass
+        return self.process.wait(max(0.1, deadline - time.monotonic()))
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self.descriptor], [], [], max(0.0, seconds))[0]:
+            return False
+        try:
+            data = os.read(self.descriptor, 65536)
+        except OSError:  # Linux: the other side is closed
+            return False
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
+        self.screen += text.replace("\r\n", "\n")
+        return bool(data)
+
+
+@pytest.fixture
+def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
+    """Starts `agx …` with stdin, stdout and stderr at one terminal."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    opened: list[Terminal] = []
+
+    def start(*words: str) -> Terminal:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [*AGX, *words],
+            cwd=agx.folder,
+            env=agx.environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: _take_terminal(theirs),
+        )
+        os.close(theirs)
+        opened.append(Terminal(process, ours))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        os.close(one.descriptor)
+        with suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+
+
+def _take_terminal(descriptor: int) -> None:
+    """Make it the controlling terminal, so that typing Ctrl-C sends a signal."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
+
+
+@dataclass
+class Provider:
+    """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open behind them."""
+
+    body: bytes = b""
+    status: int = 200
+    hold: bool = False
+    requests: list[bytes] = field(default_factory=list[bytes])
+    released: Event = field(default_factory=Event)
+    base_url: str = ""
+
+    def events(self, *chunks: str) -> None:
+        self.body = b"".join(f"data: {chunk}\n\n".encode() for chunk in chunks)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    state = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            state.requests.append(self.rfile.read(int(self.headers["content-length"])))
+            kind = "text/event-stream" if state.status == 200 else "application/json"
+            self.send_response(state.status)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            self.wfile.write(state.body)
+            self.wfile.flush()
+            if state.hold:
+                state.released.wait(PATIENCE)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    yield state
+    state.released.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+

@@ -1,0 +1,90 @@
+"""Finding a command: help, version, near misses, and commands that other packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def test_help_lists_every_command_on_stdout(agx: Any) -> None:
+    done = agx("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in ("run", "chat", "model", "permissions", "doctor", "serve", "open"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_without_a_command_it_shows_the_help(agx: Any) -> None:
+    assert agx().stdout == agx("--help").stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from agenticx.cli import main; main(['--help']);"
+        "sys.exit(str({'pydantic', 'rich', 'httpx', 'asyncio', 'structlog', 'uvicorn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "set()"
+
+
+def test_version_is_the_installed_one(agx: Any) -> None:
+    assert agx("--version").stdout == f"agx {version('agenticx')}\n"
+
+
+def test_an_unknown_command_is_a_usage_error_with_the_nearest_ones(agx: Any) -> None:
+    done = agx("modle", "call")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "agx: unknown command 'modle'; did you mean `agx model`?\n"
+
+
+def test_an_option_in_the_command_place_is_explained(agx: Any) -> None:
+    done = agx("--model", "demo")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "agx: unknown command '--model'; options come after the command; agx --help shows the commands\n"
+    )
+
+
+def test_bad_arguments_are_a_usage_error_on_stderr(agx: Any) -> None:
+    done = agx("run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the following arguments are required: prompt" in done.stderr
+
+
+def test_a_bad_setting_is_refused_at_start_by_name_and_range(agx: Any) -> None:
+    agx.environment["AGX_LLM_HARD_TIMEOUT_SECONDS"] = "soon"
+    done = agx("run", "hello")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "AGX_LLM_HARD_TIMEOUT_SECONDS is 'soon'; it must be a decimal number from 0.05 to 86400" in done.stderr
+
+
+_GREET = '''
+class Greet:
+    name = "greet"
+    summary = "Say hello"
+    def configure(self, parser):
+        parser.add_argument("who")
+    def run(self, arguments):
+        print("hello", arguments.who)
+        return 7
+GREET = Greet()
+'''
+
+
+def test_a_package_can_bring_commands_and_a_broken_one_spoils_nothing(agx: Any, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    info = site / "greeting-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "greeting.py").write_text(_GREET)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[agenticx.commands]\ngreet = greeting:GREET\nbroken = missing_module:X\n")
+    agx.environment["PYTHONPATH"] = str(site)
+
+    done = agx("greet", "you")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "hello you\n", "")
+
+    help_text = agx("--help").stdout
+    assert "  greet        Say hello\n" in help_text
+    assert "  broken       (cannot be loaded: No module named 'missing_module')\n" in help_text

@@ -1,0 +1,149 @@
+"""`agx run` with the demo model: what goes to which stream, and what the shell is told."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from agenticx.testing import check_grammar, outline
+
+
+def envelopes(stdout: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+def test_the_text_goes_to_stdout_and_nothing_else_does(agx: Any) -> None:
+    done = agx("run", "say good morning")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "good morning\n", "")
+
+
+def test_calls_and_results_go_to_stderr(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    done = agx("run", "read a.txt")
+    assert done.returncode == 0
+    assert "alpha" in done.stdout
+    assert done.stderr.startswith("→ file_read path=a.txt\n← file_read ok")
+    assert "→" not in done.stdout
+
+
+def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
+    assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
+
+
+def test_an_empty_prompt_is_a_usage_error(agx: Any) -> None:
+    done = agx("run", "-", stdin=" \n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the prompt is empty" in done.stderr
+
+
+def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    done = agx("run", "read a.txt", "--json")
+    rows = envelopes(done.stdout)
+    check_grammar(rows)
+    assert done.returncode == 0
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert len({row["session_id"] for row in rows}) == len({row["turn_id"] for row in rows}) == 1
+    assert [name for name in outline(rows) if not name.startswith(("token", "tool_call_delta"))] == [
+        "turn_started",
+        "round_start",
+        "tool_call",
+        "tool_result",
+        "round_start",
+        "final",
+    ]
+    assert done.stderr == ""
+
+
+def test_it_works_in_the_current_folder_or_in_cwd(agx: Any, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for options, folder in (((), agx.folder), (("--cwd", str(tmp_path / "elsewhere")), tmp_path / "elsewhere")):
+        done = agx("run", "Write note.txt with the text hi", "--yes", *options)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "note.txt").read_text() == "hi"
+
+
+def test_a_cwd_that_is_no_folder_is_a_usage_error(agx: Any) -> None:
+    done = agx("run", "hello", "--cwd", "nowhere")
+    assert (done.returncode, done.stderr) == (2, "agx: --cwd 'nowhere' is not a folder\n")
+
+
+def test_yes_allows_by_policy_and_emits_both_confirm_events(agx: Any) -> None:
+    done = agx("run", "Write note.txt with the text hi", "--yes", "--json")
+    rows = envelopes(done.stdout)
+    check_grammar(rows)
+    asked = next(row["data"] for row in rows if row["type"] == "confirm_required")
+    answered = next(row["data"] for row in rows if row["type"] == "confirm_response")
+    assert answered == {"id": asked["id"], "approved": True, "by": "policy"}
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+def test_without_a_terminal_and_without_yes_a_question_is_denied_and_it_says_so(agx: Any) -> None:
+    done = agx("run", "Write note.txt with the text hi")
+    assert done.returncode == 0
+    assert "denied by policy: there is no terminal to ask at; --yes would allow it\n" in done.stderr
+    assert not (agx.folder / "note.txt").exists()
+
+
+def test_auto_mode_asks_nothing(agx: Any) -> None:
+    done = agx("run", "Write note.txt with the text hi", "--permission-mode", "auto", "--json")
+    assert not any(row["type"].startswith("confirm") for row in envelopes(done.stdout))
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+def test_a_fatal_error_is_exit_code_1_and_is_told_on_stderr(agx: Any, provider: Any) -> None:
+    provider.status, provider.body = 401, b'{"error": {"message": "who are you", "type": "invalid_request_error"}}'
+    done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error (provider.auth): " in done.stderr
+
+
+def test_it_says_when_the_demo_answers_because_nothing_is_set_up(agx: Any) -> None:
+    del agx.environment["AGX_MODEL"]
+    done = agx("run", "say hello")
+    assert done.returncode == 0
+    assert "demo" in done.stderr
+    assert done.stdout == "hello\n"
+
+
+def test_a_kept_session_is_refused_in_a_clear_sentence(agx: Any) -> None:
+    done = agx("run", "hello", "--session", "ses_1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--session: this release keeps sessions only while their process runs" in done.stderr
+
+
+def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = agx.start("run", "count to 1000", "--json")
+        rows = [json.loads(process.stdout.readline())]
+        while rows[-1]["type"] != "token":
+            rows.append(json.loads(process.stdout.readline()))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+        rows += envelopes(out)
+        check_grammar(rows)
+        assert rows[-1]["data"]["code"] == "stopped"
+        assert process.returncode == 130
+        assert err == "stopping … (Ctrl-C again leaves at once)\n"
+
+
+def test_a_second_ctrl_c_leaves_at_once(agx: Any, provider: Any) -> None:
+    process = agx.start("run", "count to 1000")
+    process.stdout.read(4)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "stopping … (Ctrl-C again leaves at once)\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+
+
+def test_a_reader_that_leaves_ends_the_turn_without_a_traceback(agx: Any) -> None:
+    process = agx.start("run", "count to 1000", "--json")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(10) == 1
+    assert process.stderr.read() == ""
+    process.stdin.close()
+    process.stderr.close()

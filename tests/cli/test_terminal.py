@@ -1,0 +1,126 @@
+"""At a terminal: questions asked and answered, Ctrl-C and Ctrl-D, the chat prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+WRITE = "Write note.txt with the text hi"
+PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
+
+
+@pytest.mark.parametrize(("keys", "written"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
+def test_a_question_shows_all_of_it_and_the_answer_decides(
+    agx: Any, terminal: Callable[..., Any], keys: str, written: bool
+) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for("  tool     file_write (write)\n")
+    screen.wait_for("+hi\n")
+    screen.wait_for(PROMPT)
+    assert not (agx.folder / "note.txt").exists()
+    screen.type(keys)
+    screen.wait_for("allowed by you" if written else "denied by you")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").exists() is written
+
+
+def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    command = "run touch made"
+    screen.wait_for("› ")
+    screen.type(command + "\n")
+    screen.wait_for(PROMPT)
+    screen.type("s\n")
+    screen.wait_for("← bash_exec ok")
+    screen.wait_for("› ")
+    (agx.folder / "made").unlink()
+    screen.type(command + "\n")
+    screen.wait_for("← bash_exec ok")
+    assert screen.screen.count(PROMPT) == 1
+    assert (agx.folder / "made").exists()
+
+
+def test_what_was_typed_before_the_question_answers_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", "count to 20 and then " + WRITE)
+    screen.type("y\n")
+    screen.wait_for(PROMPT)
+    screen.type("\n")
+    screen.wait_for("denied by you")
+    assert screen.exit_code() == 0
+    assert not (agx.folder / "note.txt").exists()
+
+
+def test_end_of_input_at_a_question_is_a_no(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    screen.type("\x04")
+    screen.wait_for("denied by you")
+    assert screen.exit_code() == 0
+
+
+def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    screen.type("\x03")
+    screen.wait_for("stopping …")
+    screen.wait_for("denied by stop")
+    screen.wait_for("error (stopped)")
+    assert screen.exit_code() == 130
+    assert not (agx.folder / "note.txt").exists()
+
+
+def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "0.3"
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    screen.wait_for("denied by time-out")
+    assert screen.exit_code() == 0
+
+
+def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_goes_on(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("count to 1000\n")
+    screen.wait_for("1 2 3 4")
+    screen.type("\x03")
+    screen.wait_for("error (stopped)")
+    screen.wait_for("› ")
+    screen.type("say still here\n")
+    screen.wait_for("\nstill here\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_ctrl_c_at_the_chat_prompt_drops_the_line(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("say nothi\x03")
+    screen.wait_for("(Ctrl-D or /quit leaves)")
+    screen.wait_for("› ")
+    screen.type("/quit\n")
+    assert screen.exit_code() == 0
+
+
+def test_control_characters_of_the_model_do_not_reach_the_terminal(terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", "say a\x07b\x9bc")
+    screen.wait_for("a⟨U+0007⟩b⟨U+009B⟩c")
+    assert screen.exit_code() == 0
+
+
+def test_the_history_of_a_chat_is_the_person_s_alone(agx: Any, terminal: Callable[..., Any], tmp_path: Any) -> None:
+    pytest.importorskip("readline")
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("/mode\n")
+    screen.wait_for("permission mode: default")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    history = tmp_path / "home" / "chat_history"
+    assert "/mode" in history.read_text().splitlines()
+    assert history.stat().st_mode & 0o777 == 0o600
