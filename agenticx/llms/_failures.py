@@ -1,0 +1,217 @@
+"""What a provider's complaint means: from status, headers and body, or an error inside a stream, to a `ModelError`.
+
+Shared by all wires and free of I/O. Bodies seen in the wild, all read here: `{"error": {message, type, code}}`
+(OpenAI, vLLM, LM Studio, llama.cpp), `{"error": "text"}` (Ollama, gateways), `{message, type, code}` (older vLLM),
+`{"detail": …}` (FastAPI, Mistral), `{error_type, error_message}` (Venice), a list around any of them (Gemini), HTML.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+from agenticx.errors import ModelError, ModelErrorCode
+from agenticx.messages import clean_text
+
+__all__ = ["Complaint", "body_complaint", "complaint_in", "status_error", "stream_error", "without_secrets"]
+
+_LONGEST_MESSAGE = 600
+
+_RETRYABLE: frozenset[ModelErrorCode] = frozenset({"provider.rate_limited", "provider.overloaded"})
+
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|window|size|limit)[ _-]?(exceed|overflow)"
+    r"|maximum (context|input|prompt) length|(exceed\w*|larger than|longer than|beyond|only|is) .{0,60}context"
+    r"|context (size|length|window) (has been |was |is )?(exceed|only)|context the overflows|exceed_context_size"
+    r"|(prompt|input|request) (is )?too (long|many tokens)|too many (input )?tokens|reduce the length"
+    r"|range of input length|input length .{0,40}exceed|token limit (reached|exceeded)|max_model_len",
+    re.IGNORECASE,
+)
+_WORDS: dict[ModelErrorCode, re.Pattern[str]] = {
+    "provider.rate_limited": re.compile(r"rate_?limit|too_?many_?requests|quota|resource_exhausted|throttl", re.I),
+    "provider.content_filter": re.compile(r"content_?filter|content_?policy|responsible_?ai|safety", re.I),
+    "provider.auth": re.compile(r"auth|permission|api_?key|forbidden|billing|credit", re.I),
+    "provider.overloaded": re.compile(r"overload|unavailable|server_?error|internal|api_error|timeout", re.I),
+    "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
+}
+_ACCOUNT = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A provider's own words. `type` is its type, else its code as text; `param` the request field it names."""
+
+    message: str = ""
+    type: str | None = None
+    code: str | None = None
+    param: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Type and code, for matching."""
+        return f"{self.type or ''} {self.code or ''}"
+
+
+def status_error(status: int, headers: Mapping[str, str], complaint: Complaint, *, who: str) -> ModelError:
+    """The error for an HTTP answer of 300 or more; `headers` has lower-case names."""
+    code = _code_of_status(status, complaint)
+    said = f": {complaint.message}" if complaint.message else ""
+    return ModelError(
+        f"{who} answered with HTTP {status}{said}{_advice(status, headers)}",
+        code=code,
+        provider_type=complaint.type,
+        status=status,
+        retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
+        retry_after=_retry_after(headers),
+    )
+
+
+def stream_error(complaint: Complaint, *, who: str) -> ModelError:
+    """The error for a complaint inside an answer whose status was 200."""
+    code = _code_of_words(complaint)
+    return ModelError(
+        f"{who} reported an error in its reply: {complaint.message or complaint.type or 'no reason given'}",
+        code=code,
+        provider_type=complaint.type,
+        retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
+    )
+
+
+def body_complaint(body: bytes) -> Complaint:
+    """The complaint in the body of an error answer, whatever its format."""
+    text = clean_text(body.decode("utf-8", "replace"))
+    try:
+        found = complaint_in(json.loads(text))
+    except (ValueError, RecursionError):
+        found = None
+    return found or Complaint(message=_plain(text))
+
+
+def complaint_in(value: object) -> Complaint | None:
+    """The complaint that a parsed body or event carries, None when it carries none."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            return complaint_in(item)
+        return None
+    if not isinstance(value, dict):
+        return None
+    fields = cast("dict[str, Any]", value)
+    if error := fields.get("error"):
+        return _complaint(error, outer=fields)
+    if fields.get("choices"):
+        return None
+    for name in ("error_message", "detail", "errors"):
+        if fields.get(name):
+            return _complaint(fields[name], outer=fields)
+    if fields.get("object") == "error" or (fields.get("message") and ("code" in fields or "type" in fields)):
+        return _complaint(fields, outer={})
+    return None
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """`text` with each secret that it quotes replaced."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "[key]")
+    return text
+
+
+def _code_of_status(status: int, complaint: Complaint) -> ModelErrorCode:
+    if status in (401, 402, 403):
+        return "provider.auth"
+    if status == 429 or "rate_limit" in complaint.words:
+        return "provider.rate_limited"
+    if _overflows(complaint):
+        return "context_overflow"
+    if status in (408, 409, 425) or (status >= 500 and status != 501):
+        return "provider.overloaded"
+    if _matches(complaint) == "provider.content_filter":
+        return "provider.content_filter"
+    return "provider.bad_request"
+
+
+def _code_of_words(complaint: Complaint) -> ModelErrorCode:
+    status = complaint.code if complaint.code is not None else complaint.type
+    if status and re.fullmatch(r"[45]\d\d", status):
+        return _code_of_status(int(status), complaint)
+    if _overflows(complaint):
+        return "context_overflow"
+    return _matches(complaint) or "provider.bad_reply"
+
+
+def _overflows(complaint: Complaint) -> bool:
+    return bool(_OVERFLOW.search(complaint.words) or _OVERFLOW.search(complaint.message))
+
+
+def _matches(complaint: Complaint) -> ModelErrorCode | None:
+    return next((code for code, words in _WORDS.items() if words.search(complaint.words)), None)
+
+
+def _complaint(error: object, *, outer: Mapping[str, Any]) -> Complaint:
+    if not isinstance(error, dict):
+        fields: Mapping[str, Any] = {"message": error, "type": outer.get("error_type") or outer.get("type")}
+        fields = {**fields, "code": outer.get("code"), "param": outer.get("param")}
+    else:
+        fields = cast("dict[str, Any]", error)
+    code = _word(fields.get("code"))
+    return Complaint(
+        message=_plain(next((fields[name] for name in ("message", "msg", "detail") if fields.get(name)), "")),
+        type=_word(fields.get("type")) or _word(fields.get("status")) or code,
+        code=code,
+        param=_word(fields.get("param")),
+    )
+
+
+def _word(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return _plain(value) or None
+
+
+def _plain(value: object) -> str:
+    """Any value as one short line without markup or control characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if text.lstrip()[:1] == "<":
+        text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
+    text = " ".join("".join(char if char.isprintable() else " " for char in text[: 8 * _LONGEST_MESSAGE]).split())
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the provider wants to be asked again: `retry-after-ms`, else `retry-after` (seconds or a date)."""
+    milliseconds = _seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _seconds(text)
+    if seconds is not None or text is None:
+        return seconds
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, IndexError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        seconds = float(text or "")
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _advice(status: int, headers: Mapping[str, str]) -> str:
+    if 300 <= status < 400:
+        target = headers.get("location", "somewhere else")
+        return f"; redirects are not followed, set the base URL to where it points: {target}"
+    if status in (404, 405):
+        return "; are the base URL (usually ending in /v1) and the model's name right?"
+    return ""

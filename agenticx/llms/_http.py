@@ -1,0 +1,203 @@
+"""The one way out: posts a request to a provider and hands back the raw bytes of its answer.
+
+Known differences to a plain httpx client:
+
+1. Redirects are never followed: the key goes to the host that was configured and to no other.
+2. Proxies of the environment are not used for loopback addresses.
+3. Answers are asked for uncompressed, so that a small body cannot unpack into a large one.
+4. Connections are kept per event loop; one that belongs to another loop is never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Self
+from weakref import WeakKeyDictionary
+
+import httpx
+
+from agenticx.errors import ModelError, SettingsError
+from agenticx.llms._failures import body_complaint, status_error, without_secrets
+
+__all__ = ["Answer", "ProviderHttp"]
+
+_ERROR_BODY_BYTES = 64 * 1024
+_CONNECT_SECONDS = 20.0
+_READ_SECONDS = 315.0
+_IDLE_SECONDS = 30.0
+_IDLE_SECONDS_LOCAL = 4.0  # uvicorn, which many local servers run on, closes idle connections after 5
+
+_FAULTS: tuple[tuple[type[Exception], str], ...] = (
+    (httpx.ConnectTimeout, "could not be reached in time"),
+    (httpx.ConnectError, "could not be reached"),
+    (httpx.ProxyError, "could not be reached through the proxy"),
+    (httpx.ReadTimeout, "went silent"),
+)
+_BROKEN = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
+
+
+class ProviderHttp:
+    """One provider's base URL and headers, and the connections to it.
+
+    `who` names the provider in error messages; `key`, sent as bearer token, never appears in them.
+    Raises `SettingsError` for a base URL or key that no request could be made with.
+    """
+
+    def __init__(
+        self, base_url: str, *, who: str, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._base = _checked_url(base_url)
+        self._who = who
+        self._key = _checked_key(key, who)
+        self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+
+    @property
+    def host(self) -> str:
+        """Host and port, fit for messages and logs."""
+        return self._base.netloc.decode("ascii")
+
+    async def post(self, path: str, body: bytes, *, accept: str, timeout: float | None = None) -> Answer:
+        """Post JSON and return the answer as soon as its head is there; raises `ModelError` for any other than 2xx.
+
+        `timeout` bounds each wait for bytes, in seconds. The caller closes the answer.
+        """
+        headers = {**self._headers, "content-type": "application/json", "accept": accept}
+        request = self._client().build_request(
+            "POST", self._url(path), content=body, headers=headers, timeout=_timeout(timeout)
+        )
+        return await self._send(request)
+
+    async def get(self, path: str, *, timeout: float, limit: int) -> bytes:
+        """The body at `path`, at most `limit` bytes; raises `ModelError`."""
+        request = self._client().build_request(
+            "GET", self._url(path), headers=self._headers, timeout=httpx.Timeout(timeout)
+        )
+        async with await self._send(request) as answer:
+            return await answer.read(limit)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        if client := self._clients.pop(asyncio.get_running_loop(), None):
+            await client.aclose()
+
+    def _url(self, path: str) -> httpx.URL:
+        return self._base.copy_with(path=self._base.path.rstrip("/") + path)
+
+    def _client(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            secure = self._base.scheme == "https"
+            client = self._clients[loop] = httpx.AsyncClient(
+                verify=secure,  # reading the certificates takes 20 ms, and redirects to https are not followed
+                trust_env=not _is_loopback(self._base.host),
+                follow_redirects=False,
+                limits=httpx.Limits(
+                    max_connections=None,
+                    max_keepalive_connections=20,
+                    keepalive_expiry=_IDLE_SECONDS if secure else _IDLE_SECONDS_LOCAL,
+                ),
+            )
+        return client
+
+    async def _send(self, request: httpx.Request) -> Answer:
+        try:
+            response = await self._client().send(request, stream=True)
+        except _BROKEN as exc:
+            raise self._transport_error(exc) from exc
+        answer = Answer(response, self._transport_error)
+        if response.is_success:
+            return answer
+        async with answer:
+            complaint = body_complaint(await answer.read(_ERROR_BODY_BYTES, cut=True))
+        error = status_error(response.status_code, answer.headers, complaint, who=self._who)
+        error.args = (without_secrets(str(error), [self._key]),)
+        raise error
+
+    def _transport_error(self, exc: Exception) -> ModelError:
+        reason = without_secrets(str(exc), [self._key]) or type(exc).__name__
+        what = next((what for kind, what in _FAULTS if isinstance(exc, kind)), "broke the connection")
+        return ModelError(
+            f"{self._who} at {self.host} {what}: {reason}",
+            code="provider.transport",
+            retryable=not isinstance(exc, httpx.InvalidURL),
+        )
+
+
+class Answer:
+    """The head of an answer and, read by read, its body. Use it in `async with`, or close it."""
+
+    def __init__(self, response: httpx.Response, transport_error: Callable[[Exception], ModelError]) -> None:
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._reads: AsyncIterator[bytes] = response.aiter_raw()
+        self._transport_error = transport_error
+
+    @property
+    def content_type(self) -> str:
+        """The media type, lower case, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def next_bytes(self) -> bytes | None:
+        """What one read of the socket brought, None at the clean end; raises `ModelError` if the connection breaks."""
+        try:
+            return await anext(self._reads, None)
+        except _BROKEN as exc:
+            raise self._transport_error(exc) from exc
+
+    async def read(self, limit: int, *, cut: bool = False) -> bytes:
+        """The whole body; one over `limit` bytes is cut or else a `ModelError`."""
+        body = bytearray()
+        while (data := await self.next_bytes()) is not None:
+            body += data
+            if len(body) > limit:
+                if cut:
+                    return bytes(body[:limit])
+                raise ModelError(f"an answer of over {limit} bytes", code="provider.bad_reply")
+        return bytes(body)
+
+    async def aclose(self) -> None:
+        """Close it; a body that was not read to its end takes the connection with it."""
+        await self._response.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _timeout(seconds: float | None) -> httpx.Timeout:
+    seconds = _READ_SECONDS if seconds is None else seconds
+    return httpx.Timeout(seconds, connect=min(_CONNECT_SECONDS, seconds))
+
+
+def _checked_url(text: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text.strip())
+    except httpx.InvalidURL as exc:
+        raise SettingsError(f"base URL {text!r} is not a URL ({exc}); it looks like http://127.0.0.1:11434/v1") from exc
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SettingsError(f"base URL {text!r} needs http:// or https:// and a host, as in http://127.0.0.1:11434/v1")
+    return url
+
+
+def _checked_key(key: str | None, who: str) -> str:
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise SettingsError(f"the key for {who} has blanks, line ends or non-ASCII characters; paste it again")
+    return key or ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

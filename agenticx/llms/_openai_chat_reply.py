@@ -1,0 +1,380 @@
+"""The reply of a Chat Completions server: bytes in, deltas out, no I/O.
+
+Only choice 0 is read. The end marker is a finish reason or `[DONE]`; `Finished` comes once, after the usage that may
+follow the finish reason. A server that answers a streaming request with one JSON object is understood as well.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from agenticx.errors import ModelError
+from agenticx.llms._failures import complaint_in, stream_error
+from agenticx.llms._openai_chat_calls import CallSorter
+from agenticx.llms._sse import SseParser
+from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, Usage, UsageDelta
+from agenticx.messages import ProviderState, clean_text
+
+__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser"]
+
+WIRE = "openai-chat"
+
+MAX_REPLY_COST = 32 * 1024 * 1024
+"""Longest reply: its characters plus `_DELTA_COST` for each delta, which is about what they take in memory."""
+
+_DELTA_COST = 64
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_PLAIN_DELTA = frozenset({"content", "role"})
+
+_STOPS: dict[str, StopKind] = {
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+}
+_FAILED_STOPS = frozenset({"error", "abort", "insufficient_system_resource"})
+
+
+class ChatReplyParser:
+    """One reply. After each `feed` look at the state: `error` (raise it), `done` (stop reading), `finishing`.
+
+    `who` names the provider in errors, `model` the model that the reply's provider state belongs to.
+    """
+
+    def __init__(self, *, who: str, model: str) -> None:
+        self.error: ModelError | None = None
+        self.done = False
+        self._who = who
+        self._model = model
+        self._head: bytes | None = b""
+        self._whole: bytearray | None = None
+        self._sse = SseParser()
+        self._calls = CallSorter()
+        self._finish_reason: str | None = None
+        self._spent = 0
+        self._answered = False
+        self._reasoning_field = ""
+        self._reasoning_details = _ReasoningDetails()
+
+    @property
+    def finishing(self) -> bool:
+        """A finish reason was seen: the reply is whole, only usage may follow."""
+        return self._finish_reason is not None
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """The deltas of all events that `data` completes."""
+        if self._head is not None:
+            data = self._sniff(data)
+        if self._whole is not None:
+            return self._keep(data)
+        deltas: list[Delta] = []
+        try:
+            for payload in self._sse.feed(data):
+                self._take(payload, deltas)
+                if self.done:
+                    return deltas
+            if self._sse.overflowed:
+                raise self._malformed("an event is longer than any reply may be")
+        except ModelError as exc:
+            self.error = exc
+        except RecursionError:
+            self.error = self._malformed("an event is nested too deeply")
+        return deltas
+
+    def end(self) -> list[Delta]:
+        """What the clean end of the body completes. Without an end marker there is no `Finished` in it."""
+        deltas: list[Delta] = []
+        if self.done or self.error:
+            return deltas
+        try:
+            if self._whole is not None:
+                self._take_whole(bytes(self._whole), deltas)
+            else:
+                self._take_rest(deltas)
+            if self.finishing and not self.done:
+                self._finish(deltas)
+        except ModelError as exc:
+            self.error = exc
+        except RecursionError:
+            self.error = self._malformed("the reply is nested too deeply")
+        return deltas
+
+    # --- which kind of body
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Decide by the first visible byte: no line of an event stream begins with a brace."""
+        head = (self._head or b"") + data
+        visible = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not visible and len(head) < 1024:
+            self._head = head
+            return b""
+        self._head = None
+        if visible[:1] == b"{":
+            self._whole = bytearray()
+            return visible
+        return head
+
+    def _keep(self, data: bytes) -> list[Delta]:
+        whole = cast("bytearray", self._whole)
+        whole += data
+        if len(whole) > MAX_REPLY_COST:
+            self.error = self._malformed("the reply is longer than any reply may be")
+        return []
+
+    def _take_whole(self, body: bytes, deltas: list[Delta]) -> None:
+        self._take(body, deltas)
+        if not (self._answered or self.finishing):
+            raise self._malformed("the reply has no choices")
+        self._finish(deltas)
+
+    def _take_rest(self, deltas: list[Delta]) -> None:
+        rest = (self._sse.feed(self._head) if self._head else []) + self._sse.flush()
+        for payload in rest:
+            try:
+                self._take(payload, deltas)
+            except ModelError as exc:
+                if exc.provider_type != "protocol_error":
+                    raise
+                return  # cut in the middle of an event: that is truncation, which having no end marker says
+
+    # --- one event
+
+    def _take(self, payload: bytes, deltas: list[Delta]) -> None:
+        try:
+            chunk = from_json(payload)
+        except ValueError:
+            word = payload.strip()
+            if word == b"[DONE]":
+                self._finish(deltas)
+                return
+            if not word:
+                return
+            chunk = self._lenient(payload)
+        if type(chunk) is not dict:
+            raise self._malformed(f"an event is {type(chunk).__name__}, not an object")
+        self._take_chunk(cast("dict[str, Any]", chunk), deltas)
+        if self._spent > MAX_REPLY_COST:
+            raise self._malformed("the reply is longer than any reply may be")
+
+    def _lenient(self, payload: bytes) -> object:
+        """What the fast parser refuses and is right all the same: lone surrogates, bytes that are not UTF-8."""
+        try:
+            return _cleaned(json.loads(payload.decode("utf-8", "replace")))
+        except ValueError as exc:
+            raise self._malformed(f"an event is not JSON ({exc})") from exc
+
+    def _take_chunk(self, chunk: dict[str, Any], deltas: list[Delta]) -> None:
+        choices = chunk.get("choices")
+        if choices:
+            if type(choices) is not list:
+                raise self._malformed(f"choices is {type(choices).__name__}, not a list")
+            for choice in cast("list[object]", choices):
+                if type(choice) is not dict:
+                    raise self._malformed(f"a choice is {type(choice).__name__}, not an object")
+                self._take_choice(cast("dict[str, Any]", choice), deltas)
+        if "x_groq" in chunk:
+            _take_usage(_inner(chunk, "x_groq").get("usage"), deltas)
+        if usage := chunk.get("usage"):
+            _take_usage(usage, deltas)
+        if (not choices or "error" in chunk) and (complaint := complaint_in(chunk)):
+            raise stream_error(complaint, who=self._who)
+
+    def _take_choice(self, choice: dict[str, Any], deltas: list[Delta]) -> None:
+        if choice.get("index"):
+            return
+        delta = choice.get("delta")
+        if delta is None and not self._answered:
+            delta = choice.get("message")
+        if type(delta) is dict:
+            self._take_delta(cast("dict[str, Any]", delta), deltas)
+        if (reason := choice.get("finish_reason")) and isinstance(reason, str):
+            self._finish_reason = reason
+        if "usage" in choice:  # Moonshot puts it here
+            _take_usage(choice["usage"], deltas)
+        if "error" in choice and (complaint := complaint_in({"error": choice["error"]})):
+            raise stream_error(complaint, who=self._who)
+
+    # --- the parts of a delta
+
+    def _take_delta(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        plain = delta.keys() <= _PLAIN_DELTA
+        if not plain:
+            self._take_reasoning(delta, deltas)
+        text = delta.get("content")
+        if type(text) is str:
+            if text:
+                self._answered = True
+                self._spent += len(text) + _DELTA_COST
+                deltas.append(TextDelta(text))
+        elif text:
+            self._take_parts(text, deltas)
+        if not plain:
+            self._show(_plain_text(delta.get("refusal")), deltas)
+            self._take_calls(delta, deltas)
+
+    def _take_calls(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        pieces: object = delta.get("tool_calls") or ()
+        if function := delta.get("function_call"):
+            pieces = [{"index": "function_call", "function": function}]
+        for piece in cast("list[object]", [pieces] if isinstance(pieces, dict) else pieces):
+            if (call := self._calls.sort(piece)) is not None:
+                self._answered = True
+                self._spent += len(call.arguments) + _DELTA_COST
+                deltas.append(call)
+
+    def _take_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        """Servers may send the same text in several fields: the first that is filled counts."""
+        details: object = delta.get("reasoning_details")
+        if isinstance(details, list):
+            self._reasoning_details.add(cast("list[object]", details))
+        for name in _REASONING_FIELDS:
+            if text := _plain_text(delta.get(name)):
+                self._reasoning_field = self._reasoning_field or name
+                self._think(text, deltas)
+                return
+        self._think(_plain_text(cast("object", details)), deltas)
+
+    def _take_parts(self, parts: object, deltas: list[Delta]) -> None:
+        """Content as a list of parts, as Mistral sends it."""
+        for part in cast("list[Any]", parts if isinstance(parts, list) else [parts]):
+            kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else "text"
+            text = _plain_text(cast("object", part))
+            if kind in ("thinking", "reasoning"):
+                self._think(text, deltas)
+            elif kind in (None, "text", "output_text", "refusal"):
+                self._show(text, deltas)
+
+    def _show(self, text: str, deltas: list[Delta]) -> None:
+        if text:
+            self._answered = True
+            self._spent += len(text) + _DELTA_COST
+            deltas.append(TextDelta(text))
+
+    def _think(self, text: str, deltas: list[Delta]) -> None:
+        if text:
+            self._spent += len(text) + _DELTA_COST
+            deltas.append(ThinkingDelta(text))
+
+    # --- the end
+
+    def _finish(self, deltas: list[Delta]) -> None:
+        reason = self._finish_reason
+        if reason in _FAILED_STOPS:
+            raise ModelError(
+                f"{self._who} gave up in the middle of its reply (finish reason {reason!r})",
+                code="provider.overloaded" if reason == "insufficient_system_resource" else "provider.bad_reply",
+                provider_type=reason,
+                retryable=True,
+            )
+        stop = _STOPS.get((reason or "").lower(), "end")
+        if stop == "end" and len(self._calls):
+            stop = "tool_calls"
+        self.done = True
+        deltas.append(Finished(stop, reason, self._provider_state()))
+
+    def _provider_state(self) -> ProviderState | None:
+        """Reasoning that some providers want back with the results of the calls it led to."""
+        payload: dict[str, Any] = {}
+        if self._reasoning_field:
+            payload["field"] = self._reasoning_field
+        if details := self._reasoning_details.joined():
+            payload["details"] = details
+        if not payload or not len(self._calls):
+            return None
+        return ProviderState(wire=WIRE, model=self._model, payload=payload)
+
+    def _malformed(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self._who} sent a malformed reply: {what}", code="provider.bad_reply", provider_type="protocol_error"
+        )
+
+
+def _plain_text(value: object) -> str:
+    """The text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(_plain_text(part) for part in cast("list[object]", value))
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        names = ("text", "thinking", "summary", "refusal", "content")
+        return next((text for name in names if (text := _plain_text(fields.get(name)))), "")
+    return ""
+
+
+class _ReasoningDetails:
+    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
+
+    def __init__(self) -> None:
+        self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
+
+    def add(self, pieces: list[object]) -> None:
+        for piece in pieces:
+            if isinstance(piece, dict):
+                self._add(cast("dict[str, Any]", piece))
+
+    def _add(self, piece: dict[str, Any]) -> None:
+        if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
+            self._details.append(({}, {}))
+        fields, texts = self._details[-1]
+        for name, value in piece.items():
+            if name in ("text", "summary", "data") and isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+            elif value is not None or name not in fields:
+                fields[name] = value
+
+    def joined(self) -> list[dict[str, Any]]:
+        return [
+            {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
+        ]
+
+
+def _take_usage(usage: object, deltas: list[Delta]) -> None:
+    if not isinstance(usage, dict):
+        return
+    fields = cast("dict[str, Any]", usage)
+    prompt, completion = _inner(fields, "prompt_tokens_details"), _inner(fields, "completion_tokens_details")
+    cached = prompt.get("cached_tokens", fields.get("cached_tokens", fields.get("prompt_cache_hit_tokens")))
+    counts = Usage(
+        input_tokens=_count(fields.get("prompt_tokens")),
+        output_tokens=_count(fields.get("completion_tokens")),
+        cached_tokens=_count(cached),
+        reasoning_tokens=_count(completion.get("reasoning_tokens", fields.get("reasoning_tokens"))),
+        cost_usd=_cost(fields.get("cost")),
+    )
+    deltas.append(UsageDelta(counts))
+
+
+def _inner(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value < 1e15 else None
+
+
+def _cost(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return Decimal(str(value)) if 0 <= value < 1e9 else None
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_cleaned(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {clean_text(name): _cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
+    return value

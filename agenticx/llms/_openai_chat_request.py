@@ -1,0 +1,116 @@
+"""A `ModelRequest` as the JSON body of a Chat Completions request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from agenticx.llms._openai_chat_reply import WIRE
+from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+
+__all__ = ["Dialect", "request_body"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """Where a compatible server departs from what most of them take."""
+
+    output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The field for the output limit; OpenAI's reasoning models refuse the older name."""
+
+    stream_options: bool = True
+    """Whether usage is asked for with `stream_options`; Mistral refuses the field and sends usage anyway."""
+
+    short_call_ids: bool = False
+    """Whether call ids must be nine letters or digits (Mistral)."""
+
+    returns_reasoning: bool = False
+    """Whether reasoning that led to calls goes back with their results (DeepSeek and Moonshot refuse without)."""
+
+
+def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [_row(message, model, dialect) for message in request.messages],
+        "stream": stream,
+    }
+    if stream and dialect.stream_options:
+        body["stream_options"] = {"include_usage": True}
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.max_output_tokens is not None:
+        body[dialect.output_limit] = request.max_output_tokens
+    try:
+        return to_json(body)
+    except PydanticSerializationError:
+        return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def _row(message: Message, model: str, dialect: Dialect) -> dict[str, Any]:
+    match message:
+        case SystemMessage():
+            return {"role": "system", "content": message.content}
+        case UserMessage():
+            return {"role": "user", "content": message.content}
+        case ToolMessage():
+            call_id = _call_id(message.tool_call_id, dialect)
+            return {"role": "tool", "tool_call_id": call_id, "content": message.content}
+        case AssistantMessage():
+            return _assistant_row(message, model, dialect)
+        case _:
+            assert_never(message)
+
+
+def _assistant_row(message: AssistantMessage, model: str, dialect: Dialect) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": "assistant", "content": message.content}
+    if message.tool_calls:
+        row["content"] = message.content or None
+        row["tool_calls"] = [_call(call, dialect) for call in message.tool_calls]
+    state = message.provider_state
+    if dialect.returns_reasoning and state and (state.wire, state.model) == (WIRE, model):
+        if details := state.payload.get("details"):
+            row["reasoning_details"] = details
+        elif field := state.payload.get("field"):
+            row[field] = message.reasoning
+    return row
+
+
+def _call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": _arguments(call.arguments)}
+    return {"id": _call_id(call.id, dialect), "type": "function", "function": function}
+
+
+def _arguments(text: str) -> str:
+    """The arguments as the model wrote them, if a server will take them: several parse them and refuse the request."""
+    try:
+        if isinstance(from_json(text), dict):
+            return text
+    except ValueError:
+        pass
+    return json.dumps({"malformed_arguments": text}) if text.strip() else "{}"
+
+
+def _call_id(call_id: str, dialect: Dialect) -> str:
+    if not dialect.short_call_ids or re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
+def _tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
