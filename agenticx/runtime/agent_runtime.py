@@ -115,19 +115,10 @@ class AgentRuntime:
         to 3 s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
         """
         message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-        turn = Turn(
-            session=session,
-            agent_id=agent_id,
-            tools=tools if isinstance(tools, Toolbox) else Toolbox(tools or ()),
-            system_prompt=system_prompt,
-            model_name=self._model.name,
-            max_rounds=self._max_rounds,
-            clock=self._clock,
-            loops=LoopDetector(*self._loop_thresholds),
-            interrupts=Interrupts(self._clock.real(self._settings.turn_timeout_seconds)),
-        )
+        turn = self._new_turn(session, tools, agent_id, system_prompt)
         started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
         optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id}
+        session.begin_turn(turn)
         turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         turn.remember(message)
         forget_stop = _watch_stop(turn, should_stop)
@@ -141,20 +132,32 @@ class AgentRuntime:
         finally:
             forget_stop()
             await _end(task)
+            session.end_turn(turn)
             await turn.finish_afterwork()
+
+    def _new_turn(
+        self,
+        session: Session,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None,
+        agent_id: str,
+        system_prompt: str | None,
+    ) -> Turn:
+        return Turn(
+            session=session,
+            agent_id=agent_id,
+            tools=tools if isinstance(tools, Toolbox) else Toolbox(tools or ()),
+            system_prompt=system_prompt,
+            model_name=self._model.name,
+            max_rounds=self._max_rounds,
+            clock=self._clock,
+            loops=LoopDetector(*self._loop_thresholds),
+            interrupts=Interrupts(self._clock.real(self._settings.turn_timeout_seconds)),
+        )
 
     async def _run(self, turn: Turn) -> None:
         """Every ending of a turn. What is not translated here is a bug and propagates."""
         try:
-            try:
-                async with turn.interrupts:
-                    await self._turn(turn)
-            except TurnInterrupted as exc:
-                if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
-                    raise
-                turn.interrupts = Interrupts()
-                async with turn.interrupts:
-                    await self._partial_answer(turn)
+            await self._interruptible(turn)
         except TurnInterrupted as exc:
             await self._fail(turn, exc.reason, str(exc))
         except ModelError as exc:
@@ -166,6 +169,20 @@ class AgentRuntime:
         except AgenticXError as exc:
             _log.error("the turn failed", exc_info=exc)
             await self._fail(turn, "internal", str(exc))
+        finally:
+            turn.session.end_turn(turn)
+
+    async def _interruptible(self, turn: Turn) -> None:
+        """The loop under the stop signal and the turn's time-out, whose end may be one last answer."""
+        try:
+            async with turn.interrupts:
+                await self._turn(turn)
+        except TurnInterrupted as exc:
+            if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
+                raise
+            turn.interrupts = Interrupts()
+            async with turn.interrupts:
+                await self._partial_answer(turn)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------
 
