@@ -98,7 +98,7 @@ def open_conversation(arguments: Namespace) -> tuple[Conversation, Note | None]:
     """A new conversation as the options say, and a note on how its model was chosen where nobody named it."""
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
-    spec, reason = (arguments.model, None) if arguments.model else default_model_spec(settings)
+    spec, note = _model_spec(arguments.model or settings.model, settings)
     conversation = Conversation(
         model=resolve_model(spec, base_url=arguments.base_url),
         settings=settings,
@@ -106,7 +106,14 @@ def open_conversation(arguments: Namespace) -> tuple[Conversation, Note | None]:
         gate=_gate(yes=arguments.yes),
         tools=enabled_tools(settings),
     )
-    return conversation, Note(f"model: {spec} ({reason})") if reason else None
+    return conversation, note
+
+
+def _model_spec(named: str | None, settings: Settings) -> tuple[str, Note | None]:
+    if named:
+        return named, None
+    spec, reason = default_model_spec(settings)
+    return spec, Note(f"model: {spec}, because {reason}")
 
 
 def _gate(*, yes: bool) -> ConfirmGate:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 import shutil
 import stat
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -16,6 +18,7 @@ from typing import Any, Literal
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.errors import SettingsError
+from agenticx.llms.catalog import default_model_spec, list_models
 from agenticx.settings import Settings, load_settings, provider_setting
 
 __all__ = ["Finding", "configure", "findings", "run"]
@@ -128,7 +131,17 @@ def _private(topic: str, path: Path, absent: str, *, wanted: int) -> Finding:
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
-    return iter(())
+    """Which keys are set (by name, never by value), which local servers answer, and what that makes the default."""
+    models = asyncio.run(list_models(settings))
+    keys = sorted({model.why.partition(" ")[0] for model in models if model.why.endswith(" is set")})
+    yield Finding("keys", ", ".join(keys)) if keys else Finding("keys", "no provider's key is set", "note")
+    servers = Counter((model.provider, model.why) for model in models if "local server" in model.why)
+    for (provider, why), count in servers.items():
+        yield Finding("servers", f"{provider}: {why}, {count} models")
+    if not servers:
+        yield Finding("servers", "no local model server answers", "note")
+    spec, reason = default_model_spec(settings)
+    yield Finding("model", f"{spec} ({reason})", "note" if spec == "demo" and not settings.model else "ok")
 
 
 # --- the sandbox ------------------------------------------------------------------------------------------------------

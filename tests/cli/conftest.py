@@ -179,4 +179,3 @@ def provider() -> Iterator[Provider]:
     server.shutdown()
     server.server_close()
     thread.join()
-

@@ -60,7 +60,7 @@ def test_a_bad_setting_is_refused_at_start_by_name_and_range(agx: Any) -> None:
     assert "AGX_LLM_HARD_TIMEOUT_SECONDS is 'soon'; it must be a decimal number from 0.05 to 86400" in done.stderr
 
 
-_GREET = '''
+_GREET = """
 class Greet:
     name = "greet"
     summary = "Say hello"
@@ -70,7 +70,7 @@ class Greet:
         print("hello", arguments.who)
         return 7
 GREET = Greet()
-'''
+"""
 
 
 def test_a_package_can_bring_commands_and_a_broken_one_spoils_nothing(agx: Any, tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
     assert not (agx.folder / "note.txt").exists()
 
 
-def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(
-    agx: Any, terminal: Callable[..., Any]
-) -> None:
+def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(agx: Any, terminal: Callable[..., Any]) -> None:
     agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "0.3"
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)

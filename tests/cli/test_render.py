@@ -1,0 +1,148 @@
+"""How events look, each output whole: text on one stream, all else on the other."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from agenticx.cli.render import Plain
+from agenticx.runtime import EventType, RuntimeEvent
+
+
+class Screen(io.StringIO):
+    """A stream in memory that may claim to be a terminal."""
+
+    def __init__(self, *, at_terminal: bool = False) -> None:
+        super().__init__()
+        self._at_terminal = at_terminal
+
+    def isatty(self) -> bool:
+        return self._at_terminal
+
+
+def show(*events: tuple[str, dict[str, Any]]) -> tuple[str, str]:
+    out, err = Screen(), Screen()
+    output = Plain(out, err)
+    for type_, data in events:
+        output.show(RuntimeEvent(EventType(type_), data))
+    return out.getvalue(), err.getvalue()
+
+
+def text(content: str, message_id: str = "m1") -> tuple[str, dict[str, Any]]:
+    return "token", {"text": content, "message_id": message_id, "offset": 0}
+
+
+def final(content: str, message_id: str = "m1", reason: str = "answer") -> tuple[str, dict[str, Any]]:
+    return "final", {"text": content, "message_id": message_id, "reason": reason, "usage": {}}
+
+
+def test_a_note_in_the_middle_of_a_message_does_not_break_the_text_on_stdout() -> None:
+    stall = {"phase": "heartbeat", "elapsed_seconds": 8.2, "limit_seconds": 60, "action": "waiting"}
+    out, err = show(text("half "), ("stall", stall), text("whole"), final("half whole"))
+    assert out == "half whole\n"
+    assert err == "… heartbeat: 8 of 60 s, waiting\n"
+
+
+def test_on_one_screen_each_stream_begins_on_a_line_of_its_own() -> None:
+    screen = Screen(at_terminal=True)
+    output = Plain(screen, screen)
+    for type_, data in (
+        text("I'll look."),
+        ("tool_call", {"tool_call_id": "c", "name": "file_read", "arguments": {"path": "a", "lines": 3}}),
+        ("tool_result", {"tool_call_id": "c", "name": "file_read", "result": "x\ny", "is_error": False}),
+        ("thinking", {"text": "so ", "message_id": "m2", "offset": 0}),
+        ("thinking", {"text": "it is", "message_id": "m2", "offset": 3}),
+        text("Done.", "m2"),
+        final("Done.", "m2"),
+    ):
+        output.show(RuntimeEvent(EventType(type_), data))
+    assert screen.getvalue().splitlines() == [
+        "I'll look.",
+        "→ file_read path=a lines=3",
+        "← file_read ok, 2 lines: x y",
+        "so it is",
+        "Done.",
+    ]
+
+
+def test_messages_of_several_rounds_are_lines_of_their_own() -> None:
+    assert show(text("one"), text("two", "m2"), final("two", "m2"))[0] == "one\ntwo\n"
+
+
+def test_a_reply_that_was_not_streamed_is_shown_at_the_end() -> None:
+    assert show(final("all at once"))[0] == "all at once\n"
+
+
+def test_a_partial_answer_is_marked() -> None:
+    assert show(text("so far"), final("so far", reason="partial")) == (
+        "so far\n",
+        "the turn ended with reason 'partial'\n",
+    )
+
+
+def test_the_output_of_a_running_tool_is_shown_as_it_comes() -> None:
+    progress = {"tool_call_id": "c", "name": "bash_exec", "elapsed_seconds": 1.0}
+    _, err = show(
+        ("tool_progress", progress | {"output": "li"}),
+        ("tool_progress", progress | {"output": "ne\x1b[2J"}),
+        ("tool_progress", progress),
+    )
+    assert err == "line⟨U+001B⟩[2J\n  … bash_exec is still running (1 s)\n"
+
+
+def test_errors_name_their_code() -> None:
+    _, err = show(
+        ("error", {"text": "Again.", "code": "loop_warning", "fatal": False}),
+        ("error", {"text": "No key.", "code": "provider.auth", "fatal": True}),
+    )
+    assert err == "warning (loop_warning): Again.\nerror (provider.auth): No key.\n"
+
+
+def test_a_question_shows_everything_that_will_run_and_nothing_can_hide() -> None:
+    out, err = Screen(), Screen()
+    context = {
+        "tool": "bash_exec",
+        "risk": "execute",
+        "reasons": ["It runs code."],
+        "command": "ls\u202e\x1b[8m\nrm -rf ~",
+        "arguments": {"command": "ls\u202e\x1b[8m\nrm -rf ~", "note": "a\tb", "limits": {"cpu": 1}},
+    }
+    Plain(out, err).question({"question": "Run a command?", "context": context}, "Allow? ")
+    assert out.getvalue() == ""
+    assert err.getvalue() == (
+        "? Run a command?\n"
+        "  tool     bash_exec (execute)\n"
+        "  reason   It runs code.\n"
+        "  command  16 characters, 2 lines\n"
+        "    | ls⟨U+202E⟩⟨U+001B⟩[8m\n"
+        "    | rm -rf ~\n"
+        "  note     a\tb\n"
+        "  limits   14 characters\n"
+        "    | {\n"
+        '    |   "cpu": 1\n'
+        "    | }\n"
+        "Allow? "
+    )
+
+
+def test_a_change_is_shown_as_a_diff() -> None:
+    out, err = Screen(), Screen()
+    context = {
+        "tool": "file_write",
+        "risk": "write",
+        "reasons": [],
+        "path": "a.txt",
+        "arguments": {"path": "a.txt", "content": "x\ny\n"},
+        "diff": "@@ -0,0 +1,2 @@\n+x\n+y",
+    }
+    Plain(out, err).question({"question": "Write?", "context": context}, "")
+    assert err.getvalue().splitlines() == [
+        "? Write?",
+        "  tool     file_write (write)",
+        "  path     a.txt",
+        "  content  4 characters, shown as a change below",
+        "  change",
+        "    @@ -0,0 +1,2 @@",
+        "    +x",
+        "    +y",
+    ]
