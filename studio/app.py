@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -21,7 +21,7 @@ def make_app(services: Services) -> Starlette:
     """The application over `services`; closing it stops the turns and says farewell to the readers."""
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         waking = asyncio.create_task(services.relay.wake_at_closing())
         try:
             yield

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -41,7 +41,7 @@ async def read_body(request: Request, schema: type[B]) -> B:
     """
     _check_type(request)
     raw = await _read(request)
-    value = _parse(raw) if raw else {}
+    value: Any = _parse(raw) if raw else {}
     try:
         return schema.model_validate(value)
     except ValidationError as exc:
@@ -56,7 +56,9 @@ def _check_type(request: Request) -> None:
     media_type, _, parameters = ";".join(sent).partition(";")
     charset = parameters.lower().replace('"', "").replace(" ", "")
     if len(sent) != 1 or media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise Problem(415, "not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json.")
+        raise Problem(
+            415, "not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json."
+        )
 
 
 def _empty(request: Request) -> bool:
@@ -127,17 +129,15 @@ def _whole(literal: str) -> int:
 
 def _clean(value: Any, depth: int) -> Any:
     """`value` without lone surrogates; raises ValueError when it is nested deeper than `depth`."""
-    match value:
-        case str():
-            return clean_text(value)
-        case dict() | list() if depth == 0:
-            raise ValueError(f"it is nested deeper than {_DEPTH} levels")
-        case dict():
-            return {clean_text(name): _clean(inner, depth - 1) for name, inner in value.items()}
-        case list():
-            return [_clean(inner, depth - 1) for inner in value]
-        case _:
-            return value
+    if isinstance(value, str):
+        return clean_text(value)
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        raise ValueError(f"it is nested deeper than {_DEPTH} levels")
+    if isinstance(value, list):
+        return [_clean(inner, depth - 1) for inner in cast("list[Any]", value)]
+    return {clean_text(name): _clean(inner, depth - 1) for name, inner in cast("dict[str, Any]", value).items()}
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -37,8 +38,8 @@ class Row:
 @cache
 def openapi_document(rows: Sequence[Row]) -> dict[str, Any]:
     """OpenAPI 3.1; the envelope of events stands in it as the schema `Event`."""
-    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _lifted(envelope_schema(), "Event")}
-    definitions = schemas["Event"].pop("$defs", {})
+    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _lifted(envelope_schema())}
+    definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row.body is not None:
@@ -96,17 +97,6 @@ def _operation(row: Row) -> dict[str, Any]:
     return operation
 
 
-def _lifted(schema: Any, _name: str) -> Any:
+def _lifted(schema: Any) -> Any:
     """`schema` with its references pointing into the document's components."""
-    match schema:
-        case dict():
-            return {
-                key: value.replace("#/$defs/", "#/components/schemas/")
-                if isinstance(value, str) and key == "$ref"
-                else _lifted(value, _name)
-                for key, value in schema.items()
-            }
-        case list():
-            return [_lifted(value, _name) for value in schema]
-        case _:
-            return schema
+    return json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))

@@ -90,8 +90,11 @@ def find_studio(home: Path) -> Address:
 def _fresh_ticket(address: Address, token: str) -> str:
     connection = http.client.HTTPConnection(address.host.strip("[]"), address.port, timeout=_SECONDS)
     try:
-        connection.request("POST", "/api/tickets", headers={"Host": address.url.removeprefix("http://"),
-                                                            "Authorization": f"Bearer {token}"})
+        connection.request(
+            "POST",
+            "/api/tickets",
+            headers={"Host": address.url.removeprefix("http://"), "Authorization": f"Bearer {token}"},
+        )
         answer = connection.getresponse()
         content = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as exc:

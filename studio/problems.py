@@ -1,4 +1,4 @@
-"""Errors as clients read them: application/problem+json with a stable code and a sentence that says what would be right."""
+"""Errors as clients read them: application/problem+json with a code and a sentence that says what would be right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 class Problem(Exception):
-    """Ends a request: `detail` is a sentence for a person, `code` what a program matches on, `field` what it is about."""
+    """Ends a request: `detail` is a sentence for a person, `code` is for programs, `field` is what it is about."""
 
     def __init__(
         self,

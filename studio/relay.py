@@ -14,8 +14,8 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from weakref import WeakValueDictionary
 
 import anyio
@@ -73,8 +73,10 @@ class Relay:
 
     def respond(self, session_id: str | None, cursor: str | None, *, until_turn: str | None = None) -> Response:
         """The events of a session (None: of all) behind `cursor`; with `until_turn` up to that turn's terminal one."""
+        feed, news = self._feed(session_id), asyncio.Event()
         return _EventStream(
-            self._frames(self._feed(session_id), cursor, until_turn),
+            self._frames(feed, news, cursor, until_turn),
+            subscription=self._subscription(feed, news),
             heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
             stalled_seconds=self._clock.real(_STALLED_SECONDS),
             closing=self.closing,
@@ -92,32 +94,39 @@ class Relay:
             feed = self._feeds[session_id] = _Feed(self._store, session_id)
         return feed
 
-    async def _frames(self, feed: _Feed, cursor: str | None, until_turn: str | None) -> AsyncIterator[bytes]:
-        with feed.subscribe() as news:
+    @contextmanager
+    def _subscription(self, feed: _Feed, news: asyncio.Event) -> Generator[None]:
+        with feed.subscribe(news):
             self._readers.add(news)
             try:
-                place, reset = await feed.start(cursor)
-                yield _OPENING + reset
-                while True:
-                    news.clear()
-                    events = await feed.read(place)
-                    if until_turn is not None:
-                        events, ended = _up_to_end(events, until_turn)
-                        if ended:
-                            yield feed.chunk(events)
-                            return
-                    if events:
-                        place = feed.place(events[-1])
-                        yield feed.chunk(events)
-                    elif self.closing.is_set():
-                        yield _FAREWELL
-                        return
-                    else:
-                        await news.wait()
-            except StoreError as exc:  # deleted while it was read, or the storage failed: the client asks again
-                _log.info("a stream ended early", reason=str(exc))
+                yield
             finally:
                 self._readers.discard(news)
+
+    async def _frames(
+        self, feed: _Feed, news: asyncio.Event, cursor: str | None, until_turn: str | None
+    ) -> AsyncIterator[bytes]:
+        """Frames in the order of the log, as many at a time as are there; the reader is subscribed already."""
+        try:
+            place, reset = await feed.start(cursor)
+            yield _OPENING + reset
+            while True:
+                news.clear()
+                events = await feed.read(place)
+                ending = _end_of(until_turn, events)
+                if ending is not None:
+                    yield feed.chunk(events[:ending])
+                    return
+                if events:
+                    place = feed.place(events[-1])
+                    yield feed.chunk(events)
+                elif self.closing.is_set():
+                    yield _FAREWELL
+                    return
+                else:
+                    await news.wait()
+        except StoreError as exc:  # deleted while it was read, or the storage failed: the client asks again
+            _log.info("a stream ended early", reason=str(exc))
 
 
 class _Feed:
@@ -131,8 +140,8 @@ class _Feed:
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
         self._chunk: tuple[tuple[int, int, int], bytes] = ((0, 0, 0), b"")
 
-    def subscribe(self) -> AbstractContextManager[asyncio.Event]:
-        return self._store.subscribe(self._session_id)
+    def subscribe(self, news: asyncio.Event) -> AbstractContextManager[None]:
+        return self._store.subscribe(self._session_id, news)
 
     def cursor(self, place: int) -> str:
         return f"{place:x}-{self._tag}"
@@ -183,20 +192,27 @@ class _Feed:
         return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
 
 
-def _up_to_end(events: Sequence[StoredEvent], turn_id: str) -> tuple[Sequence[StoredEvent], bool]:
-    for count, event in enumerate(events, 1):
-        if event.terminal and event.turn_id == turn_id:
-            return events[:count], True
-    return events, False
+def _end_of(turn_id: str | None, events: Sequence[StoredEvent]) -> int | None:
+    """How many of `events` there are up to the turn's terminal one, None if it is not among them."""
+    if turn_id is None:
+        return None
+    ends = (count for count, event in enumerate(events, 1) if event.terminal and event.turn_id == turn_id)
+    return next(ends, None)
 
 
 class _EventStream(EventSourceResponse):
     """The response that carries the frames; it drops a client which has taken nothing for `stalled_seconds`."""
 
     def __init__(
-        self, frames: AsyncIterator[bytes], *, heartbeat_seconds: float, stalled_seconds: float, closing: anyio.Event
+        self,
+        frames: AsyncIterator[bytes],
+        *,
+        subscription: AbstractContextManager[None],
+        heartbeat_seconds: float,
+        stalled_seconds: float,
+        closing: anyio.Event,
     ) -> None:
-        super().__init__(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
             frames,
             ping=heartbeat_seconds,
             ping_message_factory=_heartbeat,
@@ -204,11 +220,14 @@ class _EventStream(EventSourceResponse):
             shutdown_event=closing,
             shutdown_grace_period=_FAREWELL_SECONDS,
         )
+        self._subscription = subscription
         self._stalled_seconds = stalled_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        abort = scope.get(ABORT)
-        await super().__call__(scope, receive, _impatient(send, abort, self._stalled_seconds) if abort else send)
+        if (abort := scope.get(ABORT)) is not None:
+            send = _impatient(send, abort, self._stalled_seconds)
+        with self._subscription:
+            await super().__call__(scope, receive, send)
 
 
 def _heartbeat() -> ServerSentEvent:

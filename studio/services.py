@@ -93,9 +93,7 @@ def make_services(
         workspace=settings.workspace_root or Path.cwd(),
         tickets=Tickets(clock),
         token=token,
-        boundary=Boundary.of(
-            port, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
-        ),
+        boundary=Boundary.of(port, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins),
     )
 
 

@@ -133,8 +133,8 @@ class Store(Protocol):
         """Up to `limit` events of all sessions with a higher `position` than `after`, in order."""
         ...
 
-    def subscribe(self, session_id: str | None) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set whenever something was appended to the session (None: to any). Subscribe, then read."""
+    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
+        """While the block lasts, set `news` after each append to the session (None: to any). Subscribe, then read."""
         ...
 
 

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 __all__ = ["Bell"]
 
 
 class Bell:
-    """One `asyncio.Event` per reader, set when its session (or, for readers of everything, any session) is rung."""
+    """Sets each reader's `asyncio.Event` when its session (or, for readers of everything, any session) is rung."""
 
     def __init__(self) -> None:
         self._readers: dict[str | None, set[asyncio.Event]] = {}
 
     @contextmanager
-    def subscribe(self, session_id: str | None) -> Iterator[asyncio.Event]:
-        """A reader's event for as long as the block lasts; None hears every session."""
-        event = asyncio.Event()
+    def subscribe(self, session_id: str | None, news: asyncio.Event) -> Generator[None]:
+        """Set `news` for as long as the block lasts; None hears every session."""
         readers = self._readers.setdefault(session_id, set())
-        readers.add(event)
+        readers.add(news)
         try:
-            yield event
+            yield
         finally:
-            readers.discard(event)
+            readers.discard(news)
             if not readers and self._readers.get(session_id) is readers:
                 del self._readers[session_id]
 
     def ring(self, session_id: str) -> None:
         """Wake the readers of `session_id` and those of everything."""
-        for event in self._readers.get(session_id, ()):
-            event.set()
-        for event in self._readers.get(None, ()):
-            event.set()
+        for news in self._readers.get(session_id, ()):
+            news.set()
+        for news in self._readers.get(None, ()):
+            news.set()
 
     @property
     def readers(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
-from agenticx.logs import get_logger
+from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, EventType, RuntimeEvent, Session, StopSignal
 from agenticx.sessions.base import SessionRecord, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import write_in_batches
@@ -114,7 +114,8 @@ class Hub:
             return await self._known(turn, request)
         running = live.running = _Running(turn)
         self._running.add(running)
-        running.task = asyncio.create_task(self._run(live, running, model, tools), name=f"turn {turn.id}")
+        with bound_ids(session=session_id, turn=turn.id):
+            running.task = asyncio.create_task(self._run(live, running, model, tools), name=f"agx hub {turn.id}")
         return await _started(running)
 
     async def stop(self, session_id: str) -> TurnRecord | None:
@@ -144,8 +145,7 @@ class Hub:
         live = await self._open(record)
         await self._store.update(record)
         live.session.permission_mode = record.permission_mode
-        data = {name: list(value) if isinstance(value, tuple) else value for name, value in changes.items()}
-        await self._append(live, None, [RuntimeEvent(EventType.SESSION_CHANGED, data)])
+        await self._append(live, None, [RuntimeEvent(EventType.SESSION_CHANGED, changes)])
         return record
 
     async def delete(self, session_id: str) -> None:
@@ -159,9 +159,7 @@ class Hub:
         live = self._live.get(record.id)
         if live is None:
             seq = await self._store.last_seq(record.id)
-            session = Session(
-                id=record.id, workspace=Path(record.workspace), permission_mode=record.permission_mode
-            )
+            session = Session(id=record.id, workspace=Path(record.workspace), permission_mode=record.permission_mode)
             live = self._live.setdefault(record.id, _Live(session, seq))
         return live
 
@@ -206,17 +204,17 @@ class Hub:
             await self._break_off(live, running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
-            _log.error("the log refused a turn's events", turn_id=turn.id, error=str(exc))
+            _log.error("the log refused a turn's events", error=str(exc))
             await self._break_off(live, running, "storage", f"The session's log could not be written: {exc}")
         except Exception:
-            _log.exception("a turn broke", session_id=turn.session_id, turn_id=turn.id)
+            _log.exception("a turn broke")
             await self._break_off(live, running, "internal", "The turn broke off because of an error in AgenticX.")
         finally:
             self._running.discard(running)
 
     async def _write(self, live: _Live, running: _Running, batch: Sequence[RuntimeEvent]) -> None:
         if running.over:
-            _log.error("events after the terminal one were dropped", turn_id=running.turn.id, count=len(batch))
+            _log.error("events after the terminal one were dropped", count=len(batch))
             return
         last = next((place for place, event in enumerate(batch) if event.terminal), len(batch) - 1)
         stored = await self._append(live, running.turn.id, batch[: last + 1])
@@ -224,9 +222,7 @@ class Hub:
         if not running.started.done():
             running.started.set_result(stored[0].seq - 1)
 
-    async def _append(
-        self, live: _Live, turn_id: str | None, events: Sequence[RuntimeEvent]
-    ) -> Sequence[StoredEvent]:
+    async def _append(self, live: _Live, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
         async with live.lock:
             stored = await self._store.append(live.session.id, turn_id, events, expected_seq=live.seq)
             live.seq = stored[-1].seq
@@ -246,7 +242,7 @@ class Hub:
                 running.started.set_exception(TurnFailed(text))
                 await self._store.release(running.turn)
         except StoreError as exc:
-            _log.error("a turn's end could not be stored", turn_id=running.turn.id, error=str(exc))
+            _log.error("a turn's end could not be stored", error=str(exc))
             with suppress(StoreError):
                 await self._store.release(running.turn)
 

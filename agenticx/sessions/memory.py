@@ -127,8 +127,8 @@ class MemoryStore:
         start = bisect_right(self._log, after, key=attrgetter("position"))
         return self._log[start : start + limit]
 
-    def subscribe(self, session_id: str | None) -> AbstractContextManager[asyncio.Event]:
-        return self._bell.subscribe(session_id)
+    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
+        return self._bell.subscribe(session_id, news)
 
     def _shelf(self, session_id: str) -> _Shelf:
         shelf = self._shelves.get(session_id)

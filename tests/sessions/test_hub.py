@@ -1,0 +1,328 @@
+"""Who owns running turns, and how each of them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SessionBusy, SessionNotFound, StoreError
+from agenticx.llms.base import ChatModel
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import (
+    Hub,
+    HubClosed,
+    MemoryStore,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    TurnConflict,
+    TurnFailed,
+    TurnRequest,
+    transcript,
+)
+from agenticx.sessions.batches import merge_deltas, write_in_batches
+from agenticx.settings import load_settings
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@tool(risk="write")
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+async def hub_with(
+    model: ChatModel, tmp_path: Path, *, store: Store | None = None, tools: Sequence[Any] = (note,)
+) -> tuple[Hub, Store, str]:
+    store = store or MemoryStore()
+    record = SessionRecord(workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings)
+    return hub, store, record.id
+
+
+async def turn_over(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
+    """The session's log once it holds that many terminal events."""
+    news = asyncio.Event()
+    with store.subscribe(session_id, news):
+        while True:
+            news.clear()
+            events = list(await store.read(session_id, 0, 10_000))
+            if sum(event.terminal for event in events) >= ends:
+                return events
+            await news.wait()
+
+
+async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
+    """The data of the first event of that type, once it is there."""
+    news = asyncio.Event()
+    with store.subscribe(session_id, news):
+        while True:
+            news.clear()
+            for event in await store.read(session_id, 0, 10_000):
+                if event.type == type_:
+                    return json.loads(event.frame_json)["data"]
+            await news.wait()
+
+
+def types(events: Sequence[StoredEvent]) -> list[str]:
+    return [event.type.value for event in events if event.type not in ("state", "usage")]
+
+
+async def test_a_turn_is_started_stored_and_over(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path)
+    turn = await hub.start(session_id, TurnRequest(input="hi"))
+    assert turn.after_seq == 0
+    assert await store.last_seq(session_id) >= 1
+    events = await turn_over(store, session_id)
+    assert types(events) == ["turn_started", "round_start", "token", "final"]
+    assert {event.turn_id for event in events} == {turn.id}
+    assert transcript(events)[1:] == [
+        {"message_id": json.loads(events[-1].frame_json)["data"]["message_id"], "role": "assistant", "content": "hello"}
+    ]
+    assert hub.running_turn(session_id) is None
+
+
+async def test_of_64_simultaneous_starts_one_is_accepted_and_the_others_write_nothing(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    starts = [hub.start(session_id, TurnRequest(input=str(number))) for number in range(64)]
+    outcomes = await asyncio.gather(*starts, return_exceptions=True)
+    assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 63
+    await hub.stop(session_id)
+    events = await turn_over(store, session_id)
+    assert types(events).count("turn_started") == 1
+    assert types(events)[-1] == "error"
+
+
+async def test_the_same_client_turn_id_again_is_the_same_turn_running_or_over(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel(["one", "two"]), tmp_path)
+    request = TurnRequest(input="hi", client_turn_id="c1")
+    first, second = await asyncio.gather(hub.start(session_id, request), hub.start(session_id, request))
+    assert first == second
+    await turn_over(store, session_id)
+    assert await hub.start(session_id, request) == first
+    with pytest.raises(TurnConflict, match="c1"):
+        await hub.start(session_id, TurnRequest(input="other", client_turn_id="c1"))
+    assert (await hub.start(session_id, TurnRequest(input="next"))).id != first.id
+    await turn_over(store, session_id, ends=2)
+
+
+async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()], "again"]), tmp_path)
+    turn = await hub.start(session_id, TurnRequest(input="hi"))
+    stopped = await hub.stop(session_id)
+    assert stopped is not None
+    assert stopped.id == turn.id
+    events = await turn_over(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
+    assert await hub.stop(session_id) is None
+    await hub.start(session_id, TurnRequest(input="more"))
+    await turn_over(store, session_id, ends=2)
+
+
+async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([call("note", {"text": "x"}), "done"]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    asked = await seen(store, session_id, "confirm_required")
+    assert [question.id for question in hub.gate.pending(session_id)] == [asked["id"]]
+    hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await turn_over(store, session_id)
+    assert types(events) == [
+        "turn_started",
+        "round_start",
+        "tool_call_delta",
+        "tool_call",
+        "confirm_required",
+        "confirm_response",
+        "tool_result",
+        "round_start",
+        "token",
+        "final",
+    ]
+    said = transcript(events)
+    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
+    assert said[1]["tool_calls"][0]["name"] == "note"
+    assert said[2]["content"] == "noted x"
+    assert said[2]["tool_call_id"] == said[1]["tool_calls"][0]["id"]
+
+
+class StoreThatBreaks(MemoryStore):
+    """Refuses the `nth` append."""
+
+    def __init__(self, nth: int, error: Exception) -> None:
+        super().__init__()
+        self._left, self._error = nth, error
+
+    async def append(
+        self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, expected_seq: int
+    ) -> Sequence[StoredEvent]:
+        self._left -= 1
+        if self._left == 0:
+            raise self._error
+        return await super().append(session_id, turn_id, events, expected_seq=expected_seq)
+
+
+async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
+    store = StoreThatBreaks(2, StoreError("disk full"))
+    slow = ScriptedModel([[say("a"), hang()], "better"])
+    hub, _, session_id = await hub_with(slow, tmp_path, store=store)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await turn_over(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
+    await hub.start(session_id, TurnRequest(input="again"))
+    assert types(await turn_over(store, session_id, ends=2))[-1] == "final"
+
+
+async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
+    store = StoreThatBreaks(2, RuntimeError("a bug"))
+    hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await turn_over(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"] == {
+        "text": "The turn broke off because of an error in AgenticX.",
+        "code": "internal",
+        "fatal": True,
+    }
+
+
+async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
+    store = StoreThatBreaks(1, StoreError("disk full"))
+    hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
+    with pytest.raises(TurnFailed, match="disk full"):
+        await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
+    assert await store.last_seq(session_id) == 0
+    await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
+    await turn_over(store, session_id)
+
+
+async def test_changing_a_session_is_an_event_of_the_session_beside_a_running_turn(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    record = await hub.change(session_id, {"name": "new", "tools": ("note",)})
+    assert (record.name, record.tools) == ("new", ("note",))
+    assert await seen(store, session_id, "session_changed") == {"name": "new", "tools": ["note"]}
+    await hub.stop(session_id)
+    events = await turn_over(store, session_id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.turn_id for event in events if event.type == "session_changed"] == [None]
+
+
+async def test_deleting_a_session_ends_what_it_runs(tmp_path: Path) -> None:
+    model = ScriptedModel([[say("a"), hang()]])
+    hub, store, session_id = await hub_with(model, tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.delete(session_id)
+    assert model.open_streams == 0
+    with pytest.raises(SessionNotFound):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    assert await store.read_all(0, 10) == []
+
+
+async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.close()
+    events = await turn_over(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
+    with pytest.raises(HubClosed):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    assert not [task for task in asyncio.all_tasks() if "agx" in task.get_name()]
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def token(text: str, offset: int, message_id: str = "m", **more: Any) -> RuntimeEvent:
+    return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": offset, **more})
+
+
+async def test_what_waits_while_a_batch_is_written_becomes_the_next_batch() -> None:
+    gate = asyncio.Event()
+    batches: list[list[Any]] = []
+
+    async def source() -> AsyncGenerator[RuntimeEvent, None]:
+        yield token("a", 0)
+        await asyncio.sleep(0)
+        yield token("b", 1)
+        yield RuntimeEvent(EventType.STATE, {"state": "done"})
+        gate.set()
+
+    async def write(batch: Sequence[RuntimeEvent]) -> None:
+        await gate.wait()
+        batches.append([event.data.get("text", "state") for event in batch])
+
+    await write_in_batches(source(), write)
+    assert batches == [["a"], ["b", "state"]]
+
+
+async def test_a_source_that_runs_ahead_waits_for_the_writer() -> None:
+    ahead = 0
+    most_ahead = 0
+
+    async def source() -> AsyncGenerator[RuntimeEvent, None]:
+        nonlocal ahead, most_ahead
+        for number in range(100):
+            ahead += 1
+            most_ahead = max(most_ahead, ahead)
+            yield RuntimeEvent(EventType.STATE, {"state": number})
+
+    async def write(batch: Sequence[RuntimeEvent]) -> None:
+        nonlocal ahead
+        await asyncio.sleep(0)
+        ahead -= len(batch)
+
+    await write_in_batches(source(), write, most=10)
+    assert ahead == 0
+    assert most_ahead <= 21
+
+
+async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
+    closed: list[str] = []
+
+    async def source(fail: bool) -> AsyncGenerator[RuntimeEvent, None]:
+        try:
+            yield token("a", 0)
+            if fail:
+                raise LookupError("source")
+            await asyncio.get_running_loop().create_future()
+        finally:
+            closed.append("closed")
+
+    async def refuse(_batch: Sequence[RuntimeEvent]) -> None:
+        raise ValueError("writer")
+
+    async def accept(_batch: Sequence[RuntimeEvent]) -> None:
+        return None
+
+    with pytest.raises(ValueError, match="writer"):
+        await write_in_batches(source(False), refuse)
+    with pytest.raises(LookupError, match="source"):
+        await write_in_batches(source(True), accept)
+    assert closed == ["closed", "closed"]
+
+
+async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
+    waiting = token("", 0, waiting=True, elapsed_seconds=8.0)
+    thought = RuntimeEvent(EventType.THINKING, {"text": "hm", "message_id": "m", "offset": 0})
+    batch = [waiting, token("a", 0), token("b", 1), thought, token("c", 2), token("d", 0, "n"), token("e", 1, "n")]
+    assert merge_deltas(batch) == [
+        waiting,
+        token("ab", 0),
+        thought,
+        token("c", 2),
+        token("de", 0, "n"),
+    ]

@@ -1,0 +1,213 @@
+"""What every store keeps to, run against each implementation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from agenticx.errors import SessionBusy, SessionNotFound
+from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
+from agenticx.sessions import MemoryStore, SequenceConflict, SessionRecord, Store, TurnRecord
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=[MemoryStore])
+def store(request: pytest.FixtureRequest) -> Store:
+    make: Callable[[], Store] = request.param
+    return make()
+
+
+def record(name: str | None = None) -> SessionRecord:
+    return SessionRecord(name=name, workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
+
+
+def token(text: str, offset: int = 0) -> RuntimeEvent:
+    return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "m", "offset": offset})
+
+
+def started(text: str = "hi") -> RuntimeEvent:
+    return RuntimeEvent(EventType.TURN_STARTED, {"input": text, "model": "demo", "message_id": "u"})
+
+
+def final() -> RuntimeEvent:
+    data = {
+        "text": "",
+        "message_id": "m",
+        "reason": "answer",
+        "usage": {"input_tokens": None, "output_tokens": None},
+    }
+    return RuntimeEvent(EventType.FINAL, data)
+
+
+async def session_in(store: Store) -> str:
+    made = record()
+    await store.create(made)
+    return made.id
+
+
+async def test_a_session_is_found_changed_and_gone(store: Store) -> None:
+    made = record("one")
+    await store.create(made)
+    assert await store.get(made.id) == made
+    await store.update(replace(made, name="two", pinned=True))
+    assert (await store.get(made.id)).name == "two"
+    await store.delete(made.id)
+    with pytest.raises(SessionNotFound, match=made.id):
+        await store.get(made.id)
+
+
+async def test_sessions_are_listed_newest_first_in_pages_and_by_name(store: Store) -> None:
+    made = [record(f"Session {number}") for number in range(5)]
+    for one in made:
+        await store.create(one)
+    first = await store.sessions(limit=2)
+    assert [one.name for one in first] == ["Session 4", "Session 3"]
+    rest = await store.sessions(limit=9, before=first[-1].id)
+    assert [one.name for one in rest] == ["Session 2", "Session 1", "Session 0"]
+    assert [one.name for one in await store.sessions(query="session 3")] == ["Session 3"]
+    assert await store.sessions(before="ses_unknown") == []
+
+
+async def test_appended_events_are_read_back_as_valid_envelopes_numbered_without_gaps(store: Store) -> None:
+    session_id = await session_in(store)
+    first = await store.append(session_id, "turn_1", [started(), token("a")], expected_seq=0)
+    second = await store.append(session_id, "turn_1", [token("b", 1)], expected_seq=2)
+    assert [*first, *second] == list(await store.read(session_id, 0, 100))
+    assert [event.seq for event in await store.read(session_id, 0, 100)] == [1, 2, 3]
+    for event in await store.read(session_id, 0, 100):
+        envelope = envelope_adapter().validate_json(event.frame_json)
+        assert (envelope["session_id"], envelope["turn_id"], envelope["seq"]) == (session_id, "turn_1", event.seq)
+        assert envelope["type"] == event.type
+
+
+async def test_reading_goes_on_behind_a_place_and_stops_at_a_limit(store: Store) -> None:
+    session_id = await session_in(store)
+    await store.append(session_id, None, [token(str(number), number) for number in range(10)], expected_seq=0)
+    assert [event.seq for event in await store.read(session_id, 4, 3)] == [5, 6, 7]
+    assert [event.seq for event in await store.read(session_id, 10, 3)] == []
+
+
+async def test_an_append_at_the_wrong_place_writes_nothing(store: Store) -> None:
+    session_id = await session_in(store)
+    await store.append(session_id, None, [token("a")], expected_seq=0)
+    for expected in (0, 2):
+        with pytest.raises(SequenceConflict):
+            await store.append(session_id, None, [token("x")], expected_seq=expected)
+    assert await store.last_seq(session_id) == 1
+
+
+async def test_an_append_with_an_event_that_cannot_be_encoded_writes_nothing(store: Store) -> None:
+    session_id = await session_in(store)
+    bad = RuntimeEvent(EventType.STATE, {"state": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        await store.append(session_id, None, [token("a"), bad], expected_seq=0)
+    assert await store.last_seq(session_id) == 0
+
+
+async def test_the_log_of_all_sessions_keeps_the_order_of_appends(store: Store) -> None:
+    one, two = await session_in(store), await session_in(store)
+    await store.append(one, None, [token("a")], expected_seq=0)
+    await store.append(two, None, [token("b")], expected_seq=0)
+    await store.append(one, None, [token("c")], expected_seq=1)
+    events = await store.read_all(0, 100)
+    assert [json.loads(event.frame_json)["data"]["text"] for event in events] == ["a", "b", "c"]
+    assert [event.position for event in events] == sorted({event.position for event in events})
+    assert await store.last_position() == events[-1].position
+    await store.delete(two)
+    assert [event.position for event in await store.read_all(0, 100)] == [events[0].position, events[2].position]
+    assert [event.position for event in await store.read_all(events[0].position, 100)] == [events[2].position]
+
+
+async def test_readers_are_woken_by_their_session_and_readers_of_all_by_any(store: Store) -> None:
+    one, two = await session_in(store), await session_in(store)
+    of_one, of_all = asyncio.Event(), asyncio.Event()
+    with store.subscribe(one, of_one), store.subscribe(None, of_all):
+        await store.append(two, None, [token("b")], expected_seq=0)
+        assert (of_one.is_set(), of_all.is_set()) == (False, True)
+        await store.append(one, None, [token("a")], expected_seq=0)
+        assert of_one.is_set()
+        of_one.clear()
+        await store.delete(one)
+        assert of_one.is_set()
+    of_all.clear()
+    await store.append(two, None, [token("c")], expected_seq=1)
+    assert not of_all.is_set()
+
+
+async def test_one_turn_at_a_time_is_claimed(store: Store) -> None:
+    session_id = await session_in(store)
+    turns = [TurnRecord(session_id=session_id, input=str(number)) for number in range(64)]
+    claims = await asyncio.gather(*(store.claim(turn) for turn in turns), return_exceptions=True)
+    assert [claim for claim in claims if not isinstance(claim, SessionBusy)] == [turns[0]]
+    assert await store.turn(session_id, turns[1].id) is None
+
+
+async def test_a_terminal_event_frees_the_session_and_other_events_do_not(store: Store) -> None:
+    session_id = await session_in(store)
+    first, second = (TurnRecord(session_id=session_id, input=text) for text in ("one", "two"))
+    await store.claim(first)
+    await store.append(session_id, first.id, [started()], expected_seq=0)
+    await store.append(session_id, "turn_of_a_helper", [final()], expected_seq=1)
+    with pytest.raises(SessionBusy):
+        await store.claim(second)
+    await store.append(session_id, first.id, [token("a"), final()], expected_seq=2)
+    assert await store.claim(second) == second
+
+
+async def test_a_turn_knows_the_place_before_its_first_event(store: Store) -> None:
+    session_id = await session_in(store)
+    await store.append(session_id, None, [token("a")], expected_seq=0)
+    turn = await store.claim(TurnRecord(session_id=session_id, input="x"))
+    assert turn.after_seq is None
+    await store.append(session_id, turn.id, [started(), token("b")], expected_seq=1)
+    await store.append(session_id, turn.id, [final()], expected_seq=3)
+    assert await store.turn(session_id, turn.id) == replace(turn, after_seq=1)
+
+
+async def test_the_same_client_turn_id_gives_the_earlier_turn_running_or_over(store: Store) -> None:
+    session_id = await session_in(store)
+    first = await store.claim(TurnRecord(session_id=session_id, input="one", client_turn_id="c1"))
+    again = TurnRecord(session_id=session_id, input="one", client_turn_id="c1")
+    assert (await store.claim(again)).id == first.id
+    await store.append(session_id, first.id, [started(), final()], expected_seq=0)
+    assert await store.claim(again) == replace(first, after_seq=0)
+    other = await store.claim(TurnRecord(session_id=session_id, input="two", client_turn_id="c2"))
+    assert other.id != first.id
+
+
+async def test_a_released_turn_that_stored_nothing_is_forgotten(store: Store) -> None:
+    session_id = await session_in(store)
+    first = await store.claim(TurnRecord(session_id=session_id, input="one", client_turn_id="c1"))
+    await store.release(first)
+    second = TurnRecord(session_id=session_id, input="two", client_turn_id="c1")
+    assert await store.claim(second) == second
+
+
+async def test_what_names_an_unknown_session_says_so(store: Store) -> None:
+    turn = TurnRecord(session_id="ses_none", input="x")
+    for attempt in (
+        store.get("ses_none"),
+        store.update(replace(record(), id="ses_none")),
+        store.delete("ses_none"),
+        store.claim(turn),
+        store.turn("ses_none", turn.id),
+        store.append("ses_none", None, [token("a")], expected_seq=0),
+        store.last_seq("ses_none"),
+        store.read("ses_none", 0, 10),
+    ):
+        with pytest.raises(SessionNotFound, match="ses_none"):
+            await attempt
+
+
+async def test_two_logs_have_different_names() -> None:
+    assert MemoryStore().log_id != MemoryStore().log_id
