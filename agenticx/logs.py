@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ def get_logger(name: str) -> Logger:
 
 
 @contextmanager
-def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str | None = None) -> Iterator[None]:
+def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str | None = None) -> Generator[None]:
     """Put these ids on every line written inside the block, also by tasks started in it."""
     before = _ids.get()
     given = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}

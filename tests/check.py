@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 STEPS = {
-    "lint": ["ruff", "check", "."],
+    "lint": ["ruff", "check", "--output-format", "concise", "."],
     "format": ["ruff", "format", "--check", "."],
     "floors": ["lint-imports", "--no-cache"],
     "types": ["pyright", "--warnings"],
