@@ -118,7 +118,7 @@ def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
         function = function.func
     function = inspect.unwrap(function)
     if not inspect.isroutine(function):
-        function = cast(Callable[..., Any], type(function).__call__)
+        function = type(function).__call__
     return getattr(function, "__func__", function)
 
 

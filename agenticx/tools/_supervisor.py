@@ -1,0 +1,216 @@
+"""Run as a program of its own: starts one command and ends everything that came of it.
+
+    python -I -S _supervisor.py STATUS_FD SHELL ARGUMENT…
+
+It becomes the child subreaper of what it starts, so that descendants that lose their parent become its children:
+nothing gets away by a double fork or a session of its own, and "no children left" means that all is over. Its standard
+input is a pipe that nobody writes to; when that closes, because the caller asks for it or is itself dead, everything is
+ended: SIGTERM, and SIGKILL after a second. One line of JSON on STATUS_FD tells how the command ended and how many of
+its descendants were still there. Exit code 0: nothing is left; 1: something could not be ended.
+
+It imports little and nothing of AgenticX, because it starts once per command.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TERM_SECONDS = 1.0
+KILL_SECONDS = 1.5
+LINGER_SECONDS = 0.1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    status_fd = int(sys.argv[1])
+    os.set_inheritable(status_fd, False)
+    adopts = _become_subreaper()
+    wake = _wake_on_signals()
+    command = _start(sys.argv[2:])
+    _let_go_of_output()
+    family = Family(command, adopts, wake)
+    if family.wait_for_command():
+        family.wait_for_all(LINGER_SECONDS)
+        left = len(family.members())
+        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (family.status, left))
+    os._exit(0 if family.end() else 1)
+
+
+class Family:
+    """The command and its descendants."""
+
+    def __init__(self, command: int, adopts: bool, wake: int) -> None:
+        self.command = command
+        self.adopts = adopts
+        self.wake = wake
+        self.status = -1
+        self.alone = False
+
+    def wait_for_command(self) -> bool:
+        """True when the command has ended, False when the caller wants an end first."""
+        while True:
+            self.reap()
+            if self.status >= 0:
+                return True
+            ready, _, _ = select.select([0, self.wake], [], [])
+            self._drain(ready)
+            if 0 in ready:
+                return False
+
+    def wait_for_all(self, seconds: float) -> bool:
+        """Whether nothing is left before `seconds` are over."""
+        deadline = time.monotonic() + seconds
+        while not self.alone:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._drain(select.select([self.wake], [], [], left)[0])
+            self.reap()
+        return True
+
+    def end(self) -> bool:
+        """End whatever is left; whether that worked."""
+        self.reap()
+        if self.alone:
+            return True
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+        if self.wait_for_all(TERM_SECONDS):
+            return True
+        deadline = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < deadline:
+            self._signal(signal.SIGKILL)
+            if self.wait_for_all(0.02):
+                return True
+        return False
+
+    def reap(self) -> None:
+        """Take in whoever has ended; the command's own status is kept."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.alone = self.adopts or not self._group_lives()
+                return
+            if pid == 0:
+                return
+            if pid == self.command:
+                self.status = status
+
+    def members(self) -> list[int]:
+        """Every descendant that still runs."""
+        if not self.adopts:
+            return [self.command] if self._group_lives() else []
+        children: dict[int, list[int]] = {}
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (parent := _living_parent(name)):
+                children.setdefault(parent, []).append(int(name))
+        found: list[int] = []
+        waiting = [os.getpid()]
+        while waiting:
+            below = children.get(waiting.pop(), [])
+            found += below
+            waiting += below
+        return found
+
+    def _signal(self, number: int) -> None:
+        if not self.adopts:
+            _sent(os.killpg, self.command, number)
+            return
+        for pid in self.members():
+            _sent(os.kill, pid, number)
+
+    def _group_lives(self) -> bool:
+        return _sent(os.killpg, self.command, 0)
+
+    def _drain(self, ready: list[int]) -> None:
+        if self.wake in ready:
+            os.read(self.wake, 4096)
+
+
+def _living_parent(pid: str) -> int:
+    """The parent of a process that is no zombie, else 0."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+    except (OSError, ValueError):
+        return 0
+    return 0 if state in (b"Z", b"X") else int(parent)
+
+
+def _sent(send: Callable[[int, int], None], pid: int, number: int) -> bool:
+    try:
+        send(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _become_subreaper() -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _wake_on_signals() -> int:
+    """A descriptor that becomes readable when a child ends; other signals must not end the one who cleans up."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _do_nothing)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    return read_end
+
+
+def _do_nothing(_number: int, _frame: object) -> None:
+    """A handler, so that the signal is delivered at all."""
+
+
+def _start(arguments: list[str]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (
+            signal.SIGCHLD,
+            signal.SIGINT,
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGQUIT,
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.execv(arguments[0], arguments)
+    except OSError as exc:
+        os.write(2, f"{arguments[0]}: {exc.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _let_go_of_output() -> None:
+    """The caller sees the end of the output when the command and its descendants have closed it."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+
+
+if __name__ == "__main__":
+    main()

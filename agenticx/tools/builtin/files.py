@@ -1,0 +1,156 @@
+"""The tools that look at files: list a folder, read a text file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from agenticx.errors import ToolError
+from agenticx.tools.base import ToolContext
+from agenticx.tools.paths import FolderEntry, Place, locate, read_file, scan_folder
+from agenticx.tools.protected import is_within
+from agenticx.tools.registry import tool
+from agenticx.tools.visible import visible
+
+__all__ = ["file_read", "file_version", "is_binary", "is_private", "list_files", "readable_place"]
+
+_LISTED_ENTRIES = 500
+_READ_BYTES = 64 * 1024 * 1024
+_READ_CHARS = 24_000
+_READ_LINE_CHARS = 2_000
+_PROBED_BYTES = 8_192
+
+
+# --- list_files -------------------------------------------------------------------------------------------------------
+
+
+@tool(risk="read")
+def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Field(ge=1, le=20)] = 1) -> str:
+    """List a folder of the workspace: one path per line, folders end in "/". Hidden files are shown.
+
+    Args:
+        path: The folder, relative to the workspace.
+        depth: How many levels to go down; 1 lists the folder itself.
+    """
+    lines: list[str] = []
+    total = _list(readable_place(path, context), depth, context, lines)
+    if not lines:
+        return "(an empty folder)"
+    if total > len(lines):
+        lines.append(f"[… and {total - len(lines)} more; list a folder further down to see them]")
+    return "\n".join(lines)
+
+
+def _list(place: Place, depth: int, context: ToolContext, lines: list[str]) -> int:
+    total = 0
+    for entry in scan_folder(place):
+        below = Place(place.root, (*place.parts, entry.name))
+        if is_private(below, context):
+            continue
+        total += 1
+        if len(lines) < _LISTED_ENTRIES:
+            lines.append(_listed(below, entry))
+        if entry.is_folder and depth > 1 and entry.name != ".git":
+            total += _list(below, depth - 1, context, lines)
+    return total
+
+
+def _listed(place: Place, entry: FolderEntry) -> str:
+    link = "" if entry.link_target is None else f" -> {visible(entry.link_target)}"
+    return visible(place.relative) + ("/" if entry.is_folder else link)
+
+
+# --- file_read --------------------------------------------------------------------------------------------------------
+
+
+@tool(risk="read")
+def file_read(
+    path: str,
+    context: ToolContext,
+    offset: Annotated[int, Field(ge=1)] = 1,
+    limit: Annotated[int, Field(ge=1)] = 2_000,
+) -> str:
+    """Read a text file. A file that is shown only in part begins with a line in brackets that says which part.
+
+    Args:
+        path: The file, relative to the workspace.
+        offset: The first line to read, counted from 1.
+        limit: How many lines to read at most.
+    """
+    place = readable_place(path, context)
+    content, status = read_file(place, _READ_BYTES)
+    if is_binary(content):
+        raise ToolError(f"{place.relative!r} is a binary file of {status.st_size:,} bytes and cannot be shown as text")
+    context.state.files[str(place.path)] = file_version(status)
+    return _page(content, status.st_size, offset, limit, place)
+
+
+def _page(content: bytes, size: int, offset: int, limit: int, place: Place) -> str:
+    text = content.decode("utf-8-sig", "replace")
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    total = f"{len(lines):,}" if len(content) == size else f"more than {len(lines):,}"
+    if offset > max(len(lines), 1):
+        raise ToolError(f"{place.relative!r} has {total} lines; offset {offset} is behind its end")
+    shown, cut = _fitting(lines[offset - 1 : offset - 1 + limit])
+    notes: list[str] = []
+    last = offset - 1 + len(shown)
+    if offset > 1 or last < len(lines) or len(content) < size:
+        more = f"; read on with offset {last + 1}" if last < len(lines) else ""
+        notes.append(f"lines {offset:,}-{last:,} of {total}, {size:,} bytes{more}")
+    if cut:
+        notes.append(f"{cut} of these lines are cut at {_READ_LINE_CHARS:,} characters")
+    if text.count("\ufffd") > content.count("\ufffd".encode()):
+        notes.append("some bytes are not UTF-8 and show as \ufffd")
+    body = "\n".join(shown)
+    if not notes:
+        return text or "(an empty file)"
+    return f"[{'; '.join(notes)}]\n{body}"
+
+
+def _fitting(lines: list[str]) -> tuple[list[str], int]:
+    """As many of the lines as a result holds, at least one, and how many of them had to be cut."""
+    shown: list[str] = []
+    room, cut = _READ_CHARS, 0
+    for line in lines:
+        if len(line) > _READ_LINE_CHARS:
+            line = f"{line[:_READ_LINE_CHARS]}… [{len(line):,} characters]"
+            cut += 1
+        room -= len(line) + 1
+        if room < 0 and shown:
+            break
+        shown.append(line)
+    return shown, cut
+
+
+def is_binary(content: bytes) -> bool:
+    """Whether these are not the first bytes of a text file."""
+    return b"\0" in content[:_PROBED_BYTES]
+
+
+# --- what the file tools share ----------------------------------------------------------------------------------------
+
+
+def readable_place(path: str, context: ToolContext) -> Place:
+    """Where `path` leads, if a tool may look at it."""
+    place = locate(path, context.workspace)
+    if is_private(place, context):
+        raise ToolError(f"{place.relative!r} holds the keys and settings of AgenticX itself, which no tool reads")
+    return place
+
+
+def is_private(place: Place, context: ToolContext) -> bool:
+    """Whether AgenticX itself keeps its things there. A workspace that lies in such a folder is no part of it."""
+    return any(
+        is_within(place.path, root) and (place.root == root or not is_within(place.root, root))
+        for root in map(Path.resolve, context.protected_roots)
+    )
+
+
+def file_version(status: os.stat_result) -> tuple[int, int]:
+    """What `ToolState.files` remembers of a file."""
+    return (status.st_mtime_ns, status.st_size)

@@ -1,0 +1,189 @@
+"""The search tool: lines of the workspace's text files that match a pattern."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from agenticx.errors import ToolError
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import ToolContext
+from agenticx.tools.builtin.files import is_binary, is_private, readable_place
+from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.paths import Place, read_file, scan_folder
+from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
+from agenticx.tools.registry import tool
+from agenticx.tools.visible import tame, visible
+
+__all__ = ["file_search"]
+
+_FILE_BYTES = 4 * 1024 * 1024
+_IGNORE_BYTES = 256 * 1024
+_LINE_CHARS = 300
+_RESULT_CHARS = 24_000
+_COUNTED_MATCHES = 10_000
+_SECONDS = 30.0
+_DEPTH = 200
+
+
+@tool(risk="read")
+async def file_search(
+    pattern: str,
+    context: ToolContext,
+    path: str = ".",
+    glob: str | None = None,
+    ignore_case: bool = False,
+    literal: bool = False,
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
+) -> str:
+    """Find lines that match a regular expression; gives path:line:text.
+
+    Binary files, .git and what .gitignore names are not searched.
+
+    Args:
+        pattern: The regular expression, without look-around and back-references; it is searched in each line.
+        path: The folder or file to search in, relative to the workspace.
+        glob: Search only in files whose path or name matches, such as "*.py" or "src/**/*.ts".
+        ignore_case: Take upper and lower case as the same.
+        literal: Take the pattern as plain text.
+        limit: How many matches to show.
+    """
+    search = _Search(
+        pattern=compile_pattern(_expression(pattern, ignore_case=ignore_case, literal=literal)),
+        glob=None if glob is None else compile_glob(glob if "/" in glob else f"**/{glob}"),
+        limit=limit,
+        context=context,
+    )
+    place = readable_place(path, context)
+    try:
+        return await run_in_thread(search.run, place, name="agx file_search")
+    finally:
+        search.stopped.set()
+
+
+def _expression(pattern: str, *, ignore_case: bool, literal: bool) -> str:
+    if not pattern:
+        raise ToolError("the pattern is empty; give the text or the regular expression to find")
+    expression = "".join(f"\\x{{{ord(character):x}}}" for character in pattern) if literal else pattern
+    return f"(?i){expression}" if ignore_case else expression
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """One search. It runs in a thread and looks at `stopped` and the time between any two files."""
+
+    pattern: LinearPattern
+    glob: LinearPattern | None
+    limit: int
+    context: ToolContext
+    stopped: threading.Event = field(default_factory=threading.Event)
+    lines: list[str] = field(default_factory=list[str])
+    room: int = _RESULT_CHARS
+    matches: int = 0
+    files: int = 0
+    skipped: int = 0
+
+    def run(self, place: Place) -> str:
+        _require_there(place)
+        deadline = time.monotonic() + _SECONDS
+        complete = True
+        for file in _walk(place, _rules_above(place), self.context):
+            if self.stopped.is_set() or time.monotonic() > deadline or self.matches >= _COUNTED_MATCHES:
+                complete = False
+                break
+            if self.glob is None or self.glob.found_in(visible(file.relative)):
+                self._look_through(file)
+        return self._report(complete)
+
+    def _look_through(self, file: Place) -> None:
+        try:
+            content, status = read_file(file, _FILE_BYTES)
+        except ToolError:  # gone meanwhile, no file, not ours to read
+            self.skipped += 1
+            return
+        if is_binary(content) or status.st_size > _FILE_BYTES:
+            self.skipped += 1
+            return
+        self.files += 1
+        for number, line in enumerate(content.decode("utf-8", "replace").split("\n"), start=1):
+            if self.pattern.found_in(line.removesuffix("\r")):
+                self._found(file, number, line)
+
+    def _found(self, file: Place, number: int, line: str) -> None:
+        self.matches += 1
+        if len(self.lines) >= self.limit or self.room <= 0:
+            return
+        text = tame(line.removesuffix("\r"))
+        if len(text) > _LINE_CHARS:
+            text = f"{text[:_LINE_CHARS]}… [{len(text):,} characters]"
+        row = f"{visible(file.relative)}:{number}:{text}"
+        self.lines.append(row)
+        self.room -= len(row) + 1
+
+    def _report(self, complete: bool) -> str:
+        notes: list[str] = []
+        if self.matches > len(self.lines):
+            more = self.matches - len(self.lines)
+            notes.append(f"{more:,}{'' if complete else ' or more'} further matches; narrow the pattern, path or glob")
+        elif not complete:
+            notes.append("the search was ended before it had looked at everything; narrow the path or glob")
+        if not self.matches:
+            notes.append(f"no match in {self.files:,} file{'' if self.files == 1 else 's'}")
+        if self.skipped:
+            notes.append(f"{self.skipped:,} binary, unreadable or very large files were not searched")
+        return "\n".join([*self.lines, *(f"[{note}]" for note in notes)])
+
+
+def _require_there(place: Place) -> None:
+    """Raises `ToolError` for a path that is neither a folder nor a file."""
+    try:
+        scan_folder(place)
+    except ToolError:
+        read_file(place, 0)
+
+
+def _rules_above(place: Place) -> IgnoreRules:
+    rules = IgnoreRules()
+    for depth in range(len(place.parts)):
+        rules = _extended(rules, Place(place.root, place.parts[:depth]))
+    return rules
+
+
+def _extended(rules: IgnoreRules, folder: Place) -> IgnoreRules:
+    """With those of the folder's own .gitignore, if it has one."""
+    with suppress(ToolError):
+        content, _ = read_file(_below(folder, ".gitignore"), _IGNORE_BYTES)
+        return rules.extended(content.decode("utf-8", "replace"), "/".join(folder.parts))
+    return rules
+
+
+def _walk(place: Place, rules: IgnoreRules, context: ToolContext) -> Iterator[Place]:
+    """The files at and below `place`, folder by folder in order of names, without what the project ignores."""
+    try:
+        entries = scan_folder(place)
+    except ToolError:
+        yield place  # it is a file, or it is whatever reading it will say
+        return
+    if any(entry.name == ".gitignore" for entry in entries):
+        rules = _extended(rules, place)
+    for entry in entries:
+        below = _below(place, entry.name)
+        named = visible(below.relative)
+        if entry.link_target is not None or entry.name == ".git" or is_private(below, context):
+            continue
+        if rules.ignores(named, is_folder=entry.is_folder):
+            continue
+        if entry.is_folder and len(below.parts) < _DEPTH:
+            yield from _walk(below, rules, context)
+        elif not entry.is_folder:
+            yield below
+
+
+def _below(place: Place, name: str) -> Place:
+    return Place(place.root, (*place.parts, name))

@@ -1,0 +1,62 @@
+"""Which files a project does not want to be looked through: the rules of its .gitignore files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agenticx.errors import ToolError
+from agenticx.tools.patterns import LinearPattern, compile_glob
+
+__all__ = ["IgnoreRules"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: LinearPattern
+    base: str
+    keeps: bool
+    folders_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRules:
+    """The rules in force in one folder: those of its own file behind those of the folders above it.
+
+    Paths are relative to the workspace. As git has it, the last rule that matches decides, a rule without a slash
+    matches at any depth, and nothing below an ignored folder comes back.
+    """
+
+    rules: tuple[_Rule, ...] = ()
+
+    def extended(self, text: str, folder: str) -> IgnoreRules:
+        """With the rules of a .gitignore that lies in `folder` ("" for the workspace itself)."""
+        base = f"{folder}/" if folder else ""
+        parsed = (_parsed(line, base) for line in text.splitlines())
+        return IgnoreRules((*self.rules, *(rule for rule in parsed if rule is not None)))
+
+    def ignores(self, path: str, *, is_folder: bool) -> bool:
+        """Whether the file or folder at `path` is left out."""
+        for rule in reversed(self.rules):
+            if rule.folders_only and not is_folder:
+                continue
+            if path.startswith(rule.base) and rule.pattern.found_in(path[len(rule.base) :]):
+                return not rule.keeps
+        return False
+
+
+def _parsed(line: str, base: str) -> _Rule | None:
+    line = line.rstrip()
+    if not line or line.startswith("#"):
+        return None
+    keeps = line.startswith("!")
+    glob = line[1:] if keeps else line
+    folders_only = glob.endswith("/")
+    glob = glob.rstrip("/")
+    if not glob:
+        return None
+    anchored = "/" in glob
+    try:
+        pattern = compile_glob(glob.lstrip("/") if anchored else f"**/{glob}")
+    except ToolError:  # a rule that means nothing ignores nothing
+        return None
+    return _Rule(pattern, base, keeps, folders_only)

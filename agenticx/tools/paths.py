@@ -1,0 +1,207 @@
+"""Paths of file tools: inside the workspace, links resolved, and opened so that nobody can swap them underneath.
+
+1. A path is resolved first, links and all, and must then lie inside the resolved workspace. It is opened component by
+   component from the workspace down, each relative to the folder before it and without following links: what was a
+   folder when it was checked and is a link when it is opened is refused, not followed.
+2. `..` is refused rather than worked out: behind a link it means something else than it says.
+3. An absolute path is fine as long as it leads into the workspace; models like to write them.
+4. Only regular files are opened, and none of them by an open that could block.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agenticx.errors import ToolError
+from agenticx.messages import new_id
+from agenticx.tools.visible import visible
+
+__all__ = ["FolderEntry", "Place", "locate", "read_file", "replace_file", "scan_folder"]
+
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path inside the workspace with all links resolved; whether anything is there is another question.
+
+    `named` is the path as it was given, where links made it lead elsewhere.
+    """
+
+    root: Path
+    parts: tuple[str, ...]
+    named: tuple[str, ...] | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.root.joinpath(*self.parts)
+
+    @property
+    def relative(self) -> str:
+        """As it is shown and given: relative to the workspace, "." for the workspace itself."""
+        return "/".join(self.parts) or "."
+
+
+def locate(text: str, workspace: Path) -> Place:
+    """Where `text` leads; raises `ToolError` unless that is inside the workspace."""
+    shown = visible(text)
+    if not text or "\0" in text:
+        raise ToolError(f"the path {shown!r} is empty or holds a NUL; give one relative to the workspace, such as '.'")
+    if ".." in text.split("/"):
+        raise ToolError(f"the path {shown!r} contains '..'; give a path that goes down from the workspace")
+    try:
+        root = workspace.resolve(strict=True)
+        resolved = Path(os.path.realpath(root / text))
+    except (OSError, RuntimeError) as exc:
+        raise ToolError(f"the path {shown!r} cannot be resolved: {getattr(exc, 'strerror', None) or exc}") from exc
+    straight = Path(os.path.normpath(root / text))
+    if not resolved.is_relative_to(root) or any(resolved.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
+        leads = "" if straight == resolved else f" (it leads to {visible(str(resolved))!r})"
+        raise ToolError(
+            f"the path {shown!r}{leads} is outside the workspace {visible(str(root))!r}; give a path relative to it"
+        )
+    return Place(root, resolved.relative_to(root).parts, None if straight == resolved else straight.parts)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_file(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
+    """The first `limit` bytes of a regular file, and its status as it was when they were read."""
+    with _explained(place), _parent(place) as folder:
+        _require_regular(os.stat(_name(place), dir_fd=folder, follow_symlinks=False), place)
+        descriptor = os.open(_name(place), _FILE_FLAGS, dir_fd=folder)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            _require_regular(status, place)
+            return file.read(limit), status
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One name in a folder; `link_target` is what a symbolic link says, as it says it."""
+
+    name: str
+    is_folder: bool
+    link_target: str | None
+
+
+def scan_folder(place: Place) -> list[FolderEntry]:
+    """What is in a folder, by name; links are not followed, things that are no files are named all the same."""
+    with _explained(place), _descend(place, place.parts) as folder, os.scandir(folder) as entries:
+        found: list[FolderEntry] = []
+        for entry in entries:
+            target = None
+            if entry.is_symlink():
+                with suppress(OSError):
+                    target = os.readlink(entry.name, dir_fd=folder)
+            found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), target))
+        return sorted(found, key=lambda entry: entry.name)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def replace_file(place: Place, content: bytes) -> os.stat_result:
+    """Put `content` there in one step: whoever looks sees the old file or the new one, after a crash too.
+
+    Missing folders are made. An existing file keeps its permissions, and its owner where we may give it.
+    """
+    name = _name(place)
+    with _explained(place), _parent(place, create=True) as folder:
+        before = _status(name, folder)
+        if before is not None:
+            _require_regular(before, place)
+        temporary = f".{name[:100]}.{new_id('tmp')}"
+        descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                if before is not None:
+                    with suppress(PermissionError):
+                        os.fchown(descriptor, before.st_uid, before.st_gid)
+                    os.fchmod(descriptor, before.st_mode & 0o777)
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+                status = os.fstat(descriptor)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        os.fsync(folder)
+        return status
+
+
+def _status(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+# --- going down without following anything ----------------------------------------------------------------------------
+
+
+def _name(place: Place) -> str:
+    if not place.parts:
+        raise ToolError("'.' is the workspace itself, a folder; name a file in it")
+    return place.parts[-1]
+
+
+@contextmanager
+def _parent(place: Place, *, create: bool = False) -> Generator[int]:
+    with _descend(place, place.parts[:-1], create=create) as folder:
+        yield folder
+
+
+@contextmanager
+def _descend(place: Place, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
+    """A descriptor of the folder `parts` below the root."""
+    current = os.open(place.root, _FOLDER_FLAGS)
+    try:
+        for part in parts:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=current)
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=current)
+            os.close(current)
+            current = below
+        yield current
+    finally:
+        os.close(current)
+
+
+def _require_regular(status: os.stat_result, place: Place) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    kind = next((word for test, word in kinds if test(status.st_mode)), "a device or link")
+    raise ToolError(f"{visible(place.relative)!r} is {kind}, not a file; name a regular file")
+
+
+@contextmanager
+def _explained(place: Place) -> Generator[None]:
+    """The operating system's refusals as sentences."""
+    try:
+        yield
+    except OSError as exc:
+        shown = visible(place.relative)
+        match exc.errno:
+            case errno.ENOENT:
+                raise ToolError(f"{shown!r} does not exist; list_files shows what does") from exc
+            case errno.ENOTDIR | errno.ELOOP:
+                raise ToolError(f"a part of {shown!r} is not a folder, or was changed into a link meanwhile") from exc
+            case errno.ENAMETOOLONG:
+                raise ToolError(f"the path {shown[:100]!r}… is too long") from exc
+            case _:
+                raise ToolError(f"{shown!r}: {exc.strerror}") from exc

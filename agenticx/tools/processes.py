@@ -1,0 +1,216 @@
+"""Commands as families of processes that end as a whole.
+
+Each command runs below a small supervisor process (`_supervisor.py`), which is the child subreaper of all that the
+command starts. Ours stays out of it: we adopt no strangers, disturb nobody's `waitpid`, need no child watcher, and if
+we are killed the supervisor sees our end of its pipe close and ends the family all the same. Every process of a family
+also carries a mark in its environment, by which it is found if the supervisor itself was killed. Off Linux there
+is neither; there the command's process group is ended, and descendants that leave the group get away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agenticx.errors import ToolError
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.threads import run_in_thread
+
+__all__ = ["MARK", "CommandEnd", "RunningCommand", "marked_processes", "start_command"]
+
+MARK = "AGX_CALL_MARK"
+"""The variable that every process of a call carries."""
+
+_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+_GONE_SECONDS = 2.7
+_MARK_SECONDS = 0.3
+_READ_BYTES = 65_536
+_DRAIN_BYTES = 1024 * 1024
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended: its exit code (negative: the signal), and how many descendants it left running."""
+
+    exit_code: int
+    left_running: int
+
+
+def start_command(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    call_id: str,
+    on_output: Callable[[bytes], None],
+) -> RunningCommand:
+    """Start a program (an absolute path and its arguments) below a supervisor of its own.
+
+    Standard input is empty; standard output and error come mixed, as they were written, to `on_output` on the event
+    loop. Raises `ToolError` if nothing could be started.
+    """
+    mark = f"{call_id}.{new_id('run')}"
+    control_read, control_write = os.pipe()
+    output_read, output_write = os.pipe()
+    status_read, status_write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_SUPERVISOR), str(status_write), *arguments],
+            stdin=control_read,
+            stdout=output_write,
+            stderr=output_write,
+            pass_fds=[status_write],
+            cwd=cwd,
+            env={**environment, MARK: mark},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as exc:
+        for descriptor in (control_write, output_read, status_read):
+            os.close(descriptor)
+        raise ToolError(f"the command could not be started: {getattr(exc, 'strerror', None) or exc}") from exc
+    finally:
+        for descriptor in (control_read, output_write, status_write):
+            os.close(descriptor)
+    return RunningCommand(process, mark, control_write, output_read, status_read, on_output)
+
+
+class RunningCommand:
+    """A command with all its descendants. Whoever started it calls `end`, and `gone` to know that it worked."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        mark: str,
+        control: int,
+        output: int,
+        status: int,
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        self.mark = mark
+        self._process = process
+        self._control: int | None = control
+        self._output: int | None = output
+        self._on_output = on_output
+        self._report = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[CommandEnd | None] = self._loop.create_future()
+        self._supervisor_over: asyncio.Future[int] = self._loop.create_future()
+        os.set_blocking(output, False)
+        os.set_blocking(status, False)
+        self._loop.add_reader(output, self._read_output)
+        self._loop.add_reader(status, partial(self._read_status, status))
+
+    async def wait(self) -> CommandEnd:
+        """Until the command itself has ended and its output is read, whatever its descendants still do.
+
+        Raises `ToolError` if its supervisor was ended from outside.
+        """
+        end = await asyncio.shield(self._ended)
+        if end is None:
+            raise ToolError("the command was ended from outside, together with the process that watched over it")
+        return end
+
+    def end(self) -> None:
+        """Have everything ended: SIGTERM now, SIGKILL after a second. Returns at once, needs nobody to wait."""
+        self._close_output()
+        if self._control is not None:
+            with suppress(BrokenPipeError):  # closing alone is not seen while a fork of ours holds the pipe too
+                os.write(self._control, b"!")
+            os.close(self._control)
+            self._control = None
+
+    async def gone(self) -> None:
+        """Until no process of this command is left, at most 3 real seconds after `end`; what resists is logged."""
+        try:
+            async with asyncio.timeout(_GONE_SECONDS):
+                clean = await asyncio.shield(self._supervisor_over) == 0
+        except TimeoutError:
+            clean = False
+            self._process.kill()
+            await run_in_thread(self._process.wait, name="agx ending processes")
+        if not clean and sys.platform.startswith("linux"):
+            await run_in_thread(_kill_marked, self.mark, name="agx ending processes")
+
+    # --- what comes from below ----------------------------------------------------------------------------------------
+
+    def _read_output(self) -> bool:
+        """Take in one piece of the output; whether there may be more right now."""
+        if self._output is None:
+            return False
+        try:
+            chunk = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._close_output()
+            return False
+        self._on_output(chunk)
+        return True
+
+    def _close_output(self) -> None:
+        if self._output is not None:
+            self._loop.remove_reader(self._output)
+            os.close(self._output)
+            self._output = None
+
+    def _read_status(self, descriptor: int) -> None:
+        chunk = os.read(descriptor, _READ_BYTES)
+        self._report += chunk
+        if (not chunk or b"\n" in self._report) and not self._ended.done():
+            self._command_over()
+        if not chunk:
+            self._loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._supervisor_over.set_result(self._process.wait())  # it closed its last descriptor by exiting
+
+    def _command_over(self) -> None:
+        """The command has ended, so all that it printed is in the pipe; what its descendants add is not waited for."""
+        for _ in range(_DRAIN_BYTES // _READ_BYTES):
+            if not self._read_output():
+                break
+        if b"\n" not in self._report:
+            self._ended.set_result(None)
+            return
+        report = json.loads(self._report)
+        self._ended.set_result(CommandEnd(os.waitstatus_to_exitcode(report["status"]), report["left"]))
+
+
+# --- by their mark ----------------------------------------------------------------------------------------------------
+
+
+def marked_processes(mark: str) -> list[int]:
+    """The living processes whose environment carries `mark` (Linux)."""
+    wanted = f"{MARK}={mark}".encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environment_of(name)]
+
+
+def _environment_of(pid: str) -> list[bytes]:
+    try:
+        return Path("/proc", pid, "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or it is not ours
+        return []
+
+
+def _kill_marked(mark: str) -> None:
+    deadline = time.monotonic() + _MARK_SECONDS
+    while found := marked_processes(mark):
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            _log.warning("processes of a call could not be ended", processes=found)
+            return
+        time.sleep(0.01)
