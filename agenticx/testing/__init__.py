@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         usage,
     )
     from agenticx.testing.fake_openai import FakeOpenAIServer
+    from agenticx.testing.faults import FaultPlan, fault_plans
     from agenticx.testing.gates import ScriptedGate
     from agenticx.testing.grammar import GrammarError, check_grammar
     from agenticx.testing.provider_replies import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FakeOpenAIServer",
+    "FaultPlan",
     "GrammarError",
     "ProviderRequest",
     "ScriptExhausted",
@@ -67,6 +69,7 @@ __all__ = [
     "cut",
     "drip",
     "fail",
+    "fault_plans",
     "finish",
     "hang",
     "hang_up",
@@ -91,6 +94,7 @@ _ROOMS = {
         *("stall_after", "think", "usage"),
     ),
     "agenticx.testing.fake_openai": ("FakeOpenAIServer",),
+    "agenticx.testing.faults": ("FaultPlan", "fault_plans"),
     "agenticx.testing.gates": ("ScriptedGate",),
     "agenticx.testing.grammar": ("GrammarError", "check_grammar"),
     "agenticx.testing.provider_replies": (
