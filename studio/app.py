@@ -29,6 +29,7 @@ def make_app(services: Services) -> Starlette:
             await services.hub.close()
             services.relay.closing.set()
             await waking
+            await services.models.aclose()
 
     app = Starlette(
         routes=routes(),

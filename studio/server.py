@@ -83,8 +83,9 @@ def serve(
     services = make_services(settings, token=token, port=address.port)
 
     def ready() -> None:
+        _settle_memory()
         url = page_url(address, services.tickets.issue())
-        print(f"AgenticX studio (model {services.models.default}): {url}", file=sys.stderr, flush=True)
+        print(f"AgenticX studio is ready (model {services.models.default}): {url}", file=sys.stderr, flush=True)
         address.announce(settings.home)
         if open_page:
             open_in_browser(url)
@@ -97,6 +98,13 @@ def serve(
         listening.close()
         address.withdraw(settings.home)
     return 0
+
+
+def _settle_memory() -> None:
+    """What start-up made stays: the collector need not look at it, nor at every few thousand events."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 def _check_host(host: str, settings: Settings, *, allow_remote: bool) -> None:
@@ -160,9 +168,6 @@ class StudioServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 50, 50)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -25,25 +25,35 @@ from studio.relay import Relay
 
 __all__ = ["Models", "Services", "make_services", "services"]
 
+_MODELS_KEPT = 64
+
 
 class Models:
-    """Models by the name a person gives them, each made once; `default` is what no name means."""
+    """Models by the name a person gives them, each made once; `default` is what no name means, `why` says why.
+
+    Making this object may ask local model servers whether they are there, so it is not for the event loop.
+    """
 
     def __init__(self, settings: Settings, resolve: Callable[[str], ChatModel] = resolve_model) -> None:
-        self._settings = settings
+        self.default, self.why = default_model_spec(settings)
         self._resolve = resolve
-        self._made: dict[str, ChatModel] = {}
-
-    @cached_property
-    def default(self) -> str:
-        return default_model_spec(self._settings)[0]
+        self._made: OrderedDict[str, ChatModel] = OrderedDict()
 
     def named(self, name: str | None) -> ChatModel:
         """The model of that name; raises an `AgenticXError` that says which names there are."""
         spec = name or self.default
         if spec not in self._made:
             self._made[spec] = self._resolve(spec)
+            if len(self._made) > _MODELS_KEPT:
+                self._made.popitem(last=False)
+        self._made.move_to_end(spec)
         return self._made[spec]
+
+    async def aclose(self) -> None:
+        """End the connections of those that keep any."""
+        for model in self._made.values():
+            if (aclose := getattr(model, "aclose", None)) is not None:
+                await aclose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +80,14 @@ def make_services(
     port: int,
     store: Store | None = None,
     models: Models | None = None,
+    tools: Iterable[Tool] | None = None,
     clock: Clock | None = None,
 ) -> Services:
     """The services of a server on `port`; raises `ToolError` when AGX_ENABLED_TOOLS names a tool that is not there."""
     clock = clock or SystemClock()
     store = store or MemoryStore(clock)
     models = models or Models(settings)
-    toolbox = Toolbox(builtin_tools())
+    toolbox = Toolbox(builtin_tools() if tools is None else tools)
     toolbox.only(settings.enabled_tools or ())
 
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:

@@ -33,11 +33,6 @@ from agenticx.tools.registry import tool
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @tool(risk="write")
 def note(text: str) -> str:
     """Write a note."""

@@ -16,11 +16,6 @@ from agenticx.sessions import MemoryStore, SequenceConflict, SessionRecord, Stor
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=[MemoryStore])
 def store(request: pytest.FixtureRequest) -> Store:
     make: Callable[[], Store] = request.param
