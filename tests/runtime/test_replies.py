@@ -1,0 +1,215 @@
+"""What a reply of the model becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.errors import ModelError
+from agenticx.llms.base import TextDelta, ThinkingDelta
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.testing import call, cut, fail, finish, outline, raw, say, think, usage
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def test_a_text_is_streamed_and_repeated_by_final(play):
+    run = await play([[say("Hello there.", pieces=3), usage(12, 3, cached_tokens=4)]])
+
+    assert outline(run.events, state=True, usage=True, tokens="each", detail=True) == [
+        "turn_started",
+        "round_start",
+        "state:planning",
+        "state:responding",
+        "token",
+        "token",
+        "token",
+        "usage",
+        "state:done",
+        "final:answer",
+    ]
+    started, final = run.events[0].data, run.terminal
+    assert started == {"input": "go", "model": "scripted", "message_id": run.session.messages[0].message_id}
+    assert [(event.data["text"], event.data["offset"]) for event in run.of("token")] == [
+        ("Hell", 0),
+        ("o th", 4),
+        ("ere.", 8),
+    ]
+    assert run.of("usage")[0].data == {"input_tokens": 12, "output_tokens": 3, "cached_tokens": 4, "model": "scripted"}
+    assert final == {
+        "text": "Hello there.",
+        "message_id": run.session.messages[1].message_id,
+        "reason": "answer",
+        "usage": {"input_tokens": 12, "output_tokens": 3, "cached_tokens": 4},
+    }
+    assert run.rows == [("user", "go"), ("assistant", "Hello there.")]
+
+
+async def test_reasoning_is_thinking_and_never_token(play):
+    run = await play([[think("Let me see.", pieces=2), say("Yes.")]])
+
+    assert run.outline == ["turn_started", "round_start", "thinking", "token", "final:answer"]
+    assert [event.data["offset"] for event in run.of("thinking")] == [0, 5]
+    assert run.session.messages[1] == AssistantMessage(
+        content="Yes.", reasoning="Let me see.", message_id=run.terminal["message_id"]
+    )
+
+
+async def test_offsets_count_code_points(play):
+    run = await play([[say("a🎉é漢b", pieces=["a🎉", "é漢", "b"])]])
+
+    assert [event.data["offset"] for event in run.of("token")] == [0, 2, 4]
+
+
+async def test_lone_surrogates_and_empty_deltas_never_get_in(play):
+    run = await play(
+        [[raw(TextDelta("")), raw(ThinkingDelta("\udcff")), raw(TextDelta("a\ud800b")), raw(TextDelta(""))]]
+    )
+
+    assert run.outline == ["turn_started", "round_start", "thinking", "token", "final:answer"]
+    assert run.rows == [("user", "go"), ("assistant", "a\ufffdb")]
+
+
+async def test_the_users_message_may_be_given_whole_and_the_system_prompt_is_sent_but_not_kept(play):
+    message = UserMessage(content="hi \u2028 there")
+    run = await play(["Hello."], user=message, system_prompt="Be brief.")
+
+    assert [m.content for m in run.model.requests[0].messages] == ["Be brief.", "hi \u2028 there"]
+    assert run.session.messages[0] is message
+    assert run.rows == [("user", "hi \u2028 there"), ("assistant", "Hello.")]
+
+
+async def test_an_empty_reply_is_an_empty_answer_and_leaves_no_row(play):
+    run = await play([[]])
+
+    assert run.outline == ["turn_started", "round_start", "final:answer"]
+    assert run.terminal["text"] == ""
+    assert run.rows == [("user", "go")]
+
+
+async def test_reasoning_alone_is_an_empty_answer(play):
+    run = await play([think("Hm.")])
+
+    assert run.outline == ["turn_started", "round_start", "thinking", "final:answer"]
+    assert run.rows == [("user", "go")]
+
+
+async def test_a_cut_reply_is_truncated_and_what_was_shown_stays_as_partial(play):
+    run = await play([[say("Half an ans"), call("add", {"a": 1, "b": 2}), cut()]], tools=[add])
+
+    assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.truncated"]
+    assert run.terminal == {
+        "text": "the model's answer ended without its end marker, so nothing of it is acted upon",
+        "code": "provider.truncated",
+        "fatal": True,
+        "retryable": True,
+    }
+    assert run.rows == [("user", "go"), ("partial", "Half an ans")]
+
+
+async def test_a_broken_connection_is_transport_and_what_was_shown_stays(play):
+    broken = ModelError("connection reset", code="provider.transport", retryable=True)
+    run = await play([[say("Half"), usage(9, 1), fail(broken)]])
+
+    assert outline(run.events, usage=True, detail=True) == [
+        "turn_started",
+        "round_start",
+        "token",
+        "usage",
+        "error:provider.transport",
+    ]
+    assert run.terminal == {"text": "connection reset", "code": "provider.transport", "fatal": True, "retryable": True}
+    assert run.rows == [("user", "go"), ("partial", "Half")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["provider.auth", "provider.rate_limited", "provider.bad_request", "provider.overloaded", "context_overflow"],
+)
+async def test_an_error_of_the_provider_ends_the_turn_under_its_code(play, code):
+    run = await play([ModelError("no", code=code, retry_after=30.0)])
+
+    assert run.outline == ["turn_started", "round_start", f"error:{code}"]
+    assert run.terminal.keys() == {"text", "code", "fatal", "retryable", "retry_at"}
+    assert run.rows == [("user", "go")]
+
+
+async def test_a_length_finish_without_calls_is_a_partial_answer(play):
+    run = await play([[say("As far as I g"), finish("length")]])
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:partial"]
+    assert run.terminal["text"] == "As far as I g"
+    assert run.rows == [("user", "go"), ("assistant", "As far as I g")]
+
+
+async def test_a_length_finish_with_calls_runs_none_of_them(play):
+    whole, half = call("add", {"a": 1, "b": 2}), call("add", '{"a": 1, "b"')
+    run = await play([[say("Adding."), whole, half, finish("length")], "Sorry."], tools=[add])
+
+    cut_text = "The answer was cut by the output limit, so this call may be incomplete and was not run; make it again."
+    assert run.outline == [
+        "turn_started",
+        "round_start",
+        "token",
+        "tool_call_delta",
+        "tool_call:add",
+        "tool_call:add",
+        "tool_result:invalid_arguments",
+        "tool_result:invalid_arguments",
+        "round_start",
+        "token",
+        "final:answer",
+    ]
+    assert [event.data["arguments"] for event in run.of("tool_call")] == [{"a": 1, "b": 2}, '{"a": 1, "b"']
+    assert run.results == [
+        ("call_1", "invalid_arguments", cut_text),
+        ("call_2", "invalid_arguments", cut_text),
+    ]
+
+
+async def test_a_content_filter_is_fatal_even_when_it_comes_with_calls(play):
+    run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("content_filter")]], tools=[add])
+
+    assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.content_filter"]
+    assert run.rows == [("user", "go"), ("partial", "I will")]
+
+
+async def test_an_end_marker_of_end_with_calls_still_runs_them(play):
+    run = await play([[call("add", {"a": 1, "b": 2}), finish("end")], "3"], tools=[add])
+
+    assert run.results == [("call_1", "ok", "3")]
+
+
+async def test_a_call_in_an_explicit_wrapper_runs_and_one_in_prose_does_not(play):
+    wrapped = 'Let me.\n<tool_code>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_code>'
+    run = await play([wrapped, 'You can run add({"a": 1, "b": 2}).'], tools=[add])
+
+    assert run.outline == [
+        "turn_started",
+        "round_start",
+        "token",
+        "tool_call:add",
+        "tool_result:ok",
+        "round_start",
+        "token",
+        "final:answer",
+    ]
+    assert run.rows[1:3] == [("assistant", "Let me.", ["add"]), ("tool", run.results[0][0], "ok", "3")]
+
+
+async def test_final_has_the_last_replys_text_only_and_unstripped(play):
+    run = await play([[say("First. "), call("add", {"a": 1, "b": 2})], " Second.\n"], tools=[add])
+
+    assert run.terminal["text"] == " Second.\n"
+    assert run.rows == [
+        ("user", "go"),
+        ("assistant", "First. ", ["add"]),
+        ("tool", "call_1", "ok", "3"),
+        ("assistant", " Second.\n"),
+    ]
