@@ -1,0 +1,72 @@
+"""What a model is, and the models there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agenticx.llms.base import (
+    ChatModel,
+    Delta,
+    Finished,
+    ModelRequest,
+    Reply,
+    ReplyBuilder,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolSchema,
+    Usage,
+    UsageDelta,
+    complete,
+)
+
+if TYPE_CHECKING:
+    from agenticx.llms.catalog import default_model_spec, list_models, resolve_model
+    from agenticx.llms.demo import DemoModel
+    from agenticx.llms.duck import adapt
+    from agenticx.llms.openai_chat import OpenAIChatModel, OpenAIProvider
+    from agenticx.llms.scripted import ScriptedModel
+
+__all__ = [
+    "ChatModel",
+    "Delta",
+    "DemoModel",
+    "Finished",
+    "ModelRequest",
+    "OpenAIChatModel",
+    "OpenAIProvider",
+    "Reply",
+    "ReplyBuilder",
+    "ScriptedModel",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolSchema",
+    "Usage",
+    "UsageDelta",
+    "adapt",
+    "complete",
+    "default_model_spec",
+    "list_models",
+    "resolve_model",
+]
+
+_LATER = {
+    "DemoModel": "agenticx.llms.demo",
+    "OpenAIChatModel": "agenticx.llms.openai_chat",
+    "OpenAIProvider": "agenticx.llms.openai_chat",
+    "ScriptedModel": "agenticx.llms.scripted",
+    "adapt": "agenticx.llms.duck",
+    "default_model_spec": "agenticx.llms.catalog",
+    "list_models": "agenticx.llms.catalog",
+    "resolve_model": "agenticx.llms.catalog",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is heavy (the HTTP client takes 0.15 s) when it is first asked for."""
+    from importlib import import_module
+
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

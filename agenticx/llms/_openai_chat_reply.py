@@ -19,7 +19,7 @@ from agenticx.llms._sse import SseParser
 from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, Usage, UsageDelta
 from agenticx.messages import ProviderState, clean_text
 
-__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser"]
+__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser", "cleaned"]
 
 WIRE = "openai-chat"
 
@@ -107,6 +107,18 @@ class ChatReplyParser:
             self.error = self._malformed("the reply is nested too deeply")
         return deltas
 
+    def take(self, chunk: dict[str, Any]) -> list[Delta]:
+        """The deltas of one event that came parsed, as from a model that is a Python object; raises `ModelError`."""
+        deltas: list[Delta] = []
+        self._take_chunk(chunk, deltas)
+        return deltas
+
+    def finish(self) -> list[Delta]:
+        """The end, where something else than a marker says that the reply is whole; raises `ModelError`."""
+        deltas: list[Delta] = []
+        self._finish(deltas)
+        return deltas
+
     # --- which kind of body
 
     def _sniff(self, data: bytes) -> bytes:
@@ -167,7 +179,7 @@ class ChatReplyParser:
     def _lenient(self, payload: bytes) -> object:
         """What the fast parser refuses and is right all the same: lone surrogates, bytes that are not UTF-8."""
         try:
-            return _cleaned(json.loads(payload.decode("utf-8", "replace")))
+            return cleaned(json.loads(payload.decode("utf-8", "replace")))
         except ValueError as exc:
             raise self._malformed(f"an event is not JSON ({exc})") from exc
 
@@ -370,11 +382,12 @@ def _cost(value: object) -> Decimal | None:
     return Decimal(str(value)) if 0 <= value < 1e9 else None
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [_cleaned(item) for item in cast("list[Any]", value)]
+        return [cleaned(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {clean_text(name): _cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {clean_text(name): cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
     return value

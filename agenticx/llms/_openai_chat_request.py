@@ -15,7 +15,7 @@ from agenticx.llms._openai_chat_reply import WIRE
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
 
-__all__ = ["Dialect", "request_body"]
+__all__ = ["Dialect", "message_rows", "request_body", "tool_rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
     """The body, UTF-8; lone surrogates in it become U+FFFD."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": [_row(message, model, dialect) for message in request.messages],
+        "messages": message_rows(request.messages, model=model, dialect=dialect),
         "stream": stream,
     }
     if stream and dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = _tools(request.tools)
+        body["tools"] = tool_rows(request.tools)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
@@ -54,6 +54,22 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
         return to_json(body)
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def message_rows(messages: Sequence[Message], *, model: str, dialect: Dialect) -> list[dict[str, Any]]:
+    """The messages as Chat Completions has them."""
+    return [_row(message, model, dialect) for message in messages]
+
+
+def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The tools as Chat Completions has them."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
 
 
 def _row(message: Message, model: str, dialect: Dialect) -> dict[str, Any]:
@@ -104,13 +120,3 @@ def _call_id(call_id: str, dialect: Dialect) -> str:
     if not dialect.short_call_ids or re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
-
-
-def _tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-        }
-        for tool in tools
-    ]
