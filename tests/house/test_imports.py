@@ -6,9 +6,12 @@ import importlib
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import agenticx
 
 PINNED = Path(__file__).with_name("public_names.json")
 PUBLIC = ("agenticx", "agenticx.llms", "agenticx.runtime", "agenticx.sessions", "agenticx.testing", "agenticx.tools")
@@ -53,6 +56,11 @@ def test_import_paths_of_the_published_pages_stay(names: str) -> None:
     module, _, wanted = names.partition(": ")
     loaded = importlib.import_module(module)
     assert [name for name in wanted.split(", ") if not hasattr(loaded, name)] == []
+
+
+def test_the_version_is_the_one_that_is_built() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert agenticx.__version__ == project["version"]
 
 
 def test_public_names_are_the_pinned_ones() -> None:
