@@ -11,8 +11,8 @@ def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
 
 
 def test_the_turns_share_one_conversation(agx: Any) -> None:
-    done = agx("chat", stdin="remember colour: green\nrecall colour\n")
-    assert "green" in done.stdout.splitlines()[-2:][0] + done.stdout.splitlines()[-1]
+    done = agx("chat", "--yes", stdin="remember colour: green\nrecall colour\n")
+    assert "`scratchpad_read` gave:\n\n```\ngreen\n```" in done.stdout
 
 
 def test_quit_leaves_before_the_next_line(agx: Any) -> None:

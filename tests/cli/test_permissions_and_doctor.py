@@ -15,7 +15,6 @@ import pytest
         ("file_write", {"path": "a.txt", "content": "x"}, "default", "ask"),
         ("file_write", {"path": "a.txt", "content": "x"}, "accept_edits", "allow"),
         ("file_write", {"path": "a.txt", "content": "x"}, "plan", "deny"),
-        ("bash_exec", {"command": "ls"}, "default", "allow"),
         ("bash_exec", {"command": "git -c core.pager=x log"}, "default", "ask"),
         ("bash_exec", {"command": "rm -rf ."}, "auto", "allow"),
     ],
