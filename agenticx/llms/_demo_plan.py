@@ -92,7 +92,7 @@ def _write(found: re.Match[str]) -> Wish:
 
 def _remember(found: re.Match[str]) -> Wish:
     key = found["key"].strip()
-    return Wish("scratchpad_write", {"key": key, "text": found["text"].strip()}, f"note that under {key!r}")
+    return Wish("scratchpad_write", {"key": key, "content": found["text"].strip()}, f"note that under {key!r}")
 
 
 def _todo(found: re.Match[str]) -> Wish:
@@ -111,7 +111,7 @@ def _list(found: re.Match[str]) -> Wish:
 def _search(found: re.Match[str]) -> Wish:
     pattern = _unquoted(found["pattern"])
     where = {} if found["path"] is None else {"path": _unquoted(found["path"])}
-    return Wish("file_search", {"pattern": pattern, **where}, f"search for {pattern!r}")
+    return Wish("file_search", {"pattern": pattern, **where, "literal": True}, f"search for {pattern!r}")
 
 
 def _edit(found: re.Match[str]) -> Wish:

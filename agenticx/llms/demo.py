@@ -32,6 +32,7 @@ _WORD_SECONDS = 0.025
 _QUOTED_LINES = 12
 _QUOTED_CHARS = 800
 _MOST_CALL_DELTAS = 12
+_EXTRACTED_CHARS = 60
 
 _HELP = """\
 Hello! I am AgenticX's demo model: a script that runs offline, not a language model. I understand a few sentences \
@@ -92,6 +93,9 @@ class DemoModel:
 
 def _reply(request: ModelRequest) -> Iterator[Delta]:
     asked, since = _last_request(request.messages)
+    if request.tool_choice == "none" and not since:  # not a turn: the history is to be summarised
+        yield from _words(_extract(asked.content))
+        return
     wanted = plan(asked.content)
     results = [message for message in since if isinstance(message, ToolMessage)]
     calls_made = sum(len(message.tool_calls) for message in since if isinstance(message, AssistantMessage))
@@ -186,6 +190,13 @@ def _quoted(content: str) -> str:
     left_out = len(content.rstrip()) - len(shown.rstrip())
     more = f"\n({left_out} more characters are in the tool's result.)" if left_out > 0 else ""
     return f"{fence}\n{shown}\n{fence}{more}"
+
+
+def _extract(conversation: str) -> str:
+    """What a script can do for a summary: the beginnings of the first and the last lines."""
+    lines = [line.strip()[:_EXTRACTED_CHARS] for line in conversation.splitlines() if line.strip()]
+    kept = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
+    return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *kept])
 
 
 def _answer(wanted: Plan) -> str:

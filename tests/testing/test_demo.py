@@ -1,0 +1,181 @@
+"""The demo model: driven by the person's words, through the real tools, honest about being a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.llms.base import ModelRequest, ToolSchema, complete
+from agenticx.llms.demo import DemoModel
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime import AgentRuntime, ContextCompactor
+from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline
+from agenticx.tools.builtin import builtin_tools
+
+pytestmark = pytest.mark.anyio
+
+DEMO = DemoModel(ScaledClock(1000))
+TOOLS = [tool.schema for tool in builtin_tools()]
+
+
+async def turn(words, session, *answers, tools=None):
+    with ScriptedGate(*answers) as gate:
+        runtime = AgentRuntime(DEMO, gate)
+        events = await collect(runtime.run_turn(words, session, tools=builtin_tools() if tools is None else tools))
+    check_grammar(events)
+    return events
+
+
+def calls(events):
+    return [(event.data["name"], event.data["arguments"]) for event in events if event.type == "tool_call"]
+
+
+async def first_call(words):
+    reply, error = await complete(DEMO, ModelRequest(messages=[UserMessage(content=words)], tools=TOOLS))
+    assert error is None
+    return [(call.name, call.arguments) for call in reply.tool_calls]
+
+
+@pytest.mark.parametrize("words", ["hello", "help", "What is the meaning of life?", ""])
+async def test_without_a_known_sentence_it_says_that_it_is_a_script(words, agx_session):
+    events = await turn(words, agx_session)
+    assert outline(events) == ["turn_started", "round_start", "token", "final"]
+    assert "script" in events[-1].data["text"]
+
+
+async def test_it_lists_and_then_writes_with_a_confirm(agx_session):
+    (agx_session.workspace / "notes.txt").write_text("one\n")
+    events = await turn("list the files and then write a.txt with the text hi", agx_session, True)
+    assert_sequence(
+        events,
+        [
+            *("turn_started", "round_start", "token+", "tool_call_delta+", "tool_call:list_files", "tool_result:ok"),
+            *("round_start", "token+", "tool_call_delta+"),
+            ("tool_call", {"name": "file_write", "arguments": {"path": "a.txt", "content": "hi"}}),
+            *("confirm_required", "confirm_response:approved", "tool_result:ok"),
+            *("round_start", "token+", "final"),
+        ],
+    )
+    assert "notes.txt" in events[-1].data["text"]
+    assert (agx_session.workspace / "a.txt").read_text() == "hi"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["TEXT", "two words.", "first; then run ls and read b.txt", '"quoted"', "  spaced  ", "line\nline\n", "ä 🍕"],
+)
+async def test_the_text_to_write_is_taken_as_it_is_to_the_end(text, agx_session):
+    events = await turn(f"Write NAME with the text {text}", agx_session, True)
+    assert calls(events) == [("file_write", {"path": "NAME", "content": text})]
+    assert (agx_session.workspace / "NAME").read_bytes() == text.encode()
+
+
+async def test_a_no_is_told_and_what_stood_behind_it_is_left_undone(agx_session):
+    events = await turn("run touch b.txt and then list the files", agx_session, False)
+    assert calls(events) == [("bash_exec", {"command": "touch b.txt"})]
+    assert "was not allowed, so it did not run" in events[-1].data["text"]
+    assert "So I did not list the files." in events[-1].data["text"]
+    assert not (agx_session.workspace / "b.txt").exists()
+
+
+async def test_a_failure_is_told(agx_session):
+    events = await turn("read missing.txt", agx_session)
+    assert_sequence(events, ["...", "tool_result:error", "...", "final"])
+    assert "`file_read` failed" in events[-1].data["text"]
+
+
+async def test_a_missing_tool_is_told(agx_session):
+    events = await turn("list the files", agx_session, tools=[])
+    assert (
+        events[-1].data["text"]
+        == "I could not list the files: that takes the tool `list_files`, which I was not given."
+    )
+
+
+async def test_every_tool_can_be_reached_by_words(agx_session):
+    (agx_session.workspace / "a.txt").write_text("old wine\n")
+    words = [
+        ("search for wine in a.txt", ()),
+        ("replace old with new in a.txt", (True,)),
+        ("read a.txt", ()),
+        ("todo: one, two, three", ()),
+        ("remember color: blue", ()),
+        ("recall color", ()),
+        ("run printf hi > b.txt", (True,)),
+    ]
+    seen = []
+    for sentence, answers in words:
+        events = await turn(sentence, agx_session, *answers)
+        seen += [(event.data["name"], event.data["is_error"]) for event in events if event.type == "tool_result"]
+        last = events[-1].data["text"]
+    names = ["file_search", "file_edit", "file_read", "todo_write", "scratchpad_write", "scratchpad_read", "bash_exec"]
+    assert seen == [(name, False) for name in names]
+    assert "`bash_exec`" in last
+    assert (agx_session.workspace / "a.txt").read_text() == "new wine\n"
+    assert (agx_session.workspace / "b.txt").read_text() == "hi"
+    assert [row["text"] for row in agx_session.state.todos] == ["one", "two", "three"]
+    assert agx_session.state.scratchpad == {"color": "blue"}
+
+
+async def test_the_same_words_again_make_the_same_calls_again(agx_session):
+    first = await turn("list the files", agx_session)
+    second = await turn("list the files", agx_session)
+    assert calls(first) == calls(second) == [("list_files", {})]
+
+
+async def test_the_same_thing_is_done_once_within_a_request(agx_session):
+    events = await turn("list the files and list files and then ls", agx_session)
+    assert calls(events) == [("list_files", {})]
+
+
+async def test_thinking_is_streamed_as_thinking(agx_session):
+    events = await turn("think about cheese and then list the files", agx_session)
+    assert outline(events)[2:5] == ["thinking", "token", "tool_call_delta"]
+    assert "cheese" in "".join(event.data["text"] for event in events if event.type == "thinking")
+
+
+async def test_it_speaks_word_by_word_and_reports_its_usage(agx_session):
+    events = await turn("count to 5", agx_session)
+    assert [event.data["text"] for event in events if event.type == "token"] == ["1", " 2", " 3", " 4", " 5"]
+    assert_sequence(events, ["...", ("usage", {"input_tokens": 3, "output_tokens": 5, "model": "demo"}), "..."])
+
+
+async def test_a_reminder_of_the_engine_is_not_taken_for_the_person():
+    history = [UserMessage(content="say one"), AssistantMessage(content="one")]
+    request = ModelRequest(messages=[*history, UserMessage(content="run ls", injected=True)], tools=TOOLS)
+    reply, error = await complete(DEMO, request)
+    assert (reply.text, reply.tool_calls, error) == ("one", (), None)
+
+
+async def test_asked_for_a_summary_it_gives_an_extract():
+    history = [UserMessage(content=f"write f{number}.txt with the text {'x' * 200}") for number in range(30)]
+    compacted = await ContextCompactor().maybe_compact(history, DEMO)
+    assert compacted is not None
+    assert "The demo model cannot summarise" in compacted.summary
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "arguments"),
+    [
+        ("Please list the files in src.", "list_files", '{"path": "src"}'),
+        ("list files in ..", "list_files", '{"path": ".."}'),
+        ("What files are there?", "list_files", "{}"),
+        ("show me README.md and summarise it", "file_read", '{"path": "README.md"}'),
+        ('find "def main" in the files', "file_search", '{"pattern": "def main", "literal": true}'),
+        ("run echo a; cat b", "bash_exec", '{"command": "echo a; cat b"}'),
+        ("run `ls; pwd` and then read a", "bash_exec", '{"command": "ls; pwd"}'),
+        ("run ls . and then read a", "bash_exec", '{"command": "ls ."}'),
+        ("in a.txt replace x with y", "file_edit", '{"path": "a.txt", "old_text": "x", "new_text": "y"}'),
+        ("write a file called b c.txt with the text x", "file_write", '{"path": "b c.txt", "content": "x"}'),
+        ("hi, list the files", "list_files", "{}"),
+    ],
+)
+async def test_ways_to_say_it(words, tool, arguments):
+    assert await first_call(words) == [(tool, arguments)]
+
+
+async def test_a_tool_that_is_not_offered_is_not_called():
+    only_reading = [schema for schema in TOOLS if isinstance(schema, ToolSchema) and schema.name == "file_read"]
+    request = ModelRequest(messages=[UserMessage(content="run ls and then read a.txt")], tools=only_reading)
+    reply, _ = await complete(DEMO, request)
+    assert [call.name for call in reply.tool_calls] == ["file_read"]
