@@ -16,6 +16,7 @@ from agenticx.cli.turns import play
 from agenticx.errors import SettingsError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec, resolve_model
+from agenticx.logs import configure_logging
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, Session
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
@@ -98,6 +99,7 @@ def open_conversation(arguments: Namespace) -> tuple[Conversation, Note | None]:
     """A new conversation as the options say, and a note on how its model was chosen where nobody named it."""
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
+    configure_logging("warning" if settings.log_level == "info" else settings.log_level)  # a person reads along
     spec, note = _model_spec(arguments.model or settings.model, settings)
     conversation = Conversation(
         model=resolve_model(spec, base_url=arguments.base_url),

@@ -15,6 +15,7 @@ from agenticx.cli.asking import Audience
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output
+from agenticx.logs import get_logger
 from agenticx.runtime import StopSignal
 from agenticx.runtime.events import EventType, RuntimeEvent
 
@@ -23,30 +24,49 @@ __all__ = ["play"]
 
 _LEAVE_SECONDS = 0.5
 
+_log = get_logger(__name__)
+
 
 async def play(start: Callable[[StopSignal], AsyncGenerator[RuntimeEvent]], output: Output, audience: Audience) -> int:
     """Run the turn that `start` begins to its end and return the exit code that it stands for.
 
     SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second one leaves at once.
+    A bug of ours ends the turn with the error `internal`, its traceback in the log.
     """
     stop = StopSignal()
-    code = FAILED
+    last: RuntimeEvent | None = None
     with _stopping_on_signals(stop, output):
-        async with aclosing(start(stop)) as events:
-            async for event in events:
-                output.show(event)
-                match event.type:
-                    case EventType.CONFIRM_REQUIRED:
-                        audience.asked(event.data)
-                    case EventType.CONFIRM_RESPONSE:
-                        audience.closed(event.data["id"])
-                    case EventType.FINAL if event.terminal:
-                        code = DONE
-                    case EventType.ERROR if event.terminal:
-                        code = STOPPED if event.data["code"] == "stopped" else FAILED
-                    case _:
-                        pass
-    return code
+        try:
+            async with aclosing(start(stop)) as events:
+                async for last in events:
+                    _show(last, output, audience)
+        except BrokenPipeError:  # whoever read our output left
+            raise
+        except Exception as exc:
+            _log.exception("the turn failed")
+            if last is None or not last.terminal:
+                last = _internal(exc)
+                output.show(last)
+    return FAILED if last is None else _exit_code(last)
+
+
+def _show(event: RuntimeEvent, output: Output, audience: Audience) -> None:
+    output.show(event)
+    if event.type is EventType.CONFIRM_REQUIRED:
+        audience.asked(event.data)
+    elif event.type is EventType.CONFIRM_RESPONSE:
+        audience.closed(event.data["id"])
+
+
+def _exit_code(terminal: RuntimeEvent) -> int:
+    if terminal.type is EventType.FINAL:
+        return DONE
+    return STOPPED if terminal.data.get("code") == "stopped" else FAILED
+
+
+def _internal(exc: Exception) -> RuntimeEvent:
+    text = f"AgenticX failed ({type(exc).__name__}); this is a bug of its own, please report what the log says"
+    return RuntimeEvent(EventType.ERROR, {"text": text, "code": "internal", "fatal": True})
 
 
 @contextmanager
