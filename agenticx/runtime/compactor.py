@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Usage, complete
+from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.runtime import foreign
-from agenticx.runtime.adapter import adapt
 from agenticx.settings import prompt
 
 __all__ = ["TAG", "Compacted", "ContextCompactor", "estimate_tokens"]
@@ -20,6 +20,7 @@ TAG = "[compacted]"
 WINDOW_SHARE = 0.8
 """The part of a known context window that may be used before history is compacted."""
 
+_WORTH_CHARS = 2_000
 _SNIPPET_CHARS = 200
 _REQUEST_CHARS = 4_000
 _INPUT_CHARS = 400_000
@@ -102,9 +103,13 @@ class ContextCompactor:
         return cut
 
     def _worth_it(self, prefix: Sequence[Message], messages: Sequence[Message]) -> bool:
-        """Whether enough is new since the last summary: a large tail must not have every round summarised anew."""
+        """Whether there is enough to gain: a large tail must not have a few small rows summarised in every round."""
         new = [message for message in prefix if not _is_summary(message)]
-        return len(new) >= self.retain_recent_messages or _characters(new) * 4 > _characters(messages)
+        if len(new) >= self.retain_recent_messages:
+            return True
+        if len(new) == len(prefix):
+            return _characters(new) >= _WORTH_CHARS
+        return _characters(new) * 4 > _characters(messages)
 
     def _prune(self, message: Message) -> Message:
         limit = self.prune_tool_result_chars
@@ -132,7 +137,7 @@ class ContextCompactor:
         except AgenticXError as exc:
             _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))
             return _snippets(prefix), None
-        return reply.text.strip(), reply.usage
+        return clean_text(reply.text.strip()), reply.usage
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:

@@ -14,6 +14,7 @@ from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime import foreign
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
+from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.tools.base import Assessment, Tool, ToolContext
@@ -49,7 +50,7 @@ class Permits:
             return arguments
         if verdict.decision == "deny":
             raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        digest = confirm_digest(tool.schema.name, arguments, assessment.binding)
+        digest = confirm_digest(tool.schema.name, jsonable(arguments), assessment.binding)
         if digest not in turn.session.allowed:
             answer = await self._ask(turn, tool, arguments, assessment, verdict, digest)
             if not answer.approved:
@@ -59,11 +60,11 @@ class Permits:
                 changed = self._assess(tool, arguments, context)
                 if decide(turn.session.permission_mode, changed).decision == "deny":
                     raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
-                digest = confirm_digest(tool.schema.name, arguments, changed.binding)
+                digest = confirm_digest(tool.schema.name, jsonable(arguments), changed.binding)
             if answer.remember == "session":
                 turn.session.allowed.add(digest)
         now = self._assess(tool, arguments, context)
-        if confirm_digest(tool.schema.name, arguments, now.binding) != digest:
+        if confirm_digest(tool.schema.name, jsonable(arguments), now.binding) != digest:
             raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
         return arguments
 
@@ -149,7 +150,7 @@ def _question_context(
 ) -> dict[str, Any]:
     context: dict[str, Any] = {
         "tool": tool.schema.name,
-        "arguments": dict(arguments),
+        "arguments": jsonable(arguments),
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
     }

@@ -26,7 +26,7 @@ from agenticx.runtime import foreign
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.permits import Permits, Refused
-from agenticx.runtime.tool_output import render
+from agenticx.runtime.tool_output import jsonable, render
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool, ToolContext
@@ -91,7 +91,7 @@ class ToolCalls:
         pending = [self._read(turn, call, cut=cut) for call in calls]
         turn.enter("executing")
         for one in pending:
-            arguments: Any = one.call.arguments if one.arguments is None else one.arguments
+            arguments: Any = one.call.arguments if one.arguments is None else jsonable(one.arguments)
             data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": arguments}
             turn.emit(EventType.TOOL_CALL, data)
         outcomes: list[CallOutcome] = []

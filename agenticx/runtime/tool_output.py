@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from agenticx.messages import clean_text
 
-__all__ = ["bounded", "render"]
+__all__ = ["bounded", "jsonable", "render"]
 
 
 def render(value: object, limit: int) -> tuple[str, bool]:
@@ -39,6 +41,11 @@ def bounded(text: str, limit: int) -> tuple[str, bool]:
     left_out = len(text) - 2 * half
     note = f"\n[… {left_out} of {len(text)} characters left out …]\n"
     return clean_text(text[:half]) + note + clean_text(text[-half:]), True
+
+
+def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Validated arguments (dates, paths, models, …) as the JSON values that events, questions and digests are made of."""
+    return to_jsonable_python(dict(arguments), fallback=repr)
 
 
 def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:

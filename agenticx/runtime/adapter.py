@@ -1,7 +1,0 @@
-"""tmp"""
-
-from typing import Any
-
-
-def adapt(model: Any) -> Any:
-    return model
