@@ -50,7 +50,7 @@ class CallSchema:
         """The arguments as Python values; raises `InvalidArguments` that names each field and what would be right."""
         try:
             text = json.dumps(arguments)
-            return self.adapter.validate_json(text)
+            return self.adapter.validate_json(text, strict=True)
         except ValidationError as exc:
             raise InvalidArguments(_sentence(exc, self.parameters)) from exc
         except (TypeError, ValueError, RecursionError) as exc:
@@ -162,7 +162,7 @@ def _where(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
 def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
     """A TypedDict rather than a model: any parameter name is allowed, and the result is the plain dict to call with."""
     arguments = cast(Any, TypedDict)("Arguments", dict(fields))
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
         return TypeAdapter(arguments)
     except PydanticUserError as exc:

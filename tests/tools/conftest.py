@@ -1,0 +1,59 @@
+"""What the tool tests share: a workspace, a context that keeps what tools emit, and one way to call a tool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.tools import Assessment, Tool, ToolContext
+
+
+@dataclass
+class Bench:
+    """Calls tools as the engine does: validate, assess, run. `emitted` and `afterwork` are what they handed over."""
+
+    workspace: Path
+    protected_roots: tuple[Path, ...] = ()
+    emitted: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    afterwork: list[asyncio.Task[None]] = field(default_factory=list)
+    context: ToolContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.context = ToolContext(
+            workspace=self.workspace,
+            call_id="call_1",
+            emit=lambda type_, payload: self.emitted.append((type_, payload)),
+            afterwards=lambda work: self.afterwork.append(asyncio.ensure_future(work)),
+            protected_roots=self.protected_roots,
+        )
+
+    def assess(self, tool: Tool, **arguments: Any) -> Assessment:
+        return tool.assess(tool.validate(arguments), self.context)
+
+    async def call(self, tool: Tool, **arguments: Any) -> Any:
+        return await tool.run(tool.validate(arguments), self.context)
+
+    def files(self) -> dict[str, str]:
+        """Every file of the workspace with its text."""
+        return {
+            str(path.relative_to(self.workspace)): path.read_text(encoding="utf-8", errors="replace")
+            for path in sorted(self.workspace.rglob("*"))
+            if path.is_file() and not path.is_symlink()
+        }
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def bench(workspace: Path) -> Bench:
+    return Bench(workspace)

@@ -1,0 +1,48 @@
+"""What each permission mode says about each kind of call."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.tools import Assessment, decide
+
+
+@pytest.mark.parametrize(
+    ("mode", "read", "write", "execute"),
+    [
+        ("default", "allow", "ask", "ask"),
+        ("accept_edits", "allow", "allow", "ask"),
+        ("plan", "allow", "deny", "deny"),
+        ("auto", "allow", "allow", "allow"),
+    ],
+)
+def test_a_mode_decides_by_risk(mode, read, write, execute) -> None:
+    assert [decide(mode, Assessment(risk=risk)).decision for risk in ("read", "write", "execute")] == [
+        read,
+        write,
+        execute,
+    ]
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+@pytest.mark.parametrize("risk", ["read", "write", "execute"])
+def test_a_protected_path_is_asked_about_in_every_mode(mode, risk) -> None:
+    verdict = decide(mode, Assessment(risk=risk, protected=True, reasons=("It writes .git/config.",)))
+
+    assert (verdict.decision, verdict.rule) == ("ask", "protected")
+    assert verdict.reasons == ("It writes .git/config.", "It touches a protected path, which is asked about in every mode.")
+
+
+def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
+    verdict = decide("plan", Assessment(risk="write", protected=True))
+
+    assert (verdict.decision, verdict.rule) == ("deny", "plan")
+    assert verdict.reasons == (
+        "The session is in plan mode, where only reading is allowed: "
+        "describe the change instead, the person can leave plan mode to have it made.",
+    )
+
+
+def test_a_question_without_reasons_gets_the_one_of_its_risk() -> None:
+    assert decide("default", Assessment(risk="execute")).reasons == ("It runs code with the person's full power.",)

@@ -1,0 +1,129 @@
+"""Tools made of functions, and the box they are kept in."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from agenticx.errors import ToolError
+from agenticx.tools import Assessment, FunctionTool, Tool, Toolbox, ToolContext, as_tool, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="read")
+def add(left: int, right: int) -> int:
+    """Add."""
+    return left + right
+
+
+@tool
+async def launch(target: str, context: ToolContext) -> str:
+    """Launch."""
+    return f"{target} by {context.agent_id}"
+
+
+def test_a_plain_function_is_taken_for_the_worst_until_it_says_otherwise(bench) -> None:
+    assert (launch.risk, launch.read_only, add.risk, add.read_only) == ("execute", False, "read", True)
+    assessment = bench.assess(launch, target="x")
+    assert assessment.risk == "execute"
+    assert assessment.reasons == ("launch is code of this application that may do anything.",)
+
+
+def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
+    assert isinstance(add, FunctionTool)
+    assert isinstance(add, Tool)
+    assert add(1, 2) == 3
+
+
+async def test_functions_run_with_validated_arguments_and_their_context(bench) -> None:
+    assert await bench.call(add, left=1, right=2) == 3
+    assert await bench.call(launch, target="moon") == "moon by meta"
+
+
+async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(bench) -> None:
+    @tool
+    def where() -> str:
+        if threading.current_thread() is threading.main_thread():
+            raise AssertionError("on the loop")
+        raise LookupError(threading.current_thread().name)
+
+    with pytest.raises(LookupError, match="agx tool where"):
+        await bench.call(where)
+
+
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited(bench) -> None:
+    assert await bench.call(tool(lambda: launch.function("x", bench.context), name="later")) == "x by meta"
+
+
+async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @tool
+    def stuck() -> None:
+        started.set()
+        release.wait(30)
+
+    call = asyncio.ensure_future(bench.call(stuck))
+    await asyncio.to_thread(started.wait, 10)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    release.set()
+
+
+def test_an_assessment_is_bound_to_the_schema_as_it_is(bench) -> None:
+    def judge(arguments, context) -> Assessment:
+        return Assessment(risk="write", binding={"left": arguments["left"]})
+
+    one = tool(add.function, assess=judge)
+    other = tool(add.function, description="Subtract.", assess=judge)
+
+    first, second = bench.assess(one, left=1, right=2), bench.assess(other, left=1, right=2)
+    assert (first.risk, first.binding["left"]) == ("write", 1)
+    assert first.binding["schema"] != second.binding["schema"]
+
+
+@pytest.mark.parametrize("name", ["", "with space", "é", "a" * 65, "a.b"])
+def test_a_name_that_a_provider_would_refuse_is_refused(name) -> None:
+    with pytest.raises(ValueError, match="cannot be a tool's name"):
+        tool(lambda: None, name=name or "?")
+
+
+def test_anything_else_is_no_tool() -> None:
+    assert as_tool(add) is add
+    assert as_tool(lambda_named := launch.function).schema.name == lambda_named.__name__
+    with pytest.raises(TypeError, match="5 is neither a tool nor a function"):
+        as_tool(5)  # type: ignore[arg-type]
+
+
+def test_a_toolbox_keeps_its_order_and_hands_out_the_same_schemas() -> None:
+    box = Toolbox([launch, add])
+
+    assert (box.names, len(box), "add" in box, "nope" in box) == (("launch", "add"), 2, True, False)
+    assert box.schemas() == (launch.schema, add.schema)
+    assert box.schemas() is box.schemas()
+    assert box.find("nope") is None
+    assert list(box.only(["add"])) == [add]
+    assert box.only(["add", "launch"]).names == ("launch", "add")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    box = Toolbox([launch, add])
+    for ask in (lambda: box.get("nope"), lambda: box.only(["add", "nope"])):
+        with pytest.raises(ToolError) as caught:
+            ask()
+        assert str(caught.value) == "unknown tool 'nope'; known tools: launch, add"
+    with pytest.raises(ToolError, match="known tools: none"):
+        Toolbox().get("x")
+
+
+def test_an_allow_list_that_matches_nothing_gives_no_tools_not_all() -> None:
+    assert Toolbox([launch, add]).only([]).names == ()
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two tools are called 'add'"):
+        Toolbox([add, add])

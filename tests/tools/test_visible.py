@@ -1,0 +1,46 @@
+"""The prompt is honest: nothing in it hides, reorders, pretends or pads."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.tools.visible import tame, visible
+
+pytestmark = pytest.mark.promise("E6")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ls -la | wc", "ls -la | wc"),
+        ("echo 'é 漢字 – ok'\n\techo 2", "echo 'é 漢字 – ok'\n\techo 2"),
+        ("\x1b[2Kls", "⟨U+001B⟩[2Kls"),
+        ("rm\rls", "rm⟨U+000D⟩ls"),
+        ("a\x00b\x7fc\x9bd", "a⟨U+0000⟩b⟨U+007F⟩c⟨U+009B⟩d"),
+        ("rm \u202ecod.txt\u2066", "rm ⟨U+202E⟩cod.txt⟨U+2066⟩"),
+        ("r\u200bm\u200d\ufeff\u00ad\u2060", "r⟨U+200B⟩m⟨U+200D⟩⟨U+FEFF⟩⟨U+00AD⟩⟨U+2060⟩"),
+        ("a\u00a0b\u3000c\u3164d\u2800", "a⟨U+00A0⟩b⟨U+3000⟩c⟨U+3164⟩d⟨U+2800⟩"),
+        ("a\u2028b\u2029c\u0085d", "a⟨U+2028⟩b⟨U+2029⟩c⟨U+0085⟩d"),
+        ("\ud800\U000e0041\ue000", "⟨U+D800⟩⟨U+E0041⟩⟨U+E000⟩"),
+        ("ls" + " " * 500 + "; rm", "ls⟨500 spaces⟩; rm"),
+        ("ls\n" + "\n" * 50 + "rm", "ls\n⟨50 empty lines⟩\nrm"),
+        ("if x:\n        y\n\n\nz", "if x:\n        y\n\n\nz"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(text, shown) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_nothing_hidden_is_left_whatever_the_text(text) -> None:
+    hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    left = [c for c in visible(text) if unicodedata.category(c) in hidden and c not in "\n\t"]
+    assert left == []
+
+
+def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:
+    assert tame("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
