@@ -165,7 +165,7 @@ def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     if answer.by == "user":
         data["remember"] = answer.remember
     if answer.arguments is not None:
-        data["arguments"] = dict(answer.arguments)
+        data["arguments"] = jsonable(answer.arguments)
     if answer.reason is not None:
         data["reason"] = answer.reason
     return data

@@ -44,7 +44,7 @@ def bounded(text: str, limit: int) -> tuple[str, bool]:
 
 
 def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Validated arguments (dates, paths, models, …) as the JSON values that events, questions and digests are made of."""
+    """Validated arguments (dates, paths, models, …) as the JSON that events, questions and digests are made of."""
     return to_jsonable_python(dict(arguments), fallback=repr)
 
 

@@ -1,0 +1,127 @@
+"""Runs one turn and holds it to what is true of every turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, sanitize
+from agenticx.settings import Settings, load_settings
+from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, outline
+
+__all__ = ["Player", "Run", "hold"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A turn that is over."""
+
+    events: list[RuntimeEvent]
+    session: Session
+    model: Any
+
+    @property
+    def outline(self) -> list[str]:
+        """The events without state and usage, each with its word: `tool_result:denied`."""
+        return outline(self.events, detail=True)
+
+    @property
+    def results(self) -> list[tuple[str, str, str]]:
+        """(id, outcome, text) of each call's result."""
+        return [(e.data["tool_call_id"], e.data["outcome"], e.data["result"]) for e in self.of("tool_result")]
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The session's messages, as `row` writes them."""
+        return [row(message) for message in self.session.messages]
+
+    @property
+    def terminal(self) -> dict[str, Any]:
+        """The data of the last event."""
+        return self.events[-1].data
+
+    def of(self, type_: str) -> list[RuntimeEvent]:
+        return [event for event in self.events if event.type == type_]
+
+
+def row(message: Message) -> tuple[Any, ...]:
+    """A message in one line: ("user", text), ("assistant", text, call names), ("tool", id, outcome, text), …"""
+    match message:
+        case UserMessage():
+            return ("reminder" if message.injected else "user", message.content)
+        case AssistantMessage():
+            names = [call.name for call in message.tool_calls]
+            return ("partial" if message.partial else "assistant", message.content, *([names] if names else []))
+        case ToolMessage():
+            return ("tool", message.tool_call_id, message.outcome, message.content)
+        case SystemMessage():
+            return ("system", message.content)
+
+
+@dataclass(frozen=True)
+class Player:
+    """`await play([say("hi")])` is one turn in a workspace of its own, run to its end and checked."""
+
+    home: Path
+    workspace: Path
+
+    def settings(self, **overrides: Any) -> Settings:
+        """Settings that no variable or file of this machine has a say in."""
+        return load_settings(overrides, environ={"AGX_HOME": str(self.home)})
+
+    def session(self, **options: Any) -> Session:
+        return Session(workspace=self.workspace, **options)
+
+    def runtime(self, model: Any, gate: Any = None, *, settings: dict[str, Any] | None = None, **options: Any) -> Any:
+        gate = ScriptedGate() if gate is None else gate
+        return AgentRuntime(model, gate, settings=self.settings(**settings or {}), **options)
+
+    async def __call__(
+        self,
+        script: Any,
+        *,
+        tools: Any = (),
+        gate: Any = None,
+        session: Session | None = None,
+        user: Any = "go",
+        stop: Any = None,
+        on: Callable[[RuntimeEvent], object] | None = None,
+        clock: Clock | None = None,
+        agent_id: str = "meta",
+        system_prompt: str | None = None,
+        **options: Any,
+    ) -> Run:
+        """`script` is a list of replies or a model; `on` is called with each event as it comes."""
+        model = ScriptedModel(script, clock=clock or SystemClock()) if isinstance(script, list) else script
+        session = session or self.session()
+        before = asyncio.all_tasks()
+        runtime = self.runtime(model, gate, clock=clock, **options)
+        events: list[RuntimeEvent] = []
+        async for event in runtime.run_turn(
+            user, session, stop, tools=tools, agent_id=agent_id, system_prompt=system_prompt
+        ):
+            events.append(event)
+            if on is not None:
+                on(event)
+        run = Run(events=events, session=session, model=model)
+        hold(run, before)
+        for scripted in (model, gate):
+            if isinstance(scripted, ScriptedModel | ScriptedGate):
+                scripted.assert_done()
+        return run
+
+
+def hold(run: Run, before: set[asyncio.Task[Any]]) -> None:
+    """What is true of every turn that ran to its end; `before` are the tasks that were there before it."""
+    check_grammar(run.events)
+    assert sanitize(run.session.messages) == run.session.messages, "the engine writes valid history"
+    asked = [call.data["tool_call_id"] for call in run.of("tool_call")]
+    answered = [message.tool_call_id for message in run.session.messages if isinstance(message, ToolMessage)]
+    assert answered[max(0, len(answered) - len(asked)) :] == asked, "one tool row per call, in call order"
+    assert asyncio.all_tasks() - before == set(), "no task is left"
+    assert getattr(run.model, "open_streams", 0) == 0, "no stream is left"
