@@ -1,15 +1,22 @@
 """Tests of agents without a network: scripted models and gates, event sequences, a fake provider.
 
-from agenticx.runtime import AgentRuntime, Session
-from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, collect, outline, say
+import pytest
+from agenticx.runtime import AgentRuntime
+from agenticx.testing import call, check_grammar, collect, outline, say
 
-async def test_the_agent_asks_before_it_writes(tmp_path):
-    model = ScriptedModel([call("file_write", {"path": "a.txt", "content": "hi"}), say("Written.")])
-    with model, ScriptedGate(True) as gate:
-        turn = AgentRuntime(model, gate).run_turn("Write a.txt", Session(workspace=tmp_path), tools=[file_write])
-        events = await collect(turn)
+def launch(target: str) -> str:
+    return f"launched {target}"
+
+@pytest.mark.anyio
+async def test_the_agent_asks_before_it_launches(agx_session, scripted_model, scripted_gate):
+    model = scripted_model([call("launch", {"target": "a kite"}), say("It flies.")])
+    runtime = AgentRuntime(model, scripted_gate(True))
+    events = await collect(runtime.run_turn("Launch a kite", agx_session, tools=[launch]))
     check_grammar(events)
-    assert outline(events) == [...]
+    assert outline(events) == [
+        "turn_started", "round_start", "tool_call_delta", "tool_call", "confirm_required", "confirm_response",
+        "tool_result", "round_start", "token", "final",
+    ]
 """
 
 from __future__ import annotations

@@ -1,0 +1,81 @@
+"""The pytest plugin, in a project that only has AgenticX installed; and the package's own example."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import agenticx.testing
+
+
+def pytest_run(folder, code, *options):
+    (folder / "test_it.py").write_text(textwrap.dedent(code))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "."]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_its_fixtures_are_there_without_being_imported(tmp_path):
+    run = pytest_run(
+        tmp_path,
+        """
+        import asyncio
+        from agenticx.llms.base import ModelRequest, complete
+
+        def test_fixtures(agx_session, agx_clock, scripted_model, scripted_gate, fake_openai_server, tmp_path):
+            assert agx_session.workspace == tmp_path
+            assert agx_clock.real(100) == 1
+            reply, _ = asyncio.run(complete(scripted_model(["hi"]), ModelRequest(messages=[])))
+            assert reply.text == "hi"
+        """,
+    )
+    assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr
+
+
+def test_replies_and_answers_that_nobody_asked_for_fail_the_test(tmp_path):
+    run = pytest_run(
+        tmp_path,
+        """
+        def test_model(scripted_model):
+            scripted_model(["hi"])
+
+        def test_gate(scripted_gate):
+            scripted_gate(True)
+        """,
+    )
+    assert run.returncode == 1
+    assert "1 of 1 replies of model 'scripted' were never asked for" in run.stdout
+    assert "the gate has 1 answers and was asked 0 times" in run.stdout
+
+
+def test_who_does_not_use_it_does_not_pay_for_it(tmp_path):
+    run = pytest_run(
+        tmp_path,
+        """
+        import sys
+
+        def test_imports():
+            heavy = {"pydantic", "httpx", "structlog", "agenticx.runtime", "agenticx.llms", "anyio.from_thread"}
+            assert heavy & set(sys.modules) == set()
+        """,
+        *("-p", "no:anyio", "-p", "no:hypothesispytest"),
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_package_offers_exactly_what_it_names():
+    assert agenticx.testing.__all__ == sorted(agenticx.testing.__all__)
+    for name in agenticx.testing.__all__:
+        assert getattr(agenticx.testing, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nope'"):
+        _ = agenticx.testing.nope
+
+
+def test_the_example_in_its_docstring_runs(tmp_path):
+    example = inspect.getdoc(agenticx.testing) or ""
+    code = textwrap.dedent(example.partition("\n\n")[2])
+    run = pytest_run(tmp_path, code, "-W", "error")
+    assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr
