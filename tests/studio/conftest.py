@@ -19,9 +19,6 @@ from agenticx.llms.scripted import ScriptedModel
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-import agenticx.tools.builtin as _b
-if not hasattr(_b, "builtin_tools"): _b.builtin_tools = lambda: ()  # TEMPORARY
-
 from studio.server import StudioServer, listen
 from studio.services import Models, Services, make_services
 
@@ -73,7 +70,9 @@ class Studio:
             assert answer.status_code == 200
             yield frames_of(answer)
 
-    def events(self, session_id: str, *, cursor: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Frame]]:
+    def events(
+        self, session_id: str, *, cursor: str | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Frame]]:
         return self.frames(f"/api/sessions/{session_id}/events", cursor=cursor)
 
     async def events_until(self, session_id: str, type_: str, *, cursor: str | None = None) -> list[Frame]:

@@ -1,0 +1,406 @@
+"""Who may talk to the server: every route of the table against every way to be refused, over raw sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.settings import load_settings
+from studio.auth import TICKET_SECONDS, Tickets, load_token
+from studio.bodies import BODY_BYTES
+from studio.routes import TABLE
+from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
+
+LISTED = "app://desktop"
+ROUTES = [(row.method, row.path.replace("{session_id}", "ses_x").replace("{request_id}", "cfm_x")) for row in TABLE]
+PROTECTED = [*((row.method, path) for row, (_, path) in zip(TABLE, ROUTES, strict=True) if not row.public)]
+BODIES = [(row.method, path) for row, (_, path) in zip(TABLE, ROUTES, strict=True) if row.body is not None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        return json.loads(self.body)["code"]
+
+
+@pytest.fixture(scope="module")
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+    async with running_studio(tmp_path_factory.mktemp("boundary"), allowed_origins=[LISTED]) as running:
+        yield running
+
+
+async def ask(studio: Studio, request: str | bytes) -> Answer:
+    """Send bytes as they are (PORT replaced) and read one answer, without its body if it is a stream."""
+    raw = request.encode("latin-1") if isinstance(request, str) else request
+    reader, writer = await asyncio.open_connection("127.0.0.1", studio.port)
+    writer.write(raw.replace(b"PORT", str(studio.port).encode()))
+    try:
+        async with asyncio.timeout(5):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:-2])}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+        return Answer(int(head[0].split()[1]), headers, body)
+    finally:
+        writer.transport.abort()
+
+
+def request_of(method: str, path: str, *headers: str, host: str | None = "127.0.0.1:PORT", body: str = "") -> str:
+    lines = [f"{method} {path} HTTP/1.1", *([f"Host: {host}"] if host else []), *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", body])
+
+
+AUTHORIZED = f"Authorization: Bearer {TOKEN}"
+JSON = "Content-Type: application/json"
+
+# --- the token: 401 ---------------------------------------------------------------------------------------------------
+
+NO_TOKEN: dict[str, Sequence[str]] = {
+    "none": (),
+    "wrong": (f"Authorization: Bearer {'x' * len(TOKEN)}",),
+    "short": (f"Authorization: Bearer {TOKEN[:-1]}",),
+    "long": (f"Authorization: Bearer {TOKEN}x",),
+    "empty": ("Authorization: Bearer ",),
+    "without scheme": (f"Authorization: {TOKEN}",),
+    "other scheme": (f"Authorization: Basic {TOKEN}",),
+    "doubled header": (AUTHORIZED, AUTHORIZED),
+    "doubled value": (f"Authorization: Bearer {TOKEN}, Bearer {TOKEN}",),
+    "not ascii": ("Authorization: Bearer \xe4\xff",),
+    "cookie": (f"Cookie: token={TOKEN}",),
+}
+
+
+@pytest.mark.parametrize("reason", NO_TOKEN)
+async def test_without_the_one_right_token_every_route_is_401(studio: Studio, reason: str) -> None:
+    for method, path in [*PROTECTED, ("GET", "/api"), ("GET", "/api/nothing"), ("TRACE", "/api/sessions")]:
+        answer = await ask(studio, request_of(method, path, *NO_TOKEN[reason]))
+        assert (path, answer.status, answer.code) == (path, 401, "unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_token_in_the_query_is_no_token(studio: Studio) -> None:
+    for name in ("token", "access_token", "authorization", "ticket"):
+        assert (await ask(studio, request_of("GET", f"/api/sessions?{name}={TOKEN}"))).status == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/API/sessions",
+        "/api/Sessions",
+        "/%61pi/sessions",
+        "/api/%73essions",
+        "/api%2Fsessions",
+        "//api/sessions",
+        "/api//sessions",
+        "/api/sessions/",
+        "/api/./sessions",
+        "/x/../api/sessions",
+        "/api/health/",
+        "/api/health%00",
+        "/api/health/../sessions",
+        "/api/ticket%2f..%2fsessions",
+        "/openapi.json",
+        "/nothing",
+        "http://127.0.0.1:PORT/api/sessions",
+    ],
+)
+async def test_no_spelling_of_a_path_gets_around_the_token(studio: Studio, path: str) -> None:
+    assert (await ask(studio, request_of("GET", path))).status == 401
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/../api/sessions", "/assets/%2e%2e/api/sessions", "/assets/%2e%2e%2fserver.py"]
+)
+async def test_the_assets_folder_leads_nowhere_else(studio: Studio, path: str) -> None:
+    assert (await ask(studio, request_of("GET", path))).status in (401, 404)
+
+
+async def test_a_401_comes_before_the_body_is_read(studio: Studio) -> None:
+    head = request_of("POST", "/api/sessions", JSON, "Content-Length: 1000000000")
+    assert (await ask(studio, head)).status == 401
+
+
+async def test_public_paths_need_no_token(studio: Studio) -> None:
+    for path in ("/", "/api/health", "/assets/app.js"):
+        assert (await ask(studio, request_of("GET", path))).status == 200
+
+
+# --- Host: 400, 421 ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "0.0.0.0:PORT",
+        "localhost.:PORT",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.0.0.1:0PORT",
+        "127.0.0.2:PORT",
+        "127.1:PORT",
+        "2130706433:PORT",
+        "[::]:PORT",
+        "evil.example:PORT",
+        "evil.example",
+        "127.0.0.1:PORT.evil.example",
+        "user@127.0.0.1:PORT",
+    ],
+)
+async def test_a_host_that_is_not_ours_is_421_on_every_route(studio: Studio, host: str) -> None:
+    for method, path in ROUTES:
+        answer = await ask(studio, request_of(method, path, AUTHORIZED, host=host))
+        assert (path, answer.status) == (path, 421)
+
+
+async def test_our_own_hosts_are_answered(studio: Studio) -> None:
+    for host in ("127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LOCALHOST:PORT"):
+        assert (await ask(studio, request_of("GET", "/api/health", host=host))).status == 200
+
+
+async def test_a_missing_or_double_host_is_400(studio: Studio) -> None:
+    for method, path in ROUTES:
+        for headers in ((), ("Host: 127.0.0.1:PORT", "Host: 127.0.0.1:PORT")):
+            answer = await ask(studio, request_of(method, path, AUTHORIZED, *headers, "Connection: close", host=None))
+            assert (path, answer.status) == (path, 400)
+    assert (await ask(studio, "GET /api/health HTTP/1.0\r\n\r\n")).status == 400
+
+
+# --- Origin: 403, CORS ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "file://",
+        "http://evil.example",
+        "https://127.0.0.1:PORT",
+        "http://127.0.0.1:1",
+        "http://127.0.0.1",
+        "http://127.0.0.1:PORT.evil.example",
+        "http://127.0.0.1:PORT/",
+        "http://localhost.:PORT",
+        "app://desktop2",
+        "APP://desktop",
+        "",
+    ],
+)
+async def test_a_foreign_origin_is_403_on_every_route_and_gets_no_cors(studio: Studio, origin: str) -> None:
+    for method, path in ROUTES:
+        answer = await ask(studio, request_of(method, path, AUTHORIZED, f"Origin: {origin}"))
+        assert (path, answer.status, answer.code) == (path, 403, "foreign_origin")
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_two_origins_are_403(studio: Studio) -> None:
+    own = "Origin: http://127.0.0.1:PORT"
+    assert (await ask(studio, request_of("GET", "/api/tools", AUTHORIZED, own, own))).status == 403
+
+
+async def test_our_own_origins_pass_without_cors_headers(studio: Studio) -> None:
+    for origin in ("http://127.0.0.1:PORT", "http://localhost:PORT", "http://[::1]:PORT"):
+        answer = await ask(studio, request_of("GET", "/api/tools", AUTHORIZED, f"Origin: {origin}"))
+        assert answer.status == 200
+        assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_listed_origin_gets_cors_also_when_it_is_cross_site_or_refused(studio: Studio) -> None:
+    headers = (f"Origin: {LISTED}", "Sec-Fetch-Site: cross-site")
+    for token, status in (((AUTHORIZED,), 200), ((), 401)):
+        answer = await ask(studio, request_of("GET", "/api/tools", *headers, *token))
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, LISTED)
+        assert answer.headers["vary"] == "Origin"
+
+
+async def test_a_preflight_of_a_listed_origin_is_answered_without_a_token_and_of_another_is_not(studio: Studio) -> None:
+    asks = "Access-Control-Request-Method: POST"
+    answer = await ask(studio, request_of("OPTIONS", "/api/sessions", f"Origin: {LISTED}", asks))
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-origin"] == LISTED
+    assert "authorization" in answer.headers["access-control-allow-headers"]
+    for origin in ("Origin: http://evil.example", "Origin: null"):
+        assert (await ask(studio, request_of("OPTIONS", "/api/sessions", origin, asks))).status == 403
+    assert (await ask(studio, request_of("OPTIONS", "/api/sessions", asks))).status == 401
+
+
+async def test_null_passes_only_if_it_is_listed(make_studio: StudioMaker) -> None:
+    async with make_studio(allowed_origins=["null"]) as studio:
+        answer = await ask(studio, request_of("GET", "/api/tools", AUTHORIZED, "Origin: null"))
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "null")
+
+
+async def test_cross_site_requests_are_403_except_navigations_to_the_page(studio: Studio) -> None:
+    cross = "Sec-Fetch-Site: cross-site"
+    for method, path in ROUTES:
+        assert (await ask(studio, request_of(method, path, AUTHORIZED, cross))).status == 403
+    navigation = (cross, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+    assert (await ask(studio, request_of("GET", "/", *navigation))).status == 200
+    assert (await ask(studio, request_of("GET", "/api/health", *navigation))).status == 403
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+DEEP = '{"a":' * 40 + "1" + "}" * 40
+BAD_BODIES = {
+    "not JSON by its type": ("Content-Type: text/plain", "{}", 415),
+    "a form": ("Content-Type: application/x-www-form-urlencoded", "a=1", 415),
+    "no type": ("X-None: 1", "{}", 415),
+    "two types": ("Content-Type: application/json\r\nContent-Type: application/json", "{}", 415),
+    "another charset": ("Content-Type: application/json; charset=utf-16", "{}", 415),
+    "not JSON": (JSON, "{", 400),
+    "not UTF-8": (JSON, '{"a":"\xff"}', 400),
+    "a BOM": (JSON, "\xef\xbb\xbf{}", 400),
+    "duplicate keys": (JSON, '{"a":1,"a":1}', 400),
+    "NaN": (JSON, '{"a":NaN}', 400),
+    "infinity": (JSON, '{"a":1e999}', 400),
+    "a huge number": (JSON, '{"a":' + "9" * 5000 + "}", 400),
+    "deep": (JSON, DEEP, 400),
+    "very deep": (JSON, "[" * 100_000, 400),
+    "no object": (JSON, "[]", 422),
+    "an unknown field": (JSON, '{"unheard_of":1}', 422),
+}
+
+
+@pytest.mark.parametrize("what", BAD_BODIES)
+async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: str) -> None:
+    header, body, status = BAD_BODIES[what]
+    for method, path in BODIES:
+        answer = await ask(studio, request_of(method, path, AUTHORIZED, header, body=body))
+        assert (path, answer.status) == (path, status)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert json.loads(answer.body)["detail"].endswith(".")
+
+
+async def test_a_body_over_the_cap_is_413_announced_or_not(studio: Studio) -> None:
+    for method, path in BODIES:
+        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {BODY_BYTES + 1}")
+        assert (path, (await ask(studio, announced)).status) == (path, 413)
+    chunk = b"%x\r\n%b\r\n" % (64 * 1024, b" " * 64 * 1024)
+    head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
+    assert (await ask(studio, head + chunk * (BODY_BYTES // (64 * 1024) + 1))).status == 413
+
+
+async def test_a_broken_schema_is_422_with_the_field_and_a_sentence(studio: Studio) -> None:
+    session_id = await studio.session()
+    for path, body, field, detail in (
+        ("turns", {}, "input", "'input' is required."),
+        ("turns", {"input": ""}, "input", "'input': String should have at least 1 character."),
+        ("turns", {"input": 1}, "input", "'input' must be a valid string."),
+        ("turns", {"input": "a", "x": 1}, "x", None),
+        ("turns", {"input": "a", "when_busy": "now"}, "when_busy", None),
+    ):
+        answer = await studio.client.post(f"/api/sessions/{session_id}/{path}", json=body)
+        problem = answer.json()
+        assert (answer.status_code, problem["code"], problem["field"]) == (422, "invalid_body", field)
+        assert detail is None or problem["detail"] == detail
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_unknown_paths_and_wrong_methods_are_problems(studio: Studio) -> None:
+    missing = await studio.client.get("/api/nothing")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    wrong = await studio.client.put("/api/sessions")
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
+    assert {method.strip() for method in wrong.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
+
+
+async def test_every_answer_is_hardened(studio: Studio) -> None:
+    for path in ("/", "/api/health", "/api/nothing", "/assets/app.js"):
+        headers = (await studio.client.get(path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+        assert "server" not in headers
+
+
+# --- the token and its tickets ----------------------------------------------------------------------------------------
+
+
+async def test_a_ticket_gives_the_token_once(studio: Studio) -> None:
+    fresh = await studio.client.post("/api/tickets")
+    assert fresh.status_code == 201
+    body = json.dumps({"ticket": fresh.json()["ticket"]})
+    answers = [await ask(studio, request_of("POST", "/api/ticket", JSON, body=body)) for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 401]
+    assert json.loads(answers[0].body) == {"token": TOKEN}
+    assert answers[1].code == "bad_ticket"
+
+
+def test_a_ticket_expires_after_ten_minutes() -> None:
+    clock = HandClock()
+    tickets = Tickets(clock)
+    early, late = tickets.issue(), tickets.issue()
+    clock.seconds = TICKET_SECONDS - 1
+    assert tickets.redeem(early)
+    clock.seconds = TICKET_SECONDS
+    assert not tickets.redeem(late)
+    assert not tickets.redeem("")
+
+
+class HandClock:
+    """Time that a test sets."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_the_token_is_made_at_first_start_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    token = load_token(settings)
+    path = tmp_path / "home" / "token"
+    assert len(token) >= 43
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load_token(settings) == token
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "complaint"),
+    [
+        ("a" * 31, 0o600, "at least 32"),
+        ("a" * 31 + "+", 0o600, "at least 32"),
+        ("a" * 32 + " " + "a" * 32, 0o600, "at least 32"),
+        ("", 0o600, "at least 32"),
+        ("ä" * 40, 0o600, "cannot be read"),
+        ("a" * 40, 0o640, "0640"),
+        ("a" * 40, 0o604, "0604"),
+    ],
+)
+def test_a_token_file_that_will_not_do_is_refused_and_not_quoted(
+    tmp_path: Path, content: str, mode: int, complaint: str
+) -> None:
+    path = tmp_path / "mine"
+    path.write_text(content)
+    path.chmod(mode)
+    settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
+    with pytest.raises(SettingsError, match=complaint) as caught:
+        load_token(settings)
+    assert not content or content not in str(caught.value)
+
+
+def test_a_token_file_is_read_stripped_and_must_exist(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
+    with pytest.raises(SettingsError, match="mine"):
+        load_token(settings)
+    path.write_text(f"\n  {'Ab-_' * 8} \n")
+    path.chmod(0o600)
+    assert load_token(settings) == "Ab-_" * 8
