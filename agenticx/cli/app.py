@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
@@ -28,7 +29,15 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raises, SystemExit included."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _guarded(list(argv))
+    try:
+        return _guarded(sys.argv[1:])
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: a late Ctrl-C cannot change its exit code
+
+
+def _guarded(words: list[str]) -> int:
     _never_fail_to_print()
     try:
         code = _dispatch(words)
