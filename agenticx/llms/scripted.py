@@ -14,28 +14,34 @@ A reply that no `cut`, `hang`, `fail` or `finish` ended gets its end marker by i
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import (
-    Delta,
-    Finished,
-    ModelRequest,
-    StopKind,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    Usage,
-    UsageDelta,
+from agenticx.llms._script import (
+    Fail,
+    Hang,
+    Part,
+    Pause,
+    Script,
+    call,
+    cut,
+    fail,
+    finish,
+    hang,
+    pause,
+    played,
+    raw,
+    say,
+    stall_after,
+    think,
+    usage,
 )
-from agenticx.messages import ProviderState
+from agenticx.llms.base import Delta, ModelRequest
 
 __all__ = [
     "Part",
@@ -54,136 +60,6 @@ __all__ = [
     "think",
     "usage",
 ]
-
-
-# --- parts of a reply ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    batches: tuple[tuple[Delta, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    pieces: tuple[str, ...]
-    id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Fail:
-    error: ModelError
-
-
-@dataclass(frozen=True, slots=True)
-class _Hang:
-    after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    pass
-
-
-Part = _Batches | _Call | _Pause | _Fail | _Hang | _Cut
-"""A piece of a reply, as the constructors below make it."""
-
-_Step = tuple[Delta, ...] | _Pause | _Fail | _Hang
-
-Script = str | Part | ModelError | Sequence["Script"] | Callable[[ModelRequest], "Script"]
-"""A whole reply: a text, a part, an error, a list of these, or a function of the request that returns one."""
-
-
-def say(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
-    """Visible text, in one delta, in `pieces` deltas of about the same length, or in the deltas given."""
-    return _Batches(tuple((TextDelta(piece),) for piece in _split(text, pieces)))
-
-
-def think(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
-    """Reasoning text, cut like that of `say`."""
-    return _Batches(tuple((ThinkingDelta(piece),) for piece in _split(text, pieces)))
-
-
-def call(
-    name: str,
-    arguments: Mapping[str, object] | str | None = None,
-    *,
-    id: str | None = None,  # noqa: A002
-    pieces: int | Sequence[str] | None = None,
-) -> Part:
-    """A tool call. A string is sent as it is, well-formed or not; without `id` calls are call_1, call_2, …"""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return _Call(name, _split(text, pieces), id)
-
-
-def usage(
-    input_tokens: int | None = None,
-    output_tokens: int | None = None,
-    *,
-    cached_tokens: int | None = None,
-    reasoning_tokens: int | None = None,
-) -> Part:
-    """The token counts that the provider reports for this reply; without this part it reports none."""
-    return raw(UsageDelta(Usage(input_tokens, output_tokens, cached_tokens, reasoning_tokens)))
-
-
-def finish(
-    stop: StopKind = "end", *, finish_reason: str | None = None, provider_state: ProviderState | None = None
-) -> Part:
-    """The end marker, said explicitly: `finish("length")` is a reply that hit the output limit."""
-    return raw(Finished(stop, finish_reason or stop, provider_state))
-
-
-def raw(*deltas: Delta) -> Part:
-    """These deltas as one batch, unchanged."""
-    return _Batches((deltas,))
-
-
-def pause(seconds: float) -> Part:
-    """Silence for `seconds` nominal seconds of the model's clock."""
-    return _Pause(seconds)
-
-
-def hang() -> Part:
-    """Silence from here on, until the stream is closed."""
-    return _Hang()
-
-
-def stall_after(batches: int) -> Part:
-    """The reply falls silent after its first `batches` deltas, wherever this part stands in it."""
-    return _Hang(batches)
-
-
-def cut() -> Part:
-    """The reply ends here without an end marker."""
-    return _Cut()
-
-
-def fail(error: ModelError) -> Part:
-    """The reply ends here in `error`."""
-    return _Fail(error)
-
-
-def _split(text: str, pieces: int | Sequence[str] | None) -> tuple[str, ...]:
-    if pieces is None:
-        return (text,) if text else ()
-    if not isinstance(pieces, int):
-        if "".join(pieces) != text:
-            raise ValueError(f"pieces {list(pieces)!r} do not add up to {text!r}")
-        return tuple(piece for piece in pieces if piece)
-    if pieces < 1:
-        raise ValueError(f"pieces must be at least 1, not {pieces}")
-    cuts = [len(text) * number // pieces for number in range(pieces + 1)]
-    return tuple(text[start:end] for start, end in pairwise(cuts) if end > start)
-
-
-# --- the model -----------------------------------------------------------------------------------------------------
 
 
 class ScriptExhausted(ModelError, AssertionError):
@@ -231,58 +107,24 @@ class ScriptedModel:
         """Play one reply that is not part of the script."""
         self.open_streams += 1
         try:
-            for step in self._steps(_flatten(script, request)):
+            for step in played(script, request, self._next_id):
                 match step:
                     case tuple():
                         yield step
-                    case _Pause():
+                    case Pause():
                         await self._clock.sleep(step.seconds)
-                    case _Hang():
+                    case Hang():
                         await asyncio.get_running_loop().create_future()
-                    case _Fail():
+                    case Fail():
                         raise step.error
                     case _:
                         assert_never(step)
         finally:
             self.open_streams -= 1
 
-    def _steps(self, parts: Iterable[Part]) -> list[_Step]:
-        """What is played for `parts`: calls numbered, an end marker where the script left it out, the stall put in."""
-        steps: list[_Step] = []
-        calls = 0
-        stall: int | None = None
-        open_ended = True
-        for part in parts:
-            match part:
-                case _Batches():
-                    steps += part.batches
-                    open_ended = open_ended and not any(_ends(batch) for batch in part.batches)
-                case _Call():
-                    steps += self._call_batches(part, calls)
-                    calls += 1
-                case _Hang(after=int(after)):
-                    stall = after
-                case _Pause():
-                    steps.append(part)
-                case _Hang() | _Fail():
-                    steps.append(part)
-                    open_ended = False
-                case _Cut():
-                    open_ended = False
-                    break
-                case _:
-                    assert_never(part)
-        if open_ended:
-            calls_seen = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
-            steps.append((Finished("tool_calls", "tool_calls") if calls_seen else Finished("end", "stop"),))
-        return steps if stall is None else _stalled(steps, stall)
-
-    def _call_batches(self, part: _Call, index: int) -> list[tuple[Delta, ...]]:
+    def _next_id(self) -> str:
         self._calls_made += 1
-        id_ = f"call_{self._calls_made}" if part.id is None else part.id
-        first = ToolCallDelta(index, id_, part.name, "".join(part.pieces[:1]))
-        rest = (ToolCallDelta(index, arguments=piece) for piece in part.pieces[1:])
-        return [(delta,) for delta in (first, *rest)]
+        return f"call_{self._calls_made}"
 
     def _exhausted(self) -> ScriptExhausted:
         return ScriptExhausted(
@@ -314,36 +156,3 @@ class ScriptedModel:
     ) -> None:
         if exc_type is None:
             self.assert_done()
-
-
-def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
-    if isinstance(script, str):
-        yield say(script)
-    elif isinstance(script, ModelError):
-        yield fail(script)
-    elif isinstance(script, Part):
-        yield script
-    elif callable(script):
-        yield from _flatten(script(request), request)
-    else:
-        for part in script:
-            yield from _flatten(part, request)
-
-
-def _ends(batch: tuple[Delta, ...]) -> bool:
-    return any(isinstance(delta, Finished) for delta in batch)
-
-
-def _has_call(batch: tuple[Delta, ...]) -> bool:
-    return any(isinstance(delta, ToolCallDelta) for delta in batch)
-
-
-def _stalled(steps: list[_Step], batches: int) -> list[_Step]:
-    """The steps up to the first `batches` deltas, then silence."""
-    kept: list[_Step] = []
-    for step in steps:
-        if isinstance(step, tuple) and batches == 0:
-            break
-        batches -= isinstance(step, tuple)
-        kept.append(step)
-    return [*kept, _Hang()]

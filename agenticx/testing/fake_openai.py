@@ -7,28 +7,17 @@ import json
 import socket
 import struct
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import (
-    Delta,
-    Finished,
-    ModelRequest,
-    Reply,
-    ReplyBuilder,
-    StopKind,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    Usage,
-    UsageDelta,
-)
+from agenticx.llms.base import Delta, Finished, ModelRequest, ReplyBuilder
 from agenticx.llms.scripted import Script, ScriptedModel
+from agenticx.testing._chat_completions import ChunkEncoder, completion, event
 from agenticx.testing.provider_replies import (
     Body,
     PlainReply,
@@ -41,13 +30,6 @@ from agenticx.testing.provider_replies import (
 )
 
 __all__ = ["FakeOpenAIServer"]
-
-_FINISH_REASONS: dict[StopKind, str] = {
-    "end": "stop",
-    "tool_calls": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-}
 
 
 class FakeOpenAIServer:
@@ -171,14 +153,14 @@ class FakeOpenAIServer:
             async for batch in batches:
                 for delta in batch:
                     builder.add(delta)
-        content = json.dumps(_completion(self.model, builder.reply())).encode()
+        content = json.dumps(completion(self.model, builder.reply())).encode()
         await _send_body(writer, Body(content, content_type="application/json"))
 
     async def _send_stream(self, writer: asyncio.StreamWriter, reply: Streamed) -> None:
         writer.write(_head(200, "text/event-stream", {"Transfer-Encoding": "chunked"}))
         await writer.drain()
         endless = reply.pings_every is not None or reply.ending != "clean"
-        encoder = _Encoder(self.model)
+        encoder = ChunkEncoder(self.model)
         try:
             async with aclosing(self._play(reply.script)) as batches:
                 async for batch in batches:
@@ -187,7 +169,7 @@ class FakeOpenAIServer:
                             await self._send_pieces(writer, encoder.encode(delta), reply)
         except ModelError as exc:
             error = {"message": str(exc), "type": exc.provider_type or "server_error", "code": exc.provider_type}
-            await self._send_pieces(writer, _event({"error": error}), reply)
+            await self._send_pieces(writer, event({"error": error}), reply)
         while reply.pings_every is not None:
             await _send_chunk(writer, b": ping\n\n")
             await self._clock.sleep(reply.pings_every)
@@ -264,80 +246,3 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
-
-
-# --- Chat Completions ----------------------------------------------------------------------------------------------
-
-
-class _Encoder:
-    """Deltas as `chat.completion.chunk` events; usage comes behind the finish reason, as OpenAI sends it."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._usage: Usage | None = None
-        self._first: dict[str, Any] = {"role": "assistant"}
-
-    def encode(self, delta: Delta) -> bytes:
-        match delta:
-            case TextDelta():
-                return self._chunk({"content": delta.text})
-            case ThinkingDelta():
-                return self._chunk({"reasoning_content": delta.text})
-            case ToolCallDelta():
-                return self._chunk({"tool_calls": [_call_delta(delta)]})
-            case UsageDelta():
-                self._usage = delta.usage
-                return b""
-            case Finished():
-                return b"".join((*self._end(delta), b"data: [DONE]\n\n"))
-
-    def _chunk(self, fields: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": {**self._first, **fields}, "finish_reason": finish_reason}
-        self._first = {}
-        return _event(_envelope(self._model, "chat.completion.chunk", [choice]))
-
-    def _end(self, finished: Finished) -> Iterator[bytes]:
-        yield self._chunk({}, _FINISH_REASONS[finished.stop])
-        if self._usage is not None:
-            yield _event({**_envelope(self._model, "chat.completion.chunk", []), "usage": _usage(self._usage)})
-
-
-def _call_delta(delta: ToolCallDelta) -> dict[str, Any]:
-    opening = {"id": delta.id, "type": "function"} if delta.id or delta.name else {}
-    name = {"name": delta.name} if delta.name else {}
-    return {"index": delta.index, **opening, "function": {**name, "arguments": delta.arguments}}
-
-
-def _completion(model: str, reply: Reply) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-    if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
-    if reply.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.tool_calls
-        ]
-    finish_reason = _FINISH_REASONS[reply.stop] if reply.complete else None
-    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
-    return {**_envelope(model, "chat.completion", [choice]), "usage": _usage(reply.usage)}
-
-
-def _envelope(model: str, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"id": "chatcmpl-fake", "object": kind, "created": 0, "model": model, "choices": choices}
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0),
-    }
-    if usage.cached_tokens is not None:
-        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
-    if usage.reasoning_tokens is not None:
-        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return counts
-
-
-def _event(value: object) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -11,7 +11,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import FakeOpenAIServer, assert_sequence, check_grammar, collect, fault_plans
 from agenticx.tools import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 CLOCK = ScaledClock(50)
 SETTINGS = {"llm_invoke_timeout_seconds": 15, "llm_heartbeat_timeout_seconds": 10, "llm_hard_timeout_seconds": 30}

@@ -27,7 +27,7 @@ from agenticx.testing import (
 )
 from agenticx.tools import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 
 @tool(risk="read")

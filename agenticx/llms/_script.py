@@ -1,0 +1,247 @@
+"""What a scripted reply is made of: parts, their constructors, and the steps they are played in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import assert_never
+
+from agenticx.errors import ModelError
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    ModelRequest,
+    StopKind,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+    UsageDelta,
+)
+from agenticx.messages import ProviderState
+
+__all__ = [
+    "Fail",
+    "Hang",
+    "Part",
+    "Pause",
+    "Script",
+    "Step",
+    "call",
+    "cut",
+    "fail",
+    "finish",
+    "hang",
+    "pause",
+    "played",
+    "raw",
+    "say",
+    "stall_after",
+    "think",
+    "usage",
+]
+
+
+# --- parts of a reply ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    batches: tuple[tuple[Delta, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    pieces: tuple[str, ...]
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    error: ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    pass
+
+
+Part = _Batches | _Call | Pause | Fail | Hang | _Cut
+"""A piece of a reply, as the constructors below make it."""
+
+Step = tuple[Delta, ...] | Pause | Fail | Hang
+"""What is played: a batch of deltas, or one of the things that are not deltas."""
+
+Script = str | Part | ModelError | Sequence["Script"] | Callable[[ModelRequest], "Script"]
+"""A whole reply: a text, a part, an error, a list of these, or a function of the request that returns one."""
+
+
+def say(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
+    """Visible text, in one delta, in `pieces` deltas of about the same length, or in the deltas given."""
+    return _Batches(tuple((TextDelta(piece),) for piece in _split(text, pieces)))
+
+
+def think(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
+    """Reasoning text, cut like that of `say`."""
+    return _Batches(tuple((ThinkingDelta(piece),) for piece in _split(text, pieces)))
+
+
+def call(
+    name: str,
+    arguments: Mapping[str, object] | str | None = None,
+    *,
+    id: str | None = None,  # noqa: A002
+    pieces: int | Sequence[str] | None = None,
+) -> Part:
+    """A tool call. A string is sent as it is, well-formed or not; without `id` calls are call_1, call_2, …"""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return _Call(name, _split(text, pieces), id)
+
+
+def usage(
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    *,
+    cached_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+) -> Part:
+    """The token counts that the provider reports for this reply; without this part it reports none."""
+    return raw(UsageDelta(Usage(input_tokens, output_tokens, cached_tokens, reasoning_tokens)))
+
+
+def finish(
+    stop: StopKind = "end", *, finish_reason: str | None = None, provider_state: ProviderState | None = None
+) -> Part:
+    """The end marker, said explicitly: `finish("length")` is a reply that hit the output limit."""
+    return raw(Finished(stop, finish_reason or stop, provider_state))
+
+
+def raw(*deltas: Delta) -> Part:
+    """These deltas as one batch, unchanged."""
+    return _Batches((deltas,))
+
+
+def pause(seconds: float) -> Part:
+    """Silence for `seconds` nominal seconds of the model's clock."""
+    return Pause(seconds)
+
+
+def hang() -> Part:
+    """Silence from here on, until the stream is closed."""
+    return Hang()
+
+
+def stall_after(batches: int) -> Part:
+    """The reply falls silent after its first `batches` deltas, wherever this part stands in it."""
+    return Hang(batches)
+
+
+def cut() -> Part:
+    """The reply ends here without an end marker."""
+    return _Cut()
+
+
+def fail(error: ModelError) -> Part:
+    """The reply ends here in `error`."""
+    return Fail(error)
+
+
+def _split(text: str, pieces: int | Sequence[str] | None) -> tuple[str, ...]:
+    if pieces is None:
+        return (text,) if text else ()
+    if not isinstance(pieces, int):
+        if "".join(pieces) != text:
+            raise ValueError(f"pieces {list(pieces)!r} do not add up to {text!r}")
+        return tuple(piece for piece in pieces if piece)
+    if pieces < 1:
+        raise ValueError(f"pieces must be at least 1, not {pieces}")
+    cuts = [len(text) * number // pieces for number in range(pieces + 1)]
+    return tuple(text[start:end] for start, end in pairwise(cuts) if end > start)
+
+
+# --- how it is played ------------------------------------------------------------------------------------------------
+
+
+def played(script: Script, request: ModelRequest, next_id: Callable[[], str]) -> list[Step]:
+    """The steps of `script`: calls numbered, an end marker where the script left it out, the stall put in."""
+    steps: list[Step] = []
+    calls = 0
+    stall: int | None = None
+    open_ended = True
+    for part in _flatten(script, request):
+        match part:
+            case _Batches():
+                steps += part.batches
+                open_ended = open_ended and not any(_ends(batch) for batch in part.batches)
+            case _Call():
+                steps += _call_batches(part, calls, next_id)
+                calls += 1
+            case Hang(after=int(after)):
+                stall = after
+            case Pause():
+                steps.append(part)
+            case Hang() | Fail():
+                steps.append(part)
+                open_ended = False
+            case _Cut():
+                open_ended = False
+                break
+            case _:
+                assert_never(part)
+    if open_ended:
+        calls_seen = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
+        steps.append((Finished("tool_calls", "tool_calls") if calls_seen else Finished("end", "stop"),))
+    return steps if stall is None else _stalled(steps, stall)
+
+
+def _call_batches(part: _Call, index: int, next_id: Callable[[], str]) -> list[tuple[Delta, ...]]:
+    id_ = next_id() if part.id is None else part.id
+    first = ToolCallDelta(index, id_, part.name, "".join(part.pieces[:1]))
+    rest = (ToolCallDelta(index, arguments=piece) for piece in part.pieces[1:])
+    return [(delta,) for delta in (first, *rest)]
+
+
+def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
+    if isinstance(script, str):
+        yield say(script)
+    elif isinstance(script, ModelError):
+        yield fail(script)
+    elif isinstance(script, Part):
+        yield script
+    elif callable(script):
+        yield from _flatten(script(request), request)
+    else:
+        for part in script:
+            yield from _flatten(part, request)
+
+
+def _ends(batch: tuple[Delta, ...]) -> bool:
+    return any(isinstance(delta, Finished) for delta in batch)
+
+
+def _has_call(batch: tuple[Delta, ...]) -> bool:
+    return any(isinstance(delta, ToolCallDelta) for delta in batch)
+
+
+def _stalled(steps: list[Step], batches: int) -> list[Step]:
+    """The steps up to the first `batches` deltas, then silence."""
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, tuple) and batches == 0:
+            break
+        batches -= isinstance(step, tuple)
+        kept.append(step)
+    return [*kept, Hang()]
