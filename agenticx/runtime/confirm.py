@@ -12,10 +12,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
+from agenticx.threads import run_in_thread
 
 __all__ = [
     "AnsweredBy",
@@ -87,14 +88,18 @@ class ConfirmGate(ABC):
 
     @abstractmethod
     def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
-        """Whether the call that `context` describes may run."""
+        """Whether the call that `context` describes may run; a plain function runs in a thread, so it may block."""
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         """Park the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
         announce()
-        approved = self.request_confirm(request.question, request.context)
-        if isawaitable(approved):
-            approved = await approved
+        ask = self.request_confirm
+        if iscoroutinefunction(ask):
+            approved: object = await ask(request.question, request.context)
+        else:
+            approved = await run_in_thread(ask, request.question, request.context, name="agx confirm gate")
+            if isawaitable(approved):
+                approved = await approved
         return ConfirmAnswer(approved=approved is True)
 
 

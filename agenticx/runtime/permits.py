@@ -106,7 +106,7 @@ class Permits:
             answer = await foreign.call(
                 self.gate.ask, request, announce, what="the confirm gate", limit=self.clock.real(limit)
             )
-            if not isinstance(answer, ConfirmAnswer):
+            if not _is_answer(answer):
                 raise ForeignError("the confirm gate returned no ConfirmAnswer", what="the confirm gate", kind="junk")
         except AgenticXError as exc:
             if isinstance(exc, ForeignError) and exc.kind == "timed_out":
@@ -120,6 +120,10 @@ class Permits:
             announce()
             turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
         return answer
+
+
+def _is_answer(value: object) -> bool:
+    return isinstance(value, ConfirmAnswer) and type(value.approved) is bool
 
 
 class _Announcement:
