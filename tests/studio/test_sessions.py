@@ -1,0 +1,162 @@
+"""Sessions, their messages, and what they can be made of, over HTTP."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call
+from tests.studio.conftest import StudioMaker
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_session_is_made_of_the_settings_and_what_is_given(make_studio: StudioMaker) -> None:
+    async with make_studio(enabled_tools=["note"], permission_mode="accept_edits") as studio:
+        answer = await studio.client.post("/api/sessions", json={"name": "Mine"})
+        session = answer.json()
+        assert answer.status_code == 201
+        assert answer.headers["location"] == f"/api/sessions/{session['id']}"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", session.pop("created_at"))
+        assert session == {
+            "id": session["id"],
+            "name": "Mine",
+            "model": None,
+            "permission_mode": "accept_edits",
+            "workspace": str(studio.workspace.resolve()),
+            "tools": ["note"],
+            "pinned": False,
+            "archived": False,
+            "running_turn_id": None,
+        }
+        bare = await studio.client.post("/api/sessions")
+        assert (bare.status_code, bare.json()["name"]) == (201, None)
+
+
+async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        (studio.workspace / "file").write_text("x")
+        for field, value, words in (
+            ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
+            ("model", "nonsense", "'nonsense' is not provider:name"),
+            ("model", "nobody:x", "unknown provider 'nobody'"),
+            ("permission_mode", "yolo", "'default', 'accept_edits', 'plan' or 'auto'"),
+            ("workspace", "relative", "is not a folder"),
+            ("workspace", str(studio.workspace / "missing"), "is not a folder"),
+            ("workspace", str(studio.workspace / "file"), "is not a folder"),
+            ("workspace", "/tmp/\0", "is not a folder"),
+            ("workspace", str(studio.services.settings.home), "AGX_HOME"),
+        ):
+            studio.services.settings.home.mkdir(exist_ok=True)
+            answer = await studio.client.post("/api/sessions", json={field: value})
+            problem = answer.json()
+            assert (answer.status_code, problem["field"], words in problem["detail"]) == (422, field, True), problem
+        assert (await studio.client.get("/api/sessions")).json() == {"sessions": []}
+
+
+async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        for number in range(5):
+            await studio.session(name=f"Session {number}")
+
+        async def names(query: str) -> list[str]:
+            answer = await studio.client.get(f"/api/sessions?{query}")
+            return [session["name"] for session in answer.json()["sessions"]]
+
+        assert await names("") == [f"Session {number}" for number in (4, 3, 2, 1, 0)]
+        assert await names("q=SESSION 3") == ["Session 3"]
+        page = (await studio.client.get("/api/sessions?limit=2")).json()["sessions"]
+        assert await names(f"before={page[-1]['id']}") == ["Session 2", "Session 1", "Session 0"]
+        for limit in ("0", "201", "-1", "x", "1.5", "", "٣"):
+            answer = await studio.client.get("/api/sessions", params={"limit": limit})
+            assert (answer.status_code, answer.json()["field"]) == (422, "limit")
+
+
+async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        for method, path, body in (
+            ("GET", "", None),
+            ("PATCH", "", {"name": "x"}),
+            ("DELETE", "", None),
+            ("GET", "/messages", None),
+            ("POST", "/turns", {"input": "x"}),
+            ("POST", "/stop", {}),
+            ("GET", "/events", None),
+        ):
+            for session_id in ("%2e%2e%2f", "%00", "a" * 5000):
+                answer = await studio.client.request(method, f"/api/sessions/{session_id}{path}", json=body)
+                assert answer.status_code in (404, 405), (method, path, session_id)
+            answer = await studio.client.request(method, f"/api/sessions/ses_unknown{path}", json=body)
+            assert (answer.status_code, answer.json()["code"]) == (404, "session_not_found")
+
+
+async def test_a_session_is_changed_and_says_so_in_its_events(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session(name="old")
+        changes = {"name": "new", "permission_mode": "auto", "tools": ["note"], "pinned": True}
+        answer = await studio.client.patch(f"/api/sessions/{session_id}", json=changes)
+        assert answer.status_code == 200
+        assert {name: answer.json()[name] for name in changes} == changes
+        assert (await studio.client.get(f"/api/sessions/{session_id}")).json() == answer.json()
+        (frame,) = await studio.events_until(session_id, "session_changed")
+        assert (frame.data["data"], frame.data["turn_id"]) == (changes, None)
+        refused = await studio.client.patch(f"/api/sessions/{session_id}", json={"tools": ["nope"]})
+        assert refused.status_code == 422
+        nothing = await studio.client.patch(f"/api/sessions/{session_id}", json={})
+        assert nothing.json() == answer.json()
+
+
+async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id)
+        assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
+        assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 404
+        assert (await studio.client.get("/api/sessions")).json() == {"sessions": []}
+        assert studio.workspace.is_dir()
+
+
+async def test_messages_hold_each_text_once(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([["I will note it.", call("note", {"text": "x"}, id="call_a")], "Noted.", "And again."])
+    async with make_studio(model, permission_mode="auto") as studio:
+        session_id = await studio.session()
+        for text in ("one", "two"):
+            cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            await studio.events_until(session_id, "final", cursor=cursor)
+        messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert len({message.pop("message_id") for message in messages}) == len(messages)
+        calls = [{"id": "call_a", "name": "note", "arguments": {"text": "x"}}]
+        assert messages == [
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "I will note it.", "tool_calls": calls},
+            {"role": "tool", "content": "noted x", "tool_call_id": "call_a"},
+            {"role": "assistant", "content": "Noted."},
+            {"role": "user", "content": "two"},
+            {"role": "assistant", "content": "And again."},
+        ]
+
+
+async def test_tools_models_and_the_openapi_document_are_listed(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        (tool,) = (await studio.client.get("/api/tools")).json()["tools"]
+        assert (tool["name"], tool["description"], tool["read_only"]) == ("note", "Write a note.", False)
+        assert list(tool["parameters"]["properties"]) == ["text"]
+        models = (await studio.client.get("/api/models")).json()
+        assert models["default"] == "scripted"
+        assert "demo" in [model["id"] for model in models["models"]]
+        assert (await studio.client.get("/api/health")).json() == {"status": "ok"}
+        assert (await studio.client.get("/api/ready")).json()["status"] == "ready"
+
+
+async def test_the_openapi_document_names_every_route_and_resolves_every_reference(make_studio: StudioMaker) -> None:
+    from studio.routes import TABLE
+
+    async with make_studio() as studio:
+        answer = await studio.client.get("/openapi.json")
+    document = answer.json()
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(row.method, row.path) for row in TABLE}
+    references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', answer.text.replace('": "', '":"')))
+    assert references
+    assert references <= set(document["components"]["schemas"])
