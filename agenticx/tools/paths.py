@@ -24,6 +24,7 @@ from agenticx.tools.visible import visible
 
 __all__ = ["FolderEntry", "Place", "locate", "read_file", "replace_file", "scan_folder"]
 
+_PATH_BYTES = 3_000
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -56,6 +57,8 @@ def locate(text: str, workspace: Path) -> Place:
     shown = visible(text)
     if not text or "\0" in text:
         raise ToolError(f"the path {shown!r} is empty or holds a NUL; give one relative to the workspace, such as '.'")
+    if len(os.fsencode(text)) > _PATH_BYTES:
+        raise ToolError(f"the path {shown[:100]!r}… is longer than {_PATH_BYTES:,} bytes; give a shorter one")
     if ".." in text.split("/"):
         raise ToolError(f"the path {shown!r} contains '..'; give a path that goes down from the workspace")
     try:

@@ -117,13 +117,13 @@ def _fitting(lines: list[str]) -> tuple[list[str], int]:
     shown: list[str] = []
     room, cut = _READ_CHARS, 0
     for line in lines:
-        if len(line) > _READ_LINE_CHARS:
-            line = f"{line[:_READ_LINE_CHARS]}… [{len(line):,} characters]"
-            cut += 1
-        room -= len(line) + 1
+        whole = len(line) <= _READ_LINE_CHARS
+        fitted = line if whole else f"{line[:_READ_LINE_CHARS]}… [{len(line):,} characters]"
+        room -= len(fitted) + 1
         if room < 0 and shown:
             break
-        shown.append(line)
+        shown.append(fitted)
+        cut += not whole
     return shown, cut
 
 

@@ -1,0 +1,241 @@
+"""Changing files: atomic, bound to what was shown, and never over somebody else's change."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from agenticx.errors import ToolError
+from agenticx.tools import decide
+from agenticx.tools.builtin.edits import file_edit, file_write
+from agenticx.tools.builtin.files import file_read
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_new_file_is_created_with_its_folders(bench) -> None:
+    assessment = bench.assess(file_write, path="a/b/c.txt", content="one\ntwo\n")
+    assert (assessment.risk, assessment.question, assessment.reasons, assessment.path, assessment.protected) == (
+        "write",
+        "Create a/b/c.txt?",
+        ("It creates a file: 2 lines, 8 bytes.",),
+        "a/b/c.txt",
+        False,
+    )
+    assert assessment.diff == "--- a/b/c.txt\n+++ a/b/c.txt\n@@ -0,0 +1,2 @@\n+one\n+two"
+    assert bench.files() == {}
+
+    assert await bench.call(file_write, path="a/b/c.txt", content="one\ntwo\n") == "Created a/b/c.txt (8 bytes)."
+    assert bench.files() == {"a/b/c.txt": "one\ntwo\n"}
+
+
+async def test_an_overwrite_shows_its_diff_and_keeps_the_permissions(bench) -> None:
+    script = bench.workspace / "run.sh"
+    script.write_text("echo 1\n")
+    script.chmod(0o750)
+
+    assessment = bench.assess(file_write, path="run.sh", content="echo 2\n")
+    assert (assessment.question, assessment.diff) == (
+        "Overwrite run.sh?",
+        "--- run.sh\n+++ run.sh\n@@ -1 +1 @@\n-echo 1\n+echo 2",
+    )
+    assert await bench.call(file_write, path="run.sh", content="echo 2\n") == "Overwrote run.sh (7 bytes)."
+    assert stat.S_IMODE(script.stat().st_mode) == 0o750
+    assert bench.files() == {"run.sh": "echo 2\n"}
+
+
+async def test_an_edit_replaces_exactly_what_was_named(bench) -> None:
+    (bench.workspace / "f").write_text("a = 1\nb = 1\n")
+
+    assessment = bench.assess(file_edit, path="f", old_text="b = 1", new_text="b = 2")
+    assert assessment.diff == "--- f\n+++ f\n@@ -1,2 +1,2 @@\n a = 1\n-b = 1\n+b = 2"
+    assert await bench.call(file_edit, path="f", old_text="b = 1", new_text="b = 2") == "Replaced 1 occurrence in f."
+    assert await bench.call(file_edit, path="f", old_text=" = ", new_text="=", replace_all=True) == (
+        "Replaced 2 occurrences in f."
+    )
+    assert bench.files() == {"f": "a=1\nb=2\n"}
+
+
+async def test_an_edit_keeps_the_line_ends_of_the_file(bench) -> None:
+    (bench.workspace / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await bench.call(file_edit, path="f", old_text="one\ntwo\n", new_text="1\n2\n")
+    assert (bench.workspace / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        ({"old_text": "zzz", "new_text": ""}, "old_text does not occur in 'f'; read the file and copy the text exactly"),
+        (
+            {"old_text": "x  y", "new_text": ""},
+            "old_text does not occur in 'f' as it is written: spaces, tabs or line breaks differ; "
+            "read the file and copy the text exactly",
+        ),
+        (
+            {"old_text": "twice", "new_text": ""},
+            "old_text occurs 2 times in 'f' (lines 2, 4); give more of the text around it, or set replace_all",
+        ),
+        ({"old_text": "", "new_text": "x"}, "old_text is empty; give the text to replace, or create a file with file_write"),
+        ({"old_text": "x y", "new_text": "x y"}, "old_text and new_text are the same; there is nothing to change"),
+        ({"path": "none", "old_text": "a", "new_text": "b"}, "'none' does not exist; list_files shows what does"),
+        (
+            {"path": "binary", "old_text": "a", "new_text": "b"},
+            "'binary' is not UTF-8 text of at most 16,777,216 bytes, so it cannot be edited as such",
+        ),
+    ],
+)
+async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(bench, edit, sentence) -> None:
+    (bench.workspace / "f").write_text("x y\ntwice\nz\ntwice\n")
+    (bench.workspace / "binary").write_bytes(b"a\xff")
+    with pytest.raises(ToolError) as assessed:
+        bench.assess(file_edit, **{"path": "f", **edit})
+    with pytest.raises(ToolError) as run:
+        await bench.call(file_edit, **{"path": "f", **edit})
+    assert [str(assessed.value), str(run.value)] == [sentence, sentence]
+
+
+# --- bound to what was shown --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["content", "link", "created", "folder link"])
+def test_what_changes_between_question_and_run_changes_the_binding(bench, change) -> None:
+    (bench.workspace / "folder").mkdir()
+    (bench.workspace / "folder" / "f").write_text("shown")
+    (bench.workspace / "other").mkdir()
+    (bench.workspace / "other" / "f").write_text("shown")
+    path = "new" if change == "created" else "folder/f"
+    shown = bench.assess(file_write, path=path, content="x").binding
+
+    match change:
+        case "content":
+            (bench.workspace / "folder" / "f").write_text("chang")
+        case "link":
+            (bench.workspace / "folder" / "f").unlink()
+            (bench.workspace / "folder" / "f").symlink_to("../other/f")
+        case "created":
+            (bench.workspace / "new").touch()
+        case "folder link":
+            (bench.workspace / "folder").rename(bench.workspace / "away")
+            (bench.workspace / "folder").symlink_to("other")
+    assert bench.assess(file_write, path=path, content="x").binding != shown
+
+
+def test_touching_a_file_without_changing_it_does_not_ask_again(bench) -> None:
+    (bench.workspace / "f").write_text("same")
+    shown = bench.assess(file_write, path="f", content="x").binding
+    os.utime(bench.workspace / "f")
+    assert bench.assess(file_write, path="f", content="x").binding == shown
+
+
+@pytest.mark.promise("H2")
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(bench) -> None:
+    (bench.workspace / "f").write_text("one\ntwo\n")
+    await bench.call(file_read, path="f")
+    (bench.workspace / "f").write_text("one\ntwo\nthree by hand\n")
+
+    for call in (
+        bench.call(file_write, path="f", content="one\n2\n"),
+        bench.call(file_edit, path="f", old_text="two", new_text="2"),
+    ):
+        with pytest.raises(ToolError) as caught:
+            await call
+        assert str(caught.value).startswith(
+            "'f' was changed by somebody else since you last read or wrote it, so nothing was done. Read it again first. "
+            "This call would have changed what is there now like this:\n--- f\n+++ f\n@@ -1,3 +1,"
+        )
+        assert "-two" in str(caught.value)
+    assert bench.files() == {"f": "one\ntwo\nthree by hand\n"}
+
+    await bench.call(file_read, path="f")
+    assert await bench.call(file_edit, path="f", old_text="two", new_text="2") == "Replaced 1 occurrence in f."
+    assert await bench.call(file_edit, path="f", old_text="one", new_text="1") == "Replaced 1 occurrence in f."
+    assert bench.files() == {"f": "1\n2\nthree by hand\n"}
+
+
+@pytest.mark.promise("H2")
+def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(workspace) -> None:
+    target = workspace / "f"
+    target.write_text("a" * 300_000)
+    program = (
+        "import sys; from pathlib import Path; from agenticx.tools.paths import locate, replace_file\n"
+        "place = locate('f', Path(sys.argv[1]))\n"
+        "print(flush=True)\n"
+        "while True:\n"
+        "    for letter in b'ab':\n"
+        "        replace_file(place, bytes([letter]) * 300_000)\n"
+    )
+    for round_ in range(8):
+        with subprocess.Popen([sys.executable, "-c", program, str(workspace)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            for _ in range(1 + 40 * round_):
+                assert target.read_bytes() in (b"a" * 300_000, b"b" * 300_000)
+            writer.send_signal(signal.SIGKILL)
+        assert target.read_bytes() in (b"a" * 300_000, b"b" * 300_000)
+
+
+async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
+    if os.geteuid() == 0:
+        (bench.workspace / "f").mkdir()
+    else:
+        bench.workspace.chmod(0o500)
+    with pytest.raises(ToolError):
+        await bench.call(file_write, path="f", content="x")
+    assert bench.files() == {}
+
+
+# --- protected ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        "sub/.git/config",
+        ".GIT/config",
+        ".git",
+        ".bashrc",
+        ".zshenv",
+        ".profile",
+        ".env",
+        ".env.local",
+        ".envrc",
+        ".mcp.json",
+        ".vscode/tasks.json",
+        ".agenticx/settings.toml",
+        ".husky/pre-push",
+        ".ssh/authorized_keys",
+        ".config/fish/config.fish",
+        ".gitmodules",
+        "innocent/link/config",
+        "agx-home/settings.toml",
+    ],
+)
+def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, path) -> None:
+    from tests.tools.conftest import Bench
+
+    (workspace / "agx-home").mkdir()
+    (workspace / ".git").mkdir()
+    (workspace / "innocent").mkdir()
+    (workspace / "innocent" / "link").symlink_to("../.git")
+    if path == ".git":
+        (workspace / ".git").rmdir()
+    bench = Bench(workspace, protected_roots=(workspace / "agx-home",))
+
+    assessment = bench.assess(file_write, path=path, content="x")
+    assert assessment.protected
+    assert decide("auto", assessment).decision == "ask"
+    assert assessment.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/ci.yml", "git/config", "AGENTS.md", "env", ".environment"])
+def test_ordinary_files_are_not_protected(bench, path) -> None:
+    assert not bench.assess(file_write, path=path, content="x").protected

@@ -1,0 +1,114 @@
+"""Looking at files: what a model gets to see of folders and texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.tools.builtin.files import file_read, list_files
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_folder_is_listed_by_name_with_hidden_files_and_links(bench) -> None:
+    (bench.workspace / "src").mkdir()
+    (bench.workspace / "src" / "deep").mkdir()
+    (bench.workspace / "src" / "deep" / "x.py").touch()
+    (bench.workspace / ".hidden").touch()
+    (bench.workspace / "a\nb").touch()
+    (bench.workspace / "link").symlink_to("src")
+    (bench.workspace / ".git").mkdir()
+    (bench.workspace / ".git" / "HEAD").touch()
+
+    assert await bench.call(list_files) == ".git/\n.hidden\na⟨U+000A⟩b\nlink -> src\nsrc/".replace("⟨U+000A⟩", "\n")
+    assert await bench.call(list_files, path="src", depth=2) == "src/deep/\nsrc/deep/x.py"
+    assert await bench.call(list_files, path="src/deep/") == "src/deep/x.py"
+
+
+async def test_an_empty_folder_says_so(bench) -> None:
+    assert await bench.call(list_files) == "(an empty folder)"
+
+
+async def test_a_long_listing_is_cut_and_says_how_much_more(bench) -> None:
+    for number in range(600):
+        (bench.workspace / f"f{number:03}").touch()
+    lines = (await bench.call(list_files)).splitlines()
+    assert (len(lines), lines[-2:]) == (501, ["f499", "[… and 100 more; list a folder further down to see them]"])
+
+
+@pytest.mark.parametrize("text", ["one\ntwo\n", "no end", "\n", "crlf\r\nlines\r\n", "é漢字\n"])
+async def test_a_text_file_comes_out_as_it_is(bench, text) -> None:
+    (bench.workspace / "f").write_bytes(text.encode())
+    assert await bench.call(file_read, path="f") == text
+
+
+async def test_an_empty_file_says_so(bench) -> None:
+    (bench.workspace / "f").touch()
+    assert await bench.call(file_read, path="f") == "(an empty file)"
+
+
+async def test_a_part_begins_with_a_line_that_says_which(bench) -> None:
+    (bench.workspace / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
+
+    part = await bench.call(file_read, path="f", offset=11, limit=2)
+    assert part == "[lines 11-12 of 5,000, 48,893 bytes; read on with offset 13]\nline 11\nline 12"
+    assert (await bench.call(file_read, path="f", offset=4999)) == (
+        "[lines 4,999-5,000 of 5,000, 48,893 bytes]\nline 4999\nline 5000"
+    )
+    whole = await bench.call(file_read, path="f")
+    assert whole.startswith("[lines 1-2,000 of 5,000, 48,893 bytes; read on with offset 2001]\nline 1\n")
+    with pytest.raises(ToolError, match="'f' has 5,000 lines; offset 5001 is behind its end"):
+        await bench.call(file_read, path="f", offset=5001)
+
+
+async def test_long_lines_are_cut_and_a_result_never_outgrows_its_room(bench) -> None:
+    (bench.workspace / "f").write_text("\n".join("x" * 5_000 for _ in range(100)))
+    result = await bench.call(file_read, path="f")
+    assert result.startswith(
+        "[lines 1-11 of 100, 500,099 bytes; read on with offset 12; 11 of these lines are cut at 2,000 characters]\n"
+    )
+    assert result.endswith("x… [5,000 characters]")
+    assert len(result) < 24_200
+
+
+async def test_a_huge_file_is_read_in_bounded_memory(bench) -> None:
+    with (bench.workspace / "f").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(10 * 1024**3)
+    with pytest.raises(ToolError, match="'f' is a binary file of 10,737,418,240 bytes and cannot be shown as text"):
+        await bench.call(file_read, path="f")
+
+
+async def test_binary_is_named_with_its_size_and_bad_utf8_is_shown_as_such(bench) -> None:
+    (bench.workspace / "b").write_bytes(b"\x7fELF\0\0")
+    (bench.workspace / "latin").write_bytes(b"caf\xe9\n")
+    (bench.workspace / "bom").write_bytes(b"\xef\xbb\xbfhello\n")
+
+    with pytest.raises(ToolError, match="'b' is a binary file of 6 bytes and cannot be shown as text"):
+        await bench.call(file_read, path="b")
+    assert await bench.call(file_read, path="latin") == "[some bytes are not UTF-8 and show as \ufffd]\ncaf\ufffd"
+    assert await bench.call(file_read, path="bom") == "hello\n"
+
+
+async def test_arguments_out_of_range_are_refused(bench) -> None:
+    for wrong in ({"path": "f", "offset": 0}, {"path": "f", "limit": 0}, {"path": "f", "offset": "1"}):
+        with pytest.raises(InvalidArguments):
+            await bench.call(file_read, **wrong)
+
+
+async def test_our_own_folder_in_a_workspace_is_neither_listed_nor_read(workspace) -> None:
+    from tests.tools.conftest import Bench  # the fixture has no protected folder
+
+    home = workspace / "agx-home"
+    home.mkdir()
+    (home / "token").write_text("secret")
+    bench = Bench(workspace, protected_roots=(home,))
+
+    assert await bench.call(list_files) == "(an empty folder)"
+    for path in ("agx-home/token", "agx-home"):
+        with pytest.raises(ToolError, match="holds the keys and settings of AgenticX itself, which no tool reads"):
+            await bench.call(file_read, path=path)
+    inner = Bench(home / "project", protected_roots=(home,))
+    inner.workspace.mkdir()
+    (inner.workspace / "f").write_text("fine")
+    assert await inner.call(file_read, path="f") == "fine"

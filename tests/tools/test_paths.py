@@ -1,0 +1,265 @@
+"""File tools stay inside the workspace, whatever the path, the links in it, and whoever swaps them meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agenticx.errors import ToolError
+from agenticx.tools.builtin.edits import file_edit, file_write
+from agenticx.tools.builtin.files import file_read, list_files
+from agenticx.tools.builtin.search import file_search
+from agenticx.tools.paths import locate, read_file, replace_file
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
+
+SECRET = "outside and secret"
+
+
+@pytest.fixture
+def outside(workspace: Path) -> Path:
+    """A neighbour whose name begins like the workspace's, and a workspace full of ways out of it."""
+    neighbour = workspace.with_name("work-neighbour")
+    neighbour.mkdir()
+    (neighbour / "secret.txt").write_text(SECRET)
+    (workspace / "folder").mkdir()
+    (workspace / "folder" / "file.txt").write_text("inside")
+    (workspace / "link-file").symlink_to(neighbour / "secret.txt")
+    (workspace / "link-folder").symlink_to(neighbour)
+    (workspace / "link-relative").symlink_to(f"../{neighbour.name}/secret.txt")
+    (workspace / "link-twice").symlink_to("link-folder")
+    (workspace / "folder" / "link-up").symlink_to("..")
+    (workspace / "folder" / "link-up-up").symlink_to("../..")
+    (workspace / "dangling-out").symlink_to(neighbour / "not-there-yet.txt")
+    (workspace / "loop").symlink_to("loop")
+    (workspace / "proc").symlink_to("/proc")
+    (workspace / "root").symlink_to("/")
+    os.mkfifo(workspace / "pipe")
+    (workspace / "null").symlink_to("/dev/null")
+    return neighbour
+
+
+WAYS_OUT = [
+    "..",
+    "../",
+    "../work-neighbour/secret.txt",
+    "folder/../../work-neighbour/secret.txt",
+    "folder/..",
+    "./../work-neighbour/secret.txt",
+    "link-file",
+    "link-folder/secret.txt",
+    "./link-folder/./secret.txt",
+    "link-folder//secret.txt",
+    "link-relative",
+    "link-twice/secret.txt",
+    "folder/link-up-up/work-neighbour/secret.txt",
+    "folder/link-up/link-file",
+    "dangling-out",
+    "/etc/passwd",
+    "//etc/passwd",
+    "/",
+    "~/.bashrc",
+    "proc/self/environ",
+    "proc/self/root/etc/passwd",
+    "proc/self/cwd",
+    "proc/self/fd/0",
+    "/proc/self/root/etc/passwd",
+    "/proc/1/environ",
+    "/dev/null",
+    "/dev/stdin",
+    "/sys/kernel",
+    "null",
+    "root/etc/passwd",
+    "root",
+    "loop",
+    "loop/x",
+    "pipe",
+    "pipe/x",
+    "folder/file.txt/x",
+    "folder/file.txt/..",
+    "",
+    "\0",
+    "folder\0/file.txt",
+    "x" * 300,
+    "x/" * 3000,
+    "%2e%2e/work-neighbour/secret.txt",
+    "..%2fwork-neighbour/secret.txt",
+    "..\\work-neighbour\\secret.txt",
+    "\u2025/work-neighbour/secret.txt",
+    "．．/work-neighbour/secret.txt",
+    "file:///etc/passwd",
+    "$HOME/.bashrc",
+]
+
+
+def absolute_ways_out(neighbour: Path) -> list[str]:
+    return [
+        str(neighbour),
+        f"{neighbour}/secret.txt",
+        str(neighbour.parent),
+        f"{neighbour.parent}/work/../work-neighbour/secret.txt",
+        f"{neighbour.parent}/work/link-file",
+        f"/proc/self/root{neighbour}/secret.txt",
+        f"/proc/self/cwd/../..{neighbour}/secret.txt",
+        f"{neighbour.parent}/WORK/folder/file.txt",
+    ]
+
+
+async def test_no_path_leads_out_of_the_workspace(bench, outside) -> None:
+    before = (sorted(outside.iterdir()), (outside / "secret.txt").read_text())
+    for path in WAYS_OUT + absolute_ways_out(outside):
+        for tool, arguments in (
+            (list_files, {"path": path}),
+            (file_read, {"path": path}),
+            (file_search, {"path": path, "pattern": "secret"}),
+            (file_edit, {"path": path, "old_text": "secret", "new_text": "gone"}),
+        ):
+            try:
+                result = await bench.call(tool, **arguments)
+            except ToolError as exc:
+                result = str(exc)
+            assert SECRET not in result, (tool.schema.name, path)
+            assert "root:" not in result, (tool.schema.name, path)
+    assert (sorted(outside.iterdir()), (outside / "secret.txt").read_text()) == before
+
+
+async def test_no_write_lands_outside(bench, outside) -> None:
+    before = {path: path.lstat().st_mtime_ns for path in bench.workspace.parent.iterdir()}
+    for path in WAYS_OUT + absolute_ways_out(outside):
+        try:
+            await bench.call(file_write, path=path, content="mine")
+        except ToolError:
+            continue
+        written = [name for name, text in bench.files().items() if text == "mine"]
+        assert len(written) == 1, path  # an odd name, but a name inside
+        (bench.workspace / written[0]).unlink()
+    after = {path: path.lstat().st_mtime_ns for path in bench.workspace.parent.iterdir() if path != bench.workspace}
+    assert after == {path: changed for path, changed in before.items() if path != bench.workspace}
+    assert [path.name for path in outside.iterdir()] == ["secret.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("../x", "the path '../x' contains '..'; give a path that goes down from the workspace"),
+        ("a\0b", "the path 'a⟨U+0000⟩b' is empty or holds a NUL; give one relative to the workspace, such as '.'"),
+        ("/etc/passwd", "the path '/etc/passwd' is outside the workspace '{root}'; give a path relative to it"),
+        (
+            "link-file",
+            "the path 'link-file' (it leads to '{outside}/secret.txt') is outside the workspace '{root}'; "
+            "give a path relative to it",
+        ),
+        ("pipe", "'pipe' is a pipe, not a file; name a regular file"),
+        ("folder", "'folder' is a folder, not a file; name a regular file"),
+        ("nowhere", "'nowhere' does not exist; list_files shows what does"),
+        ("loop", "a part of 'loop' is not a folder, or was changed into a link meanwhile"),
+    ],
+)
+async def test_a_refusal_says_what_would_be_right(bench, outside, path, sentence) -> None:
+    with pytest.raises(ToolError) as caught:
+        await bench.call(file_read, path=path)
+    expected = sentence.format(root=bench.workspace, outside=outside)
+    assert str(caught.value) in (expected, "'loop' is a device or link, not a file; name a regular file")
+
+
+@pytest.mark.parametrize("path", ["folder/file.txt", "./folder//file.txt", "folder/link-up/folder/file.txt", "{root}/folder/file.txt"])
+async def test_paths_that_stay_inside_are_followed_links_included(bench, outside, path) -> None:
+    assert await bench.call(file_read, path=path.format(root=bench.workspace)) == "inside"
+
+
+async def test_a_workspace_that_is_itself_a_link_is_fine(bench, outside, tmp_path) -> None:
+    link = tmp_path / "link-to-work"
+    link.symlink_to(bench.workspace)
+    assert locate(f"{link}/folder/file.txt", link).relative == "folder/file.txt"
+
+
+async def test_a_socket_and_a_pipe_are_refused_without_waiting(bench, monkeypatch) -> None:
+    monkeypatch.chdir(bench.workspace)  # a socket's path is short
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for path in ("pipe", "socket"):
+            for call in (
+                bench.call(file_read, path=path),
+                bench.call(file_write, path=path, content="x"),
+                bench.call(file_search, path=path, pattern="x"),
+            ):
+                with pytest.raises(ToolError, match=f"'{path}' is a {path}, not a file"):
+                    await call
+        assert await bench.call(file_search, pattern="x") == (
+            "[no match in 0 files]\n[2 binary, unreadable or very large files were not searched]"
+        )
+
+
+def test_links_swapped_in_a_race_never_lead_out(workspace, outside) -> None:
+    """One thread keeps turning a folder and a file into links that lead out, while we read and write through them."""
+    (workspace / "flip").mkdir()
+    (workspace / "flip" / "secret.txt").write_text("inside")
+    stopped = threading.Event()
+    attempts = int(os.environ.get("AGX_RACES", "2000"))
+
+    def swap() -> None:
+        real, link, away = workspace / "flip", workspace / "flip-link", workspace / "flip-away"
+        for target in cycle((outside, workspace / "folder")):
+            if stopped.is_set():
+                return
+            # A writer may make the folder anew at any of these steps; then the next round goes on from there.
+            for step in (
+                lambda target=target: link.symlink_to(target),
+                lambda: real.rename(away),
+                lambda: link.rename(real),
+                real.unlink,
+                lambda: away.rename(real),
+            ):
+                with suppress(OSError):
+                    step()
+            shutil.rmtree(away, ignore_errors=True)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        for _ in range(attempts):
+            try:
+                place = locate("flip/secret.txt", workspace)
+                content, _ = read_file(place, 100)
+                assert content in (b"inside", b"mine")
+                replace_file(place, b"mine")
+            except ToolError:
+                continue
+    finally:
+        stopped.set()
+        swapper.join()
+    assert (outside / "secret.txt").read_text() == SECRET
+    assert [path.name for path in outside.iterdir()] == ["secret.txt"]
+
+
+pieces = st.sampled_from(["..", ".", "", "folder", "link-folder", "link-up", "link-up-up", "file.txt", "secret.txt", "root", "proc", "a b"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.lists(pieces, min_size=1, max_size=6), st.booleans())
+def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> None:
+    text = ("/" if absolute else "") + "/".join(parts)
+    try:
+        place = locate(text, workspace)
+    except ToolError:
+        return
+    assert Path(os.path.realpath(place.path)).is_relative_to(workspace.resolve())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
+def test_any_text_is_a_path_inside_or_refused(workspace, text) -> None:
+    try:
+        assert locate(text, workspace).path.is_relative_to(workspace.resolve())
+    except ToolError:
+        return

@@ -1,0 +1,167 @@
+"""Searching: lines by pattern, through what the project itself looks at, never hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from agenticx.errors import ToolError
+from agenticx.tools.builtin.search import file_search
+from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.patterns import compile_glob, compile_pattern
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def project(bench):
+    for name, text in {
+        "a.py": "import os\nprint('Hello')\n",
+        "src/b.ts": "// hello\nconst x = 1;\r\n",
+        "src/deep/c.py": "hello = 1\n",
+        "build/out.py": "hello\n",
+        "keep.log": "hello\n",
+        "x.log": "hello\n",
+        ".gitignore": "build/\n*.log\n!keep.log\n",
+        "src/.gitignore": "/deep\n",
+        ".git/config": "hello\n",
+        ".hidden/d.txt": "hello\n",
+    }.items():
+        path = bench.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    (bench.workspace / "binary").write_bytes(b"hello\0")
+    (bench.workspace / "link").symlink_to("a.py")
+    return bench
+
+
+async def test_matching_lines_come_with_path_and_number_in_order(project) -> None:
+    assert await project.call(file_search, pattern="hello") == (
+        ".hidden/d.txt:1:hello\nkeep.log:1:hello\nsrc/b.ts:1:// hello\n"
+        "[1 binary, unreadable or very large files were not searched]"
+    )
+
+
+async def test_options_narrow_and_widen_a_search(project) -> None:
+    assert await project.call(file_search, pattern="HELLO", ignore_case=True, glob="*.py") == "a.py:2:print('Hello')"
+    assert await project.call(file_search, pattern="print('", literal=True, path="a.py") == "a.py:2:print('Hello')"
+    assert await project.call(file_search, pattern="hello", path="src") == "src/b.ts:1:// hello"
+    assert await project.call(file_search, pattern="hello", glob="src/**/*.ts") == "src/b.ts:1:// hello"
+    assert await project.call(file_search, pattern=r"1;$") == (
+        "src/b.ts:2:const x = 1;\n[1 binary, unreadable or very large files were not searched]"
+    )
+    assert await project.call(file_search, pattern="nowhere", glob="*.ts") == "[no match in 1 file]"
+
+
+async def test_a_folder_that_is_named_is_searched_under_the_rules_above_it(project) -> None:
+    assert await project.call(file_search, pattern="hello", path="src/deep") == "src/deep/c.py:1:hello = 1"
+
+
+async def test_many_matches_are_cut_and_counted(bench) -> None:
+    (bench.workspace / "f").write_text("x\n" * 300)
+    lines = (await bench.call(file_search, pattern="x", limit=3)).splitlines()
+    assert lines == ["f:1:x", "f:2:x", "f:3:x", "[297 further matches; narrow the pattern, path or glob]"]
+    (bench.workspace / "f").write_text("y" * 5_000)
+    assert await bench.call(file_search, pattern="y$") == f"f:1:{'y' * 300}… [5,000 characters]"
+
+
+async def test_huge_and_unreadable_files_are_skipped_and_said(bench) -> None:
+    with (bench.workspace / "big").open("wb") as file:
+        file.write(b"hello\n" * 10)
+        file.seek(5 * 1024**2)
+        file.write(b"hello\n")
+    os.mkfifo(bench.workspace / "pipe")
+    assert await bench.call(file_search, pattern="hello") == (
+        "[no match in 0 files]\n[2 binary, unreadable or very large files were not searched]"
+    )
+
+
+async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(bench) -> None:
+    (bench.workspace / "f").write_text("a" * 100_000 + "!\n")
+    (bench.workspace / ".gitignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n")
+    (bench.workspace / ("a" * 250)).write_text("")
+    async with asyncio.timeout(5):
+        assert await bench.call(file_search, pattern=r"^(a+)+$") == "[no match in 3 files]"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        ("(", "the pattern '(' cannot be used: unclosed group; to find these very characters, set `literal`"),
+        ("", "the pattern is empty; give the text or the regular expression to find"),
+        (r"(a)\1", r"the pattern '(a)\\1' cannot be used: backreferences are not supported; write it without them"),
+    ],
+)
+async def test_a_pattern_that_cannot_be_used_says_why(bench, pattern, sentence) -> None:
+    with pytest.raises(ToolError) as caught:
+        await bench.call(file_search, pattern=pattern)
+    assert str(caught.value) == sentence
+
+
+async def test_a_path_that_is_not_there_is_an_error_not_an_empty_result(bench) -> None:
+    with pytest.raises(ToolError, match="'nowhere' does not exist"):
+        await bench.call(file_search, pattern="x", path="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "matches"),
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "a/b.py", False),
+        ("**/*.py", "b.py", True),
+        ("**/*.py", "a/b/c.py", True),
+        ("src/**", "src/a/b", True),
+        ("src/**", "srcs/a", False),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("?.c", "a.c", True),
+        ("?.c", "/.c", False),
+        ("[a-c]x", "bx", True),
+        ("[!a]x", "bx", True),
+        ("[!a]x", "ax", False),
+        ("a.b", "axb", False),
+        (r"\*", "*", True),
+        (r"\*", "x", False),
+        ("[", "[", True),
+        ("a b~#&-é<>", "a b~#&-é<>", True),
+    ],
+)
+def test_globs_mean_what_git_means_by_them(glob, path, matches) -> None:
+    assert compile_glob(glob).found_in(path) is matches
+
+
+def test_a_pattern_is_linear_in_the_text() -> None:
+    assert not compile_pattern("(x+x+)+y").found_in("x" * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "is_folder", "ignored"),
+    [
+        ("*.o", "a/b.o", False, True),
+        ("/a.o", "a.o", False, True),
+        ("/a.o", "b/a.o", False, False),
+        ("build/", "build", True, True),
+        ("build/", "build", False, False),
+        ("a/b", "a/b", False, True),
+        ("a/b", "x/a/b", False, False),
+        ("*.o\n!keep.o", "keep.o", False, False),
+        ("# comment\n\n   \n", "comment", False, False),
+        (r"\#x", "#x", False, True),
+        (r"\!x", "!x", False, True),
+        ("x  ", "x", False, True),
+        ("**/foo", "a/foo", True, True),
+        ("foo/**", "foo/a", False, True),
+        ("/", "a", False, False),
+    ],
+)
+def test_gitignore_rules(rules, path, is_folder, ignored) -> None:
+    assert IgnoreRules().extended(rules, "").ignores(path, is_folder=is_folder) is ignored
+
+
+def test_the_rules_of_a_deeper_folder_count_below_it_and_win() -> None:
+    rules = IgnoreRules().extended("*.txt", "").extended("!a.txt\nb.md", "sub")
+    assert [rules.ignores(p, is_folder=False) for p in ("a.txt", "sub/a.txt", "sub/c.txt", "b.md", "sub/x/b.md")] == [
+        True, False, True, False, True,
+    ]  # fmt: skip
