@@ -1,0 +1,106 @@
+"""The recorded streams of providers and what they must become, where this machine has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from agenticx.errors import ModelError
+from agenticx.llms.base import Reply
+
+Chunking = Literal["whole", "random", "bytes"]
+CHUNKINGS: tuple[Chunking, ...] = ("whole", "random", "bytes")
+
+_NONE = "no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl"
+_UNTIL_ERROR = ("text", "reasoning", "tool_calls", "error", "error_type")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded stream; a reply is right if it equals any of `outcomes`."""
+
+    slug: str
+    body: bytes
+    outcomes: tuple[dict[str, Any], ...]
+    notes: dict[str, Any]
+
+    def judge(self, said: dict[str, Any]) -> dict[str, Any]:
+        """What `said` should have been: itself if it is right, else the expected outcome."""
+        for outcome in self.outcomes:
+            if compared(said, outcome) == compared(outcome, outcome):
+                return said
+        return self.outcomes[0]
+
+
+def compared(said: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """The part of an outcome that counts: after an error only what came before it, reasoning without whitespace."""
+    keys = _UNTIL_ERROR if expected["error"] else tuple(expected)
+    return {key: re.sub(r"\s", "", said[key]) if key == "reasoning" else said[key] for key in keys}
+
+
+def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
+    """A reply as the expected outcomes are written."""
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [
+            {"name": call.name, "arguments": json.loads(call.arguments) if call.arguments.strip() else {}}
+            for call in reply.tool_calls
+        ],
+        "finish_reason": reply.finish_reason,
+        "usage": {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens},
+        "error": error is not None,
+        "error_type": error.provider_type if error else None,
+        "complete": reply.complete,
+    }
+
+
+def pieces(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
+    """`body` as a network may split it."""
+    if chunking == "whole":
+        yield body
+        return
+    rng, start = random.Random(seed), 0
+    while start < len(body):
+        size = 1 if chunking == "bytes" else rng.randint(1, 97)
+        yield body[start : start + size]
+        start += size
+
+
+@cache
+def folder() -> Path | None:
+    given = os.environ.get("AGX_STREAMS")
+    found = Path(given) if given else Path(__file__).parents[2] / "../shared/data/streams"
+    return found if (found / "expected.jsonl").is_file() else None
+
+
+def recordings(kind: str) -> list[Any]:
+    """Parameters for `@pytest.mark.parametrize("recording", …)`: one each, or one that skips."""
+    root = folder()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(_NONE), id="none")]
+    rows = (json.loads(line) for line in (root / "expected.jsonl").read_text(encoding="utf-8").splitlines())
+    return [pytest.param(_recording(root, row), id=row["slug"]) for row in rows if row["kind"] == kind]
+
+
+def recorded_errors(kind: str) -> list[Any]:
+    """Parameters likewise: the recorded HTTP errors of a wire, as dicts with status, headers and body."""
+    root = folder()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(_NONE), id="none")]
+    files = sorted((root / "errors" / kind).glob("*.json"))
+    return [pytest.param(json.loads(file.read_text(encoding="utf-8")), id=file.stem) for file in files]
+
+
+def _recording(root: Path, row: dict[str, Any]) -> Recording:
+    body = (root / row["kind"] / f"{row['slug']}.sse").read_bytes()
+    return Recording(row["slug"], body, (row["outcome"], *row.get("alternatives", ())), row["notes"])

@@ -1,0 +1,97 @@
+"""The SSE parser: any bytes in any pieces, the events that are in them out."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.llms._sse import SseParser
+
+
+def events(*pieces: bytes) -> list[bytes]:
+    parser = SseParser()
+    return [event for piece in pieces for event in parser.feed(piece)] + parser.flush()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(b"data: a\n\ndata: b\n\n", [b"a", b"b"], id="line feeds"),
+        pytest.param(b"data: a\r\rdata: b\r\r", [b"a", b"b"], id="carriage returns"),
+        pytest.param(b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"], id="both"),
+        pytest.param(b"data: a\r\n\ndata: b\n\r\n", [b"a", b"b"], id="mixed"),
+        pytest.param(b"\xef\xbb\xbfdata: a\n\n", [b"a"], id="byte order mark"),
+        pytest.param(b"data:a\n\ndata:  b\n\n", [b"a", b" b"], id="one blank belongs to the field"),
+        pytest.param(b"data: a\ndata: b\ndata\n\n", [b"a\nb\n"], id="several lines are one event"),
+        pytest.param(b": ping\n\nevent: x\nid: 1\nretry: 5\ndata: a\n\n", [b"a"], id="other fields are ignored"),
+        pytest.param(b"event: ping\n\n\n\n: only comments\n\n", [], id="events without data do not count"),
+        pytest.param(b"databases: x\ndata-x: y\n data: z\n\n", [], id="only the field of that name"),
+        pytest.param(b"data: \xc3\xa4\xe2\x80\xa8\xf0\x9f\x8c\x9f\n\n", ["ä\u2028🌟".encode()], id="UTF-8"),
+        pytest.param(b"data: a\x0b\x0c\x1c\x85b\n\n", [b"a\x0b\x0c\x1c\x85b"], id="only CR and LF end lines"),
+        pytest.param(b"data: a\n\ndata: [DONE]", [b"a", b"[DONE]"], id="the end of the body ends the last event"),
+        pytest.param(b'error: {"code":500}\n\n', [b'{"code":500}'], id="llama.cpp's error field"),
+        pytest.param(b"", [], id="nothing"),
+        pytest.param(b"\n\r\r\n\n", [], id="blank lines"),
+    ],
+)
+def test_a_body_has_these_events_however_it_is_split(body: bytes, expected: list[bytes]) -> None:
+    assert events(body) == expected
+    assert events(*(body[i : i + 1] for i in range(len(body)))) == expected
+    for cut in range(len(body)):
+        assert events(body[:cut], body[cut:]) == expected
+
+
+LINES = st.sampled_from([b"data: x", b"data:", b"data", b": c", b"event: e", b"error: y", b"data: \xef\xbb\xbf", b""])
+ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
+
+
+@pytest.mark.promise("C2")
+@given(
+    st.lists(st.tuples(LINES, ENDS), max_size=12).map(lambda lines: b"".join(line + end for line, end in lines))
+    | st.binary(max_size=60),
+    st.lists(st.integers(0, 60), max_size=8),
+)
+def test_the_same_bytes_in_any_pieces_are_the_same_events(body: bytes, cuts: list[int]) -> None:
+    marks = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
+    assert events(*(body[a:b] for a, b in pairwise(marks))) == events(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"data: " + b"x" * 200, id="one line"),
+        pytest.param(b"x" * 200 + b"\n\n", id="a line that is no data"),
+        pytest.param(b"data: xxxxxxxxxx\n" * 20, id="many lines"),
+        pytest.param(b"data\n" * 200, id="many empty lines"),
+    ],
+)
+def test_an_event_over_the_limit_ends_the_parsing_and_what_came_before_it_stays(body: bytes) -> None:
+    for size in (1, 7, 10_000):
+        parser = SseParser(max_event_bytes=100)
+        whole = b"data: first\n\n" + body + b"\n\ndata: late\n\n"
+        found = [event for i in range(0, len(whole), size) for event in parser.feed(whole[i : i + size])]
+        assert (found, parser.overflowed) == ([b"first"], True)
+
+
+def test_comments_without_end_are_no_overflow() -> None:
+    parser = SseParser(max_event_bytes=1000)
+    for _ in range(10_000):
+        assert parser.feed(b": ping\n") == []
+    assert parser.feed(b"data: a\n\n") == [b"a"]
+
+
+def test_the_time_it_takes_is_linear_in_the_bytes() -> None:
+    def seconds(size: int) -> float:
+        parser, began = SseParser(), time.process_time()
+        parser.feed(b"data: ")
+        for _ in range(size):
+            parser.feed(b"x")
+        assert parser.feed(b"\n\n") == [b"x" * size]
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert seconds(200_000) < 40 * max(seconds(10_000), 0.001)
