@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -180,8 +181,7 @@ class AgentRuntime:
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
                 raise
-            turn.interrupts = Interrupts()
-            async with turn.interrupts:
+            async with turn.renew_interrupts():
                 await self._partial_answer(turn)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class AgentRuntime:
         reply, message_id = await call_model(turn, self._model, request, self._clocks)
         turn.last_text = reply.text
         await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
-        if not reply.tool_calls and reply.stop == "end":
+        if request.tools and not reply.tool_calls and reply.stop == "end":
             reply = _with_inline_calls(turn, reply)
         return reply, message_id
 
@@ -313,18 +313,18 @@ class AgentRuntime:
     # --- endings ------------------------------------------------------------------------------------------------------
 
     async def _final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
-        await self._hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
+        await self._say_end(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage)}
         turn.emit(EventType.FINAL, data)
 
     async def _fail(self, turn: Turn, code: str, text: str, **more: Any) -> None:
-        await self._say_end(turn, code, urgent=code == "stopped")
+        await self._say_end(turn, code, turn.last_text)
         turn.enter("done")
         turn.emit(EventType.ERROR, {"text": text, "code": code, "fatal": True, **more})
 
     async def _pause(self, turn: Turn) -> None:
-        await self._hooks.run_on_agent_end("paused", turn.last_text, turn.hook_context, turn.report)
+        await self._say_end(turn, "paused", turn.last_text)
         turn.enter("done")
         checkpoint = {
             "messages": len(turn.session.messages),
@@ -333,13 +333,18 @@ class AgentRuntime:
         }
         turn.emit(EventType.SUBAGENT_PAUSED, {**_subagent_data(turn), "checkpoint": checkpoint})
 
-    async def _say_end(self, turn: Turn, code: str, *, urgent: bool) -> None:
+    async def _say_end(self, turn: Turn, reason: str, text: str) -> None:
         """Run the on_agent_end hooks; a person who pressed stop waits for them 100 ms, then they go on behind."""
-        work = self._hooks.run_on_agent_end(code, turn.last_text, turn.hook_context, turn.report)
-        if not urgent:
-            return await work
+        work = self._hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
         task = asyncio.create_task(work, name="agx on_agent_end")
-        await asyncio.wait({task}, timeout=STOPPED_HOOK_SECONDS)
+        try:
+            with suppress(TurnInterrupted):
+                async with turn.renew_interrupts():
+                    await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=STOPPED_HOOK_SECONDS)
+        except asyncio.CancelledError:
+            await _end(task)
+            raise
         if task.done():
             return task.result()
         turn.afterwards(_joined(task))
@@ -358,7 +363,7 @@ def _watch_stop(turn: Turn, should_stop: StopSignal | Callable[[], bool] | None)
     if should_stop is None:
         return lambda: None
     if isinstance(should_stop, StopSignal):
-        return should_stop.watch(lambda: turn.interrupts.fire("stopped"))
+        return should_stop.watch(turn.stop)
     task = asyncio.create_task(_poll_stop(turn, should_stop), name="agx should_stop")
     return task.cancel
 
@@ -372,7 +377,7 @@ async def _poll_stop(turn: Turn, should_stop: Callable[[], bool]) -> None:
             await asyncio.sleep(STOP_POLL_SECONDS)
     except AgenticXError as exc:
         _log.error("should_stop failed, which counts as stop", exc_info=exc)
-    turn.interrupts.fire("stopped")
+    turn.stop()
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -48,6 +48,7 @@ class Turn:
     last_input_tokens: int | None = None
     last_text: str = ""
     told_about_tools: bool = False
+    stopped: bool = False
     compact_again_at: int = 0
     _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
@@ -62,6 +63,18 @@ class Turn:
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
+
+    def stop(self) -> None:
+        """The person wants the turn to end."""
+        self.stopped = True
+        self.interrupts.fire("stopped")
+
+    def renew_interrupts(self) -> Interrupts:
+        """A fresh scope, without a time limit, for what comes after the first was left; a stop outlives the change."""
+        self.interrupts = Interrupts()
+        if self.stopped:
+            self.interrupts.fire("stopped")
+        return self.interrupts
 
     def enter(self, state: TurnState) -> None:
         """Go to a state of the machine; said once per change."""

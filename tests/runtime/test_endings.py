@@ -1,0 +1,236 @@
+"""Out of rounds, out of time, and what a turn says then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.errors import SessionBusy
+from agenticx.runtime import AgentHook, HookRegistry, StopSignal
+from agenticx.testing import ScriptedModel, call, hang, pause, say
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+counter = iter(range(10**9))
+
+
+@tool(risk="read")
+def tick() -> int:
+    """Count."""
+    return next(counter)
+
+
+LONG = {"compaction_threshold_messages": 1000}
+ROUND = ["round_start", "tool_call_delta", "tool_call:tick", "tool_result:ok"]
+OUT = "[reminder] You are out of rounds or time. Without calling tools, say what you found and what is missing."
+
+
+async def test_a_meta_agent_out_of_rounds_fails(play):
+    run = await play([call("tick")] * 3, tools=[tick], max_tool_rounds=3)
+
+    assert run.outline == ["turn_started", *ROUND * 3, "error:max_rounds"]
+    assert [event.data for event in run.of("round_start")] == [{"round": n, "max_rounds": 3} for n in (1, 2, 3)]
+    assert run.terminal == {
+        "text": "The turn used all of its 3 rounds without coming to an answer.",
+        "code": "max_rounds",
+        "fatal": True,
+    }
+
+
+async def test_other_agents_out_of_rounds_pause_with_a_checkpoint(play):
+    run = await play([[say("Looking."), call("tick")]] * 2, tools=[tick], max_tool_rounds=2, agent_id="researcher")
+
+    assert run.outline[-1] == "subagent_paused"
+    assert {event.agent_id for event in run.events} == {"researcher"}
+    assert run.terminal == {
+        "round": 2,
+        "max_rounds": 2,
+        "parent_agent_id": None,
+        "depth": 0,
+        "checkpoint": {"messages": 5, "last_text": "Looking.", "todos": []},
+    }
+
+
+async def test_other_agents_report_a_checkpoint_every_eight_rounds(play):
+    run = await play([call("tick")] * 17, tools=[tick], max_tool_rounds=17, agent_id="researcher", settings=LONG)
+
+    assert run.outline == [
+        "turn_started",
+        *ROUND * 8,
+        "subagent_checkpoint",
+        *ROUND * 8,
+        "subagent_checkpoint",
+        *ROUND,
+        "subagent_paused",
+    ]
+    assert [event.data["round"] for event in run.of("subagent_checkpoint")] == [8, 16]
+
+
+async def test_a_meta_agent_has_no_checkpoints(play):
+    run = await play([*[call("tick")] * 8, "ok"], tools=[tick], max_tool_rounds=9)
+
+    assert run.outline == ["turn_started", *ROUND * 8, "round_start", "token", "final:answer"]
+
+
+async def test_exhausted_with_partial_asks_once_more_without_tools(play):
+    run = await play(
+        [call("tick"), [say("I found 1; the rest is "), say("missing.")]],
+        tools=[tick],
+        max_tool_rounds=1,
+        settings={"on_exhausted": "partial"},
+    )
+
+    assert run.outline == ["turn_started", *ROUND, "token", "final:partial"]
+    assert run.terminal["text"] == "I found 1; the rest is missing."
+    assert run.model.requests[1].tools == ()
+    assert run.model.requests[1].tool_choice == "none"
+    assert run.rows[-2:] == [("reminder", OUT), ("assistant", "I found 1; the rest is missing.")]
+
+
+async def test_calls_in_the_partial_answer_are_not_run_and_its_text_stays_as_it_was_streamed(play):
+    wrapped = 'So far 1.\n<tool_code>{"name": "tick", "arguments": {}}</tool_code>'
+    run = await play(
+        [call("tick"), [say(wrapped), call("tick")]],
+        tools=[tick],
+        max_tool_rounds=1,
+        settings={"on_exhausted": "partial"},
+    )
+
+    assert run.outline == ["turn_started", *ROUND, "token", "tool_call_delta", "final:partial"]
+    assert run.terminal["text"] == wrapped
+
+
+async def test_other_agents_pause_also_where_partial_is_set(play):
+    run = await play(
+        [call("tick")], tools=[tick], max_tool_rounds=1, agent_id="sub", settings={"on_exhausted": "partial"}
+    )
+
+    assert run.outline[-1] == "subagent_paused"
+
+
+async def test_a_turn_over_its_time_fails(play):
+    run = await play([hang()], clock=ScaledClock(100), settings={"turn_timeout_seconds": 3})
+
+    assert run.outline == ["turn_started", "round_start", "error:timeout.turn"]
+    assert run.terminal == {"text": "the turn took longer than it may", "code": "timeout.turn", "fatal": True}
+
+
+async def test_a_turn_over_its_time_answers_its_open_calls(play):
+    @tool(risk="read")
+    async def forever() -> None:
+        """Never end."""
+        await asyncio.Event().wait()
+
+    run = await play(
+        [[call("tick"), call("forever")]],
+        tools=[tick, forever],
+        clock=ScaledClock(100),
+        settings={"turn_timeout_seconds": 1},
+    )
+
+    assert run.outline[3:] == [
+        "tool_call:tick",
+        "tool_call:forever",
+        "tool_result:ok",
+        "tool_result:cancelled",
+        "error:timeout.turn",
+    ]
+
+
+async def test_a_turn_over_its_time_with_partial_says_what_it_has(play):
+    run = await play(
+        [[say("I was abou"), hang()], "Nothing yet."],
+        clock=ScaledClock(100),
+        settings={"turn_timeout_seconds": 3, "on_exhausted": "partial"},
+    )
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:partial"]
+    assert run.rows == [("user", "go"), ("partial", "I was abou"), ("reminder", OUT), ("assistant", "Nothing yet.")]
+
+
+async def test_a_turn_within_its_time_is_not_touched(play):
+    run = await play([[pause(1), say("ok")]], clock=ScaledClock(100), settings={"turn_timeout_seconds": 3})
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
+
+
+async def test_a_stop_during_the_partial_answer_is_a_stop(play):
+    stop = StopSignal()
+    run = await play(
+        [call("tick"), [say("So far"), hang()]],
+        tools=[tick],
+        max_tool_rounds=1,
+        settings={"on_exhausted": "partial"},
+        stop=stop,
+        on=lambda event: stop.set() if event.type == "token" else None,
+    )
+
+    assert run.outline == ["turn_started", *ROUND, "token", "error:stopped"]
+
+
+async def test_a_stop_that_comes_with_the_turns_time_out_is_not_lost(play):
+    stop = StopSignal()
+
+    @tool(risk="read")
+    async def stubborn() -> None:
+        """End late."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stop.set()
+            await asyncio.sleep(0.01)
+
+    run = await play(
+        [call("stubborn")],
+        tools=[stubborn],
+        clock=ScaledClock(100),
+        settings={"turn_timeout_seconds": 1, "on_exhausted": "partial"},
+        stop=stop,
+    )
+
+    assert run.outline[-2:] == ["tool_result:cancelled", "error:stopped"]
+
+
+async def test_on_agent_end_is_told_of_every_ending(play):
+    told: list[tuple[str, str]] = []
+
+    class Watch(AgentHook):
+        async def on_agent_end(self, reason, text, context):
+            told.append((reason, text))
+
+    hooks = HookRegistry([Watch()])
+    stopped = StopSignal()
+    stopped.set()
+    partial = {"on_exhausted": "partial"}
+    await play(["Yes."], hooks=hooks)
+    await play([call("tick")], tools=[tick], max_tool_rounds=1, hooks=hooks)
+    await play([call("tick")], tools=[tick], max_tool_rounds=1, hooks=hooks, agent_id="sub")
+    await play([call("tick"), "So far."], tools=[tick], max_tool_rounds=1, hooks=hooks, settings=partial)
+    await play(ScriptedModel([]), stop=stopped, hooks=hooks)
+
+    assert told == [("answer", "Yes."), ("max_rounds", ""), ("paused", ""), ("partial", "So far."), ("stopped", "")]
+
+
+async def test_a_second_turn_on_a_busy_session_is_refused_and_writes_nothing(play):
+    session, refused = play.session(), []
+
+    @tool(risk="read")
+    async def intruded() -> str:
+        """Let another turn try."""
+        runtime = play.runtime(ScriptedModel(["no"]))
+        try:
+            async for _ in runtime.run_turn("me too", session):
+                pass
+        except SessionBusy as exc:
+            refused.append(str(exc))
+        return "tried"
+
+    run = await play([call("intruded"), "ok"], tools=[intruded], session=session)
+    again = await play(["fine"], session=session)
+
+    assert refused == [f"session {session.id!r} already runs a turn; wait for its terminal event"]
+    assert [row[0] for row in run.rows] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert again.outline[-1] == "final:answer"
