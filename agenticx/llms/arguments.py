@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 from agenticx.errors import InvalidArguments
 from agenticx.messages import clean_text
 
 __all__ = ["parse_arguments", "repair_arguments"]
+
+_MAX_DEPTH = 100
+"""Far more than any schema has, and far less than what recursion over the value can take."""
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
@@ -47,17 +50,24 @@ def repair_arguments(text: str) -> dict[str, Any]:
 def _as_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidArguments(f"the arguments must be a JSON object, not {_json_kind(value)}")
-    return {clean_text(str(key)): _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return _clean(value, _MAX_DEPTH)
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any, levels: int) -> Any:
+    """`value` without lone surrogates; raises `InvalidArguments` below `levels` and where two keys become one."""
     if isinstance(value, str):
         return clean_text(value)
+    if not isinstance(value, list | dict):
+        return value
+    if levels == 0:
+        raise InvalidArguments(f"the arguments are nested too deeply; {_MAX_DEPTH} levels are the most")
     if isinstance(value, list):
-        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {clean_text(key): _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value
+        return [_clean(item, levels - 1) for item in cast("list[Any]", value)]
+    items = cast("dict[Any, Any]", value)
+    cleaned = {clean_text(str(key)): _clean(item, levels - 1) for key, item in items.items()}
+    if len(cleaned) != len(items):
+        raise InvalidArguments("two keys of the arguments differ only in characters that are not text")
+    return cleaned
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

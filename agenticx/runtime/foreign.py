@@ -14,6 +14,7 @@ from typing import Any
 
 from agenticx.errors import AgenticXError, ForeignError
 from agenticx.logs import get_logger
+from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
 
 __all__ = ["GRACE_SECONDS", "call", "call_now", "describe"]
@@ -47,7 +48,9 @@ def call_now(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
         return function(*args)
     except AgenticXError:
         raise
-    except (Exception, SystemExit) as exc:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # SystemExit, and what native extensions raise when they panic
         raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
@@ -64,7 +67,9 @@ async def _contained(function: Callable[..., Any], args: tuple[Any, ...], what: 
         if this is not None and this.cancelling():
             raise
         raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised") from exc
-    except (Exception, SystemExit) as exc:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:
         raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
@@ -75,7 +80,7 @@ def describe(exc: BaseException) -> str:
     except Exception:  # the exception is foreign code too
         text = "(its message cannot be read)"
     name = type(exc).__name__
-    return f"{name}: {text[:500]}" if text else name
+    return f"{name}: {clean_text(text[:500])}" if text else name
 
 
 async def _abandon(task: asyncio.Future[Any], what: str) -> None:

@@ -21,7 +21,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import ForeignError, HookFailed, InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments, repair_arguments
 from agenticx.logs import get_logger
-from agenticx.messages import ToolCall, ToolMessage, ToolOutcome
+from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
 from agenticx.runtime import foreign
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
@@ -229,10 +229,11 @@ class ToolCalls:
 
     def _answer(self, turn: Turn, one: _Pending, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
         one.over = True
+        text = clean_text(outcome.text)  # reasons of hooks and gates are foreign text
         data: dict[str, Any] = {
             "tool_call_id": one.call.id,
             "name": one.call.name,
-            "result": outcome.text,
+            "result": text,
             "is_error": outcome.outcome != "ok",
             "outcome": outcome.outcome,
         }
@@ -242,9 +243,7 @@ class ToolCalls:
             data["truncated"] = True
         if outcome.repaired:
             data["repaired"] = True
-        turn.remember(
-            ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=outcome.text, outcome=outcome.outcome)
-        )
+        turn.remember(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
 
@@ -290,7 +289,9 @@ class ToolCalls:
             allowed = ", ".join(sorted(_TOOL_EVENTS))
             raise ToolError(f"a tool cannot emit {type_!r}; it may emit {allowed}")
         try:
-            data: dict[str, Any] = json.loads(json.dumps(dict(payload), allow_nan=False))
+            data: dict[str, Any] = json.loads(
+                clean_text(json.dumps(dict(payload), allow_nan=False, ensure_ascii=False))
+            )
         except (TypeError, ValueError) as exc:
             raise ToolError(f"the payload of {type_!r} is not JSON: {exc}") from exc
         if type_ == EventType.TOOL_PROGRESS:

@@ -1,0 +1,114 @@
+"""Channel: every event once and in order, a producer that can wait for its consumer, an end that wakes everybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.runtime.channel import Channel
+from agenticx.runtime.events import EventType, RuntimeEvent
+
+pytestmark = pytest.mark.anyio
+
+
+def event(number):
+    return RuntimeEvent(EventType.ROUND_START, {"round": number, "max_rounds": 0})
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def consume(channel, taken):
+    while batch := await channel.take():
+        taken += [one.data["round"] for one in batch]
+        await asyncio.sleep(0)
+
+
+@given(st.lists(st.sampled_from(["put", "put", "yield", "room", "delivered"])))
+async def test_every_event_arrives_once_and_in_order(steps):
+    channel, taken, put = Channel(limit=3), [], 0
+    consumer = asyncio.create_task(consume(channel, taken))
+    for step in steps:
+        match step:
+            case "put":
+                channel.put(event(put))
+                put += 1
+            case "yield":
+                await asyncio.sleep(0)
+            case "room":
+                await asyncio.wait_for(channel.room(), 1)
+            case "delivered":
+                await asyncio.wait_for(channel.delivered(), 1)
+                assert taken == list(range(put))
+    channel.close()
+    await asyncio.wait_for(consumer, 1)
+    assert taken == list(range(put))
+
+
+async def test_all_that_waits_is_taken_at_once():
+    channel = Channel()
+    for number in range(3):
+        channel.put(event(number))
+    assert await channel.take() == [event(0), event(1), event(2)]
+
+
+async def test_what_was_put_before_the_end_is_still_taken_and_what_comes_after_is_not():
+    channel = Channel()
+    channel.put(event(0))
+    channel.close()
+    channel.put(event(1))
+    assert await channel.take() == [event(0)]
+    assert await channel.take() == []
+
+
+async def test_a_producer_waits_while_its_consumer_is_behind():
+    channel = Channel(limit=2)
+    for number in range(3):
+        channel.put(event(number))
+    waiting = asyncio.create_task(channel.room())
+    await settle()
+    assert not waiting.done()
+    await channel.take()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_delivered_means_that_the_consumer_asked_for_more():
+    channel = Channel()
+    channel.put(event(0))
+    waiting = asyncio.create_task(channel.delivered())
+    await channel.take()
+    await settle()
+    assert not waiting.done()  # taken, but perhaps not yet shown or stored
+    again = asyncio.create_task(channel.take())
+    await asyncio.wait_for(waiting, 1)
+    channel.close()
+    assert await again == []
+
+
+@pytest.mark.parametrize("wait", ["room", "delivered", "take"])
+async def test_the_end_wakes_whoever_waits(wait):
+    channel = Channel(limit=0)
+    if wait != "take":
+        channel.put(event(0))
+    waiting = asyncio.create_task(getattr(channel, wait)())
+    await settle()
+    assert not waiting.done()
+    channel.close()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_producer_that_gives_up_waiting_disturbs_nobody():
+    channel = Channel(limit=0)
+    channel.put(event(0))
+    first, second = asyncio.create_task(channel.room()), asyncio.create_task(channel.room())
+    await settle()
+    first.cancel()
+    await settle()
+    assert first.cancelled()
+    assert await channel.take() == [event(0)]
+    await asyncio.wait_for(second, 1)
