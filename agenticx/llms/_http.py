@@ -42,18 +42,27 @@ _BROKEN = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
 class ProviderHttp:
     """One provider's base URL and headers, and the connections to it.
 
-    `who` names the provider in error messages; `key`, sent as bearer token, never appears in them.
+    `who` names the provider in error messages; `key` never appears in them. It is sent as bearer token, or bare in
+    the header `key_header`.
     Raises `SettingsError` for a base URL or key that no request could be made with.
     """
 
     def __init__(
-        self, base_url: str, *, who: str, key: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        base_url: str,
+        *,
+        who: str,
+        key: str | None = None,
+        key_header: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._base = _checked_url(base_url)
         self._who = who
         self._key = _checked_key(key, who)
         self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
-        if key:
+        if key and key_header:
+            self._headers[key_header] = key
+        elif key:
             self._headers["authorization"] = f"Bearer {key}"
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
 
