@@ -10,6 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from inspect import isawaitable, iscoroutinefunction
@@ -265,9 +266,22 @@ def _settle(future: asyncio.Future[str], line: str) -> None:
 
 
 def _read_line(prompt: str) -> str:
+    _forget_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
         raise EOFError
     return line
+
+
+def _forget_typed_ahead() -> None:
+    """What was typed at a terminal before a question was shown cannot be its answer; a pipe's lines are all kept."""
+    if not sys.stdin.isatty():
+        return
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    with suppress(termios.error):
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)

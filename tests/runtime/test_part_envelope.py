@@ -17,15 +17,40 @@ pytestmark = pytest.mark.promise("B8")
 
 _text = st.text(st.characters(exclude_categories=("Cs",)))
 _odd = st.sampled_from(
-    ["\r", "\n", "\r\n\r\n", "\x00", "\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", '"', "\\", "</script>", "\ufeff",
-     "data: x\n\n", "\nid: 7\n", "😀", "\U0010ffff", "\x7f", "{", "a" * 10_000]
-)  # fmt: skip
+    [
+        "\r",
+        "\n",
+        "\r\n\r\n",
+        "\x00",
+        "\u2028",
+        "\u2029",
+        "\u0085",
+        "\x0b",
+        "\x0c",
+        "\x1c",
+        '"',
+        "\\",
+        "</script>",
+        "\ufeff",
+        "data: x\n\n",
+        "\nid: 7\n",
+        "😀",
+        "\U0010ffff",
+        "\x7f",
+        "{",
+        "a" * 10_000,
+    ]
+)
 _strings = _text | st.lists(_text | _odd, max_size=4).map("".join)
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | _strings,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _strings,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_strings, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 _token = st.builds(
     lambda text, message_id, offset: {"text": text, "message_id": message_id, "offset": offset},
     _strings, _strings, st.integers(0, 2**53),
@@ -104,7 +129,9 @@ PAYLOADS = {
     "handed_back": {"turn_id": "t", "message_id": "m", "input": "hi"},
     "steered": {"message_id": "m", "text": "hi"},
     "artifact": {"path": "a", "content": "x", "final": True},
-    "citation": {"message_id": "m", "marker": "1", "vault": "v", "path": "a", "line_start": 1, "line_end": 2, "quote": "q"},
+    "citation": {
+        "message_id": "m", "marker": "1", "vault": "v", "path": "a", "line_start": 1, "line_end": 2, "quote": "q",
+    },
     "handoff": {"from_agent": "a", "to_agent": "b"},
     "subagent_started": {"task": "t", "parent_agent_id": "meta", "depth": 1},
     "subagent_progress": {"text": "t", "parent_agent_id": "meta", "depth": 1},

@@ -26,17 +26,25 @@ def read(text):
         (f"<tool_code>{CALL}</tool_code>", [("bash_exec", {"command": "rm -rf /"})]),
         (f"<tool_code>[{CALL}, {CALL}]</tool_code>", [("bash_exec", {"command": "rm -rf /"})] * 2),
         ("<tool_code>\nadd(left=1, right=2)\n</tool_code>", [("add", {"left": 1, "right": 2})]),
-        ("<tool_code>print(default_api.add(left=[1, None], right={'a': True}))</tool_code>",
-         [("add", {"left": [1, None], "right": {"a": True}})]),
-        ("<tool_code>add(left=1)\nfile_read(path='a')</tool_code>\n", [("add", {"left": 1}), ("file_read", {"path": "a"})]),
+        (
+            "<tool_code>print(default_api.add(left=[1, None], right={'a': True}))</tool_code>",
+            [("add", {"left": [1, None], "right": {"a": True}})],
+        ),
+        (
+            "<tool_code>add(left=1)\nfile_read(path='a')</tool_code>\n",
+            [("add", {"left": 1}), ("file_read", {"path": "a"})],
+        ),
         ("<tool_code>add()</tool_code>", [("add", {})]),
         (FENCED, [("bash_exec", {"command": "rm -rf /"})]),
         (FENCED.replace("json", ""), [("bash_exec", {"command": "rm -rf /"})]),
-        ('```tool_calls\n{"tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": '
-         '"{\\"left\\": 1}"}}]}\n```', [("add", {"left": 1})]),
+        (
+            '```tool_calls\n{"tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": '
+            '"{\\"left\\": 1}"}}]}\n```',
+            [("add", {"left": 1})],
+        ),
         ('```json\n{"tool_calls": [{"name": "add"}]}\n```  \n', [("add", {})]),
     ],
-)  # fmt: skip
+)
 def test_both_wrapper_forms_are_calls_without_ids(text, calls):
     assert read(text) == ("", [("", name, arguments) for name, arguments in calls])
     assert read(f"I shall look.\n\n{text}") == ("I shall look.", [("", name, arguments) for name, arguments in calls])
@@ -118,8 +126,13 @@ def test_hostile_text_costs_little_and_is_no_call(text):
     assert inline_calls(text, KNOWN)[1] == []
 
 
-@given(st.lists(st.sampled_from(["bash_exec", "(", ")", "command=", "'x'", "{", "}", '"name": ', '"bash_exec"', "\n", " ", "[", "]",
-                                 "```", "json", "tool_code", '"tool_calls": ', ",", '"arguments": ', "print", "You can run "]), max_size=25).map("".join))  # fmt: skip
+_words = (
+    'bash_exec ( ) command= \'x\' { } "name": "bash_exec" [ ] ``` json tool_code "tool_calls": , "arguments": print'
+)
+_pieces = st.sampled_from([*_words.split(), "\n", " ", "You can run "])
+
+
+@given(st.lists(_pieces, max_size=25).map("".join))
 def test_without_a_whole_wrapper_nothing_is_a_call(text):
     """The fence form needs its fence on lines of its own; the other form needs its tags, which never occur here."""
     _, calls = inline_calls(text, KNOWN)
@@ -129,8 +142,10 @@ def test_without_a_whole_wrapper_nothing_is_a_call(text):
 
 
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), 
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=8)  # fmt: skip
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 @given(st.dictionaries(st.text(), _values, max_size=4))
