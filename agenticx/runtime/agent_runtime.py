@@ -213,7 +213,12 @@ class AgentRuntime:
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await call_model(turn, self._model, request, self._clocks)
         turn.last_text = reply.text
-        await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
+        try:
+            await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
+        except asyncio.CancelledError:  # its calls are not acted upon any more, but what was shown stays
+            if reply.text:
+                turn.remember(_assistant_message(replace(reply, provider_state=None), message_id, ()))
+            raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
             reply = _with_inline_calls(turn, reply)
         return reply, message_id

@@ -36,6 +36,7 @@ __all__ = ["CallOutcome", "ToolCalls"]
 BEAT_SECONDS = 2.0
 CUT_BY_LIMIT = "The answer was cut by the output limit, so this call may be incomplete and was not run; make it again."
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
+NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
 
 _TOOL_EVENTS = frozenset(
@@ -58,7 +59,8 @@ class CallOutcome:
 
 @dataclass(slots=True)
 class _Pending:
-    """One call on its way. `value` is what the tool returned, kept even if nobody waits for it any more."""
+    """One call on its way. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if
+    nobody waits for them any more."""
 
     call: ToolCall
     tool: Tool | None
@@ -67,6 +69,7 @@ class _Pending:
     repaired: bool = False
     started: float | None = None
     value: list[object] = field(default_factory=list[object])
+    outcome: CallOutcome | None = None
     over: bool = False
 
     @property
@@ -157,6 +160,10 @@ class ToolCalls:
                     task.exception()
 
     async def _run_one(self, turn: Turn, one: _Pending) -> CallOutcome:
+        one.outcome = await self._take_path(turn, one)
+        return one.outcome
+
+    async def _take_path(self, turn: Turn, one: _Pending) -> CallOutcome:
         if one.problem is not None:
             return one.problem
         assert one.tool is not None
@@ -248,7 +255,14 @@ class ToolCalls:
         outcomes.append(outcome)
 
     def _unanswered(self, one: _Pending) -> CallOutcome:
-        """The answer of a call that an ending turn cut off; one that had finished is told as it was."""
+        """The answer of a call that an ending turn cut off; one that had finished is told as it was.
+
+        Unless a hook has yet to see the result: hooks guard, so what they did not let pass is not told.
+        """
+        if one.outcome is not None:
+            return one.outcome
+        if one.value and self.hooks.has("after_tool_call"):
+            return CallOutcome(NOT_REVIEWED, "cancelled")
         if one.value:
             value = one.value[0]
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"

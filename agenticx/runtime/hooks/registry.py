@@ -31,6 +31,10 @@ class HookRegistry:
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
 
+    def has(self, point: str) -> bool:
+        """Whether any hook overrides this point."""
+        return any(True for _ in self._overriding(point))
+
     async def run_before_model(self, messages: list[Message], context: HookContext) -> list[Message]:
         """The messages to send. Raises `HookFailed`."""
         for hook, what in self._overriding("before_model"):
