@@ -13,16 +13,19 @@ __all__ = ["chat_event"]
 
 _TEXT_KINDS = frozenset({"content", "text", "token", "delta"})
 _THINKING_KINDS = frozenset({"thinking", "reasoning"})
+_KNOWN_FIELDS = ("content", "text", "tool_calls", "tool_call_chunks", "choices", "usage", "finish_reason", "error")
 _CHUNK_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 def chat_event(said: object) -> dict[str, Any]:
-    """One piece, or the whole, of what a model said, as a Chat Completions event."""
+    """One piece, or the whole, of what a model said, as a Chat Completions event; `TypeError` for anything else."""
     if said is None or isinstance(said, str):
         return _event({"content": said})
     typed = _typed(said)
     if typed is not None:
         return typed
+    if not any(_has(said, name) for name in _KNOWN_FIELDS):
+        raise TypeError(f"a model cannot say {type(said).__name__}; it has none of {', '.join(_KNOWN_FIELDS)}")
     choices = _field(said, "choices")
     if not isinstance(choices, list | tuple):
         return _event(_delta(said), finish_reason=_field(said, "finish_reason")) | _usage(said)
@@ -104,6 +107,10 @@ def _usage(said: object) -> dict[str, Any]:
 
 def _first(said: object, *names: str) -> Any:
     return next((value for name in names if (value := _field(said, name)) is not None), None)
+
+
+def _has(said: object, name: str) -> bool:
+    return name in cast("dict[str, Any]", said) if isinstance(said, dict) else hasattr(said, name)
 
 
 def _field(said: object, name: str) -> Any:

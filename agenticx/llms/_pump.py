@@ -57,7 +57,7 @@ class ThreadPump:
         """Ask the thread to stop; never waits."""
         self._closed = True
         self._room.release()
-        if self._thread.is_alive():
+        if not self._ended and self._thread.is_alive():
             _log.warning("a blocking model cannot be interrupted; its thread is left behind", what=self._what)
 
     def _work(self) -> None:

@@ -149,7 +149,10 @@ async def list_models(settings: Settings) -> list[ModelInfo]:
     local = await run_in_thread(lambda: list(_local()), name="agx-probe")
     chosen = [ModelInfo(settings.model, settings.model.partition(":")[0], "AGX_MODEL")] if settings.model else []
     models = [*chosen, *_with_keys(), *local, ModelInfo("demo", "demo", "offline and scripted")]
-    return list({model.spec: model for model in reversed(models)}.values())[::-1]
+    found: dict[str, ModelInfo] = {}
+    for model in models:
+        found.setdefault(model.spec, model)
+    return list(found.values())
 
 
 def _model(provider: _Provider, model: str, spec: str, base_url: str | None) -> ChatModel:

@@ -103,17 +103,26 @@ class _DuckReply:
         self._pump: ThreadPump | None = None
         self._source: AsyncIterator[object] | None = None
         self._ended = False
+        self._failure: ModelError | None = None
 
     async def batch(self) -> list[Delta] | None:
-        """The next deltas, perhaps none; None at the end. Raises `ModelError`."""
+        """The next deltas, perhaps none; None at the end. Raises `ModelError`, when all before it was given out."""
+        if self._failure is not None:
+            raise self._failure
         if self._ended:
             return None
         with _contained(self._what):
             said = await self._next()
-            if said is None:
-                self._ended = True
-                return self._end()
-            deltas = [delta for piece in said for delta in self._parser.take(cleaned(chat_event(piece)))]
+        if said is None:
+            self._ended = True
+            return self._end()
+        deltas: list[Delta] = []
+        try:
+            with _contained(self._what):
+                for piece in said:
+                    deltas += self._parser.take(cleaned(chat_event(piece)))
+        except ModelError as error:
+            self._failure = error
         self._may_be_empty = self._may_be_empty or bool(deltas)
         return deltas
 

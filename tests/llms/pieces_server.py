@@ -1,0 +1,75 @@
+"""A raw HTTP server on loopback that answers every request with the same head and body, in given pieces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class PiecesServer:
+    """What the server saw: its address, how many connections and requests, and when a client left."""
+
+    base_url: str = ""
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    client_gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@asynccontextmanager
+async def pieces_server(
+    pieces: Callable[[], Iterable[bytes]],
+    *,
+    head: bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n",
+    then_silent: bool = False,
+    port: int = 0,
+) -> AsyncIterator[PiecesServer]:
+    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, or fall silent before its end."""
+    seen = PiecesServer()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            seen.requests.append(request + await reader.readexactly(int(length.partition(b":")[2])))
+            writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            for number, piece in enumerate(pieces()):
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                if number % 64 == 0:
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            if then_silent:
+                await writer.drain()
+                await reader.read()
+                return
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.connections += 1
+        try:
+            await answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            seen.client_gone.set()
+            writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    seen.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield seen
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+        await server.wait_closed()

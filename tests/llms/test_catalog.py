@@ -1,0 +1,151 @@
+"""Which model a name means, which one no name means, and what is said when a name means nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.llms import default_model_spec, list_models, resolve_model
+from agenticx.settings import Settings
+
+KEYS = re.compile(r"_API_KEY$|_BASE_URL$|^HF_TOKEN$")
+LOCAL = ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM")
+DEFAULTS = Settings.model_validate({})
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No keys, and local servers nowhere, whatever runs on this machine."""
+    import os
+
+    for name in [name for name in os.environ if KEYS.search(name)]:
+        monkeypatch.delenv(name)
+    for name in LOCAL:
+        monkeypatch.setenv(f"{name}_BASE_URL", f"http://127.0.0.1:{closed_port()}/v1")
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def serving(answer: bytes) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/v1/models" else 404)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+MODELS = json.dumps({"object": "list", "data": [{"id": "llama3.2:3b"}, {"id": "qwen3"}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("spec", "key", "host"),
+    [
+        ("openai-chat:gpt-4o", "OPENAI_API_KEY", "api.openai.com"),
+        ("openrouter:anthropic/claude-sonnet-4.5", "OPENROUTER_API_KEY", "openrouter.ai"),
+        ("groq:llama-3.3-70b-versatile", "GROQ_API_KEY", "api.groq.com"),
+        ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY", "api.deepseek.com"),
+        ("mistral:mistral-large-latest", "MISTRAL_API_KEY", "api.mistral.ai"),
+    ],
+)
+def test_a_provider_s_model_needs_its_key_and_keeps_its_name(
+    spec: str, key: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SettingsError, match=key):
+        resolve_model(spec)
+    monkeypatch.setenv(key, "sk-x")
+    model = resolve_model(spec)
+    assert (model.name, repr(model)) == (spec, f"OpenAIChatModel({spec!r}, host={host!r})")
+
+
+def test_local_servers_need_no_key_and_keep_colons_in_model_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OLLAMA_BASE_URL")
+    assert repr(resolve_model("ollama:llama3.2:3b")) == (
+        "OpenAIChatModel('ollama:llama3.2:3b', host='127.0.0.1:11434')"
+    )
+
+
+def test_a_base_url_takes_the_place_of_key_and_usual_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "127.0.0.1:9" in repr(resolve_model("openai-chat:x", base_url="http://127.0.0.1:9/slug/whole"))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")
+    assert "127.0.0.1:8" in repr(resolve_model("openai-chat:x"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            "gpt-4o",
+            "model 'gpt-4o' is not provider:name, as in 'openai-chat:gpt-4o'; providers: openai-chat, openrouter",
+        ),
+        ("openai-chat:", "model 'openai-chat:' is not provider:name"),
+        ("", "model '' is not provider:name"),
+        ("nope:x", "model 'nope:x' names the unknown provider 'nope'; providers: openai-chat"),
+        ("openai:gpt-5", "write 'openai-chat:gpt-5' to use Chat Completions"),
+        ("anthropic:claude", "'openrouter:anthropic/claude' works today"),
+        ("gemini:pro", "'openrouter:google/pro' works today"),
+    ],
+)
+def test_a_name_that_means_nothing_is_told_what_would_be_right(spec: str, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        resolve_model(spec)
+
+
+def test_the_default_is_the_setting_then_a_key_then_a_local_server_then_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, why = default_model_spec(DEFAULTS)
+    assert (spec, why.partition(";")[0]) == ("demo", "no provider's key is set and no local model server answers")
+    with serving(MODELS) as address:
+        monkeypatch.setenv("LMSTUDIO_BASE_URL", address)
+        assert default_model_spec(DEFAULTS) == ("lmstudio:llama3.2:3b", f"a local server answers at {address}")
+        monkeypatch.setenv("GROQ_API_KEY", "x")
+        assert default_model_spec(DEFAULTS) == ("groq:llama-3.3-70b-versatile", "GROQ_API_KEY is set")
+        chosen = DEFAULTS.model_copy(update={"model": "ollama:mine"})
+        assert default_model_spec(chosen) == ("ollama:mine", "the setting AGX_MODEL")
+
+
+@pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b'{"data": {}}', b'{"data": [1, {"id": 2}]}', b"[" * 9999])
+def test_what_does_not_answer_like_a_model_server_is_none(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(answer) as address:
+        monkeypatch.setenv("VLLM_BASE_URL", address)
+        assert default_model_spec(DEFAULTS)[0] == "demo"
+
+
+@pytest.mark.anyio
+async def test_all_models_that_can_be_named_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(MODELS) as address:
+        monkeypatch.setenv("OLLAMA_BASE_URL", address)
+        monkeypatch.setenv("XAI_API_KEY", "x")
+        chosen = DEFAULTS.model_copy(update={"model": "ollama:qwen3"})
+        assert [model.spec for model in await list_models(chosen)] == [
+            "ollama:qwen3",
+            "xai:grok-4",
+            "ollama:llama3.2:3b",
+            "demo",
+        ]
+
+
+def test_demo_is_a_model() -> None:
+    assert resolve_model("demo").name == "demo"
