@@ -1,4 +1,4 @@
-"""Checks everything, in the order in which it fails fastest: `python -m tests.check`."""
+"""Checks everything, in the order in which it fails fastest: `python -m tests.check [options for pytest]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ STEPS = {
 def main() -> int:
     """Run every step, also after one has failed, and return 1 if any did."""
     failed: list[str] = []
-    for name, (program, *arguments) in STEPS.items():
+    steps = STEPS | {"tests": [*STEPS["tests"], *sys.argv[1:]]}
+    for name, (program, *arguments) in steps.items():
         started = time.monotonic()
         print(f"── {name}: {program} {' '.join(arguments)}", flush=True)
         beside = Path(sys.executable).with_name(program)
