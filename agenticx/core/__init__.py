@@ -1,0 +1,1 @@
+"""Agents, tasks and their executor; they come in a later release."""
