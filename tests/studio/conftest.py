@@ -15,6 +15,7 @@ import pytest
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog import resolve_model
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
@@ -115,15 +116,16 @@ StudioMaker = Callable[..., AbstractAsyncContextManager[Studio]]
 @asynccontextmanager
 async def running_studio(
     tmp_path: Path,
-    model: ChatModel | None = None,
+    scripted: ChatModel | None = None,
     *,
     tools: Iterable[Tool] | None = None,
     clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Studio]:
+    """A studio whose default model is `scripted`; `settings` are settings."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
-    model = model or ScriptedModel(["hello"] * 100, name="scripted")
+    played = scripted or ScriptedModel(["hello"] * 100, name="scripted")
     given = {"home": tmp_path / "home", "workspace_root": workspace, "model": "scripted", **settings}
     loaded = load_settings(given, environ={})
     listening = listen("127.0.0.1", 0)
@@ -131,9 +133,7 @@ async def running_studio(
 
     def resolve(spec: str) -> ChatModel:
         if spec == "scripted":
-            return model
-        from agenticx.llms.catalog import resolve_model
-
+            return played
         return resolve_model(spec)
 
     services = make_services(
