@@ -7,7 +7,6 @@ follow the finish reason. A server that answers a streaming request with one JSO
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from typing import Any, cast
 
 from pydantic_core import from_json
@@ -15,11 +14,12 @@ from pydantic_core import from_json
 from agenticx.errors import ModelError
 from agenticx.llms._failures import complaint_in, stream_error
 from agenticx.llms._openai_chat_calls import CallSorter
+from agenticx.llms._openai_chat_parts import ReasoningDetails, cleaned, field_of, plain_text, usage_of
 from agenticx.llms._sse import SseParser
-from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, Usage, UsageDelta
-from agenticx.messages import ProviderState, clean_text
+from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
+from agenticx.messages import ProviderState
 
-__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser", "cleaned"]
+__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser"]
 
 WIRE = "openai-chat"
 
@@ -62,7 +62,7 @@ class ChatReplyParser:
         self._spent = 0
         self._answered = False
         self._reasoning_field = ""
-        self._reasoning_details = _ReasoningDetails()
+        self._reasoning_details = ReasoningDetails()
 
     @property
     def finishing(self) -> bool:
@@ -193,9 +193,9 @@ class ChatReplyParser:
                     raise self._malformed(f"a choice is {type(choice).__name__}, not an object")
                 self._take_choice(cast("dict[str, Any]", choice), deltas)
         if "x_groq" in chunk:
-            _take_usage(_inner(chunk, "x_groq").get("usage"), deltas)
+            self._count(field_of(chunk, "x_groq").get("usage"), deltas)
         if usage := chunk.get("usage"):
-            _take_usage(usage, deltas)
+            self._count(usage, deltas)
         if (not choices or "error" in chunk) and (complaint := complaint_in(chunk)):
             raise stream_error(complaint, who=self._who)
 
@@ -210,7 +210,7 @@ class ChatReplyParser:
         if (reason := choice.get("finish_reason")) and isinstance(reason, str):
             self._finish_reason = reason
         if "usage" in choice:  # Moonshot puts it here
-            _take_usage(choice["usage"], deltas)
+            self._count(choice["usage"], deltas)
         if "error" in choice and (complaint := complaint_in({"error": choice["error"]})):
             raise stream_error(complaint, who=self._who)
 
@@ -229,7 +229,7 @@ class ChatReplyParser:
         elif text:
             self._take_parts(text, deltas)
         if not plain:
-            self._show(_plain_text(delta.get("refusal")), deltas)
+            self._show(plain_text(delta.get("refusal")), deltas)
             self._take_calls(delta, deltas)
 
     def _take_calls(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
@@ -248,21 +248,25 @@ class ChatReplyParser:
         if isinstance(details, list):
             self._reasoning_details.add(cast("list[object]", details))
         for name in _REASONING_FIELDS:
-            if text := _plain_text(delta.get(name)):
+            if text := plain_text(delta.get(name)):
                 self._reasoning_field = self._reasoning_field or name
                 self._think(text, deltas)
                 return
-        self._think(_plain_text(cast("object", details)), deltas)
+        self._think(plain_text(cast("object", details)), deltas)
 
     def _take_parts(self, parts: object, deltas: list[Delta]) -> None:
         """Content as a list of parts, as Mistral sends it."""
         for part in cast("list[Any]", parts if isinstance(parts, list) else [parts]):
             kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else "text"
-            text = _plain_text(cast("object", part))
+            text = plain_text(cast("object", part))
             if kind in ("thinking", "reasoning"):
                 self._think(text, deltas)
             elif kind in (None, "text", "output_text", "refusal"):
                 self._show(text, deltas)
+
+    def _count(self, usage: object, deltas: list[Delta]) -> None:
+        if (counts := usage_of(usage)) is not None:
+            deltas.append(UsageDelta(counts))
 
     def _show(self, text: str, deltas: list[Delta]) -> None:
         if text:
@@ -307,87 +311,3 @@ class ChatReplyParser:
         return ModelError(
             f"{self._who} sent a malformed reply: {what}", code="provider.bad_reply", provider_type="protocol_error"
         )
-
-
-def _plain_text(value: object) -> str:
-    """The text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(_plain_text(part) for part in cast("list[object]", value))
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        names = ("text", "thinking", "summary", "refusal", "content")
-        return next((text for name in names if (text := _plain_text(fields.get(name)))), "")
-    return ""
-
-
-class _ReasoningDetails:
-    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
-
-    def __init__(self) -> None:
-        self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
-
-    def add(self, pieces: list[object]) -> None:
-        for piece in pieces:
-            if isinstance(piece, dict):
-                self._add(cast("dict[str, Any]", piece))
-
-    def _add(self, piece: dict[str, Any]) -> None:
-        if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
-            self._details.append(({}, {}))
-        fields, texts = self._details[-1]
-        for name, value in piece.items():
-            if name in ("text", "summary", "data") and isinstance(value, str):
-                texts.setdefault(name, []).append(value)
-            elif value is not None or name not in fields:
-                fields[name] = value
-
-    def joined(self) -> list[dict[str, Any]]:
-        return [
-            {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
-        ]
-
-
-def _take_usage(usage: object, deltas: list[Delta]) -> None:
-    if not isinstance(usage, dict):
-        return
-    fields = cast("dict[str, Any]", usage)
-    prompt, completion = _inner(fields, "prompt_tokens_details"), _inner(fields, "completion_tokens_details")
-    cached = prompt.get("cached_tokens", fields.get("cached_tokens", fields.get("prompt_cache_hit_tokens")))
-    counts = Usage(
-        input_tokens=_count(fields.get("prompt_tokens")),
-        output_tokens=_count(fields.get("completion_tokens")),
-        cached_tokens=_count(cached),
-        reasoning_tokens=_count(completion.get("reasoning_tokens", fields.get("reasoning_tokens"))),
-        cost_usd=_cost(fields.get("cost")),
-    )
-    deltas.append(UsageDelta(counts))
-
-
-def _inner(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    value = fields.get(name)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 0 <= value < 1e15 else None
-
-
-def _cost(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return Decimal(str(value)) if 0 <= value < 1e9 else None
-
-
-def cleaned(value: Any) -> Any:
-    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [cleaned(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {clean_text(name): cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
-    return value

@@ -16,7 +16,8 @@ from typing import Any, cast
 from agenticx.errors import ModelError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
-from agenticx.llms._openai_chat_reply import ChatReplyParser, cleaned
+from agenticx.llms._openai_chat_parts import cleaned
+from agenticx.llms._openai_chat_reply import ChatReplyParser
 from agenticx.llms._openai_chat_request import Dialect, message_rows, tool_rows
 from agenticx.llms._pump import ThreadPump
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
