@@ -84,7 +84,7 @@ class AgentRuntime:
         self._max_rounds = max_tool_rounds
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
-        self._hooks = hooks or HookRegistry(limit=self._clock.real(self._settings.hook_timeout_seconds))
+        self._hooks = (hooks or HookRegistry()).bounded(self._clock.real(self._settings.hook_timeout_seconds))
         self._compactor = compactor or ContextCompactor(
             threshold_messages=self._settings.compaction_threshold_messages,
             threshold_chars=self._settings.compaction_threshold_chars,
@@ -264,6 +264,8 @@ class AgentRuntime:
             return
         compacted = await self._compactor.maybe_compact(messages, self._model, input_tokens=turn.last_input_tokens)
         if compacted is None:
+            if self._compactor.is_due(messages, self._model, input_tokens=turn.last_input_tokens):
+                turn.compact_again_at = len(messages) + self._compactor.retain_recent_messages  # it gained nothing
             return
         messages[:] = compacted.messages
         turn.last_input_tokens = None

@@ -88,6 +88,11 @@ class ContextCompactor:
             return None
         return Compacted(result, cut, summary, before, estimate_tokens(result), usage)
 
+    def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
+        """Whether the history is over one of the limits."""
+        tokens = max(estimate_tokens(messages), input_tokens or 0)
+        return self._is_due(messages, tokens, adapt(llm).context_window)
+
     def _is_due(self, messages: Sequence[Message], tokens: int, window: int | None) -> bool:
         return (
             len(messages) > self.threshold_messages
@@ -132,7 +137,7 @@ class ContextCompactor:
             )
             if error is not None:
                 raise error
-            if not (reply.complete and reply.text.strip()):
+            if not (reply.complete and reply.stop == "end" and reply.text.strip()):
                 raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
         except AgenticXError as exc:
             _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))

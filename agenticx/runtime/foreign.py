@@ -39,6 +39,10 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
     if not task.done():
         await _abandon(task, what)
         raise ForeignError(f"{what} did not answer within {limit:g} s", what=what, kind="timed_out")
+    if task.cancelled():  # by its own code: nobody else can reach it
+        raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised")
+    if isinstance(exc := task.exception(), GeneratorExit):
+        raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
     return task.result()
 
 

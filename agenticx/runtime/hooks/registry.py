@@ -18,18 +18,29 @@ Report = Callable[[AgenticXError], None]
 
 
 class HookRegistry:
-    """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration."""
+    """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration.
 
-    def __init__(self, hooks: Sequence[AgentHook] = (), *, limit: float = 5.0) -> None:
+    `limit` is the real seconds that each method of a hook may take; by default what the runtime's settings say.
+    """
+
+    def __init__(self, hooks: Sequence[AgentHook] = (), *, limit: float | None = None) -> None:
         self._entries: list[tuple[int, int, AgentHook]] = []
         self.limit = limit
         for hook in hooks:
             self.register(hook)
 
     def register(self, hook: AgentHook, priority: int = 0) -> None:
-        """Add a hook; `limit` real seconds is what each of its methods may take."""
+        """Add a hook."""
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
+
+    def bounded(self, limit: float) -> HookRegistry:
+        """The same hooks, later ones included, under `limit` where this registry sets none."""
+        if self.limit is not None:
+            return self
+        bounded = HookRegistry(limit=limit)
+        bounded._entries = self._entries
+        return bounded
 
     def has(self, point: str) -> bool:
         """Whether any hook overrides this point."""

@@ -1,0 +1,299 @@
+"""Hooks: what they can do, and that nothing they do breaks a turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
+from agenticx.testing import ScriptedModel, call, say
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 0.05
+
+
+@tool(risk="read")
+def look(at: str = "here") -> str:
+    """Look."""
+    return f"saw {at}"
+
+
+def hook(point, method):
+    """A hook that overrides one point."""
+    return type("Odd", (AgentHook,), {point: method})()
+
+
+def long_history():
+    rows = [(UserMessage(content=f"question {n}"), AssistantMessage(content=f"answer {n}")) for n in range(15)]
+    return [row for pair in rows for row in pair]
+
+
+# --- what hooks can do ------------------------------------------------------------------------------------------------
+
+
+async def test_hooks_run_in_priority_order_at_their_points(play):
+    order: list[str] = []
+
+    class Watch(AgentHook):
+        def __init__(self, name):
+            self.name = name
+
+        def before_model(self, messages, context):
+            order.append(f"{self.name} before_model {context.round} {len(messages)}")
+
+        async def after_model(self, reply, context):
+            order.append(f"{self.name} after_model {reply.text}")
+
+        def before_tool_call(self, name, arguments, context):
+            order.append(f"{self.name} before_tool_call {name} {dict(arguments)}")
+
+        async def after_tool_call(self, name, arguments, result, context):
+            order.append(f"{self.name} after_tool_call {result}")
+
+        def on_compaction(self, compacted_count, summary, context):
+            order.append(f"{self.name} on_compaction")
+
+        async def on_agent_end(self, reason, text, context):
+            order.append(f"{self.name} on_agent_end {reason} {text}")
+
+    hooks = HookRegistry([Watch("b")])
+    hooks.register(Watch("a"), priority=-1)
+    await play([[say("Hm."), call("look")], "Done."], tools=[look], hooks=hooks)
+
+    steps = [
+        "before_model 1 1",
+        "after_model Hm.",
+        "before_tool_call look {}",
+        "after_tool_call saw here",
+        "before_model 2 3",
+        "after_model Done.",
+        "on_agent_end answer Done.",
+    ]
+    assert order == [f"{name} {step}" for step in steps for name in "ab"]
+
+
+async def test_hooks_know_where_they_run(play):
+    contexts: list[HookContext] = []
+
+    async def note(self, reply, context):
+        contexts.append(context)
+
+    run = await play(["Hi."], agent_id="scout", hooks=HookRegistry([hook("after_model", note)]))
+
+    assert contexts == [HookContext(run.session.id, "scout", 1)]
+
+
+async def test_before_model_changes_what_the_model_is_sent_and_not_the_history(play):
+    async def change(self, messages, context):
+        return [*messages, UserMessage(content="and be brief")]
+
+    run = await play(["Hi."], hooks=HookRegistry([hook("before_model", change)]))
+
+    assert [message.content for message in run.model.requests[0].messages] == ["go", "and be brief"]
+    assert run.rows == [("user", "go"), ("assistant", "Hi.")]
+
+
+async def test_after_tool_call_rewrites_what_everyone_reads(play):
+    async def redact(self, name, arguments, result, context):
+        return result.replace("here", "[redacted]")
+
+    run = await play([call("look"), "ok"], tools=[look], hooks=HookRegistry([hook("after_tool_call", redact)]))
+
+    assert run.results == [("call_1", "ok", "saw [redacted]")]
+    assert run.rows[2] == ("tool", "call_1", "ok", "saw [redacted]")
+
+
+async def test_the_first_block_wins(play):
+    seen: list[str] = []
+
+    async def block(self, name, arguments, context):
+        return Block("no looking")
+
+    async def watch(self, name, arguments, context):
+        seen.append(name)
+
+    hooks = HookRegistry([hook("before_tool_call", block), hook("before_tool_call", watch)])
+    run = await play([call("look"), "ok"], tools=[look], hooks=hooks)
+
+    assert run.results == [("call_1", "blocked", "Blocked: no looking")]
+    assert seen == []
+
+
+async def test_hooks_cannot_change_the_arguments_that_run(play):
+    async def meddle(self, name, arguments, context):
+        arguments["at"] = "elsewhere"
+
+    run = await play(
+        [call("look", {"at": "home"}), "ok"], tools=[look], hooks=HookRegistry([hook("before_tool_call", meddle)])
+    )
+
+    assert run.results == [("call_1", "ok", "saw home")]
+
+
+# --- what they cannot -------------------------------------------------------------------------------------------------
+
+
+class Panic(BaseException):
+    """Neither an Exception nor a SystemExit."""
+
+
+def _raises(exc):
+    def method(self, *args):
+        raise exc
+
+    return method
+
+
+def _raises_async(exc):
+    async def method(self, *args):
+        raise exc
+
+    return method
+
+
+async def _hangs(self, *args):
+    await asyncio.Event().wait()
+
+
+async def _cancels_itself(self, *args):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
+
+
+async def _ignores_cancellation(self, *args):
+    for _ in range(2):
+        try:
+            await asyncio.sleep(LIMIT)
+        except asyncio.CancelledError:
+            continue
+
+
+FAILURES = {
+    "raises": _raises(RuntimeError("broken")),
+    "raises later": _raises_async(ValueError("broken")),
+    "raises one of ours": _raises_async(PermissionError("broken")),
+    "exits": _raises(SystemExit(3)),
+    "exits later": _raises_async(SystemExit(3)),
+    "panics": _raises(Panic()),
+    "panics later": _raises_async(Panic()),
+    "raises CancelledError": _raises_async(asyncio.CancelledError()),
+    "raises StopIteration": _raises(StopIteration()),
+    "raises StopAsyncIteration": _raises_async(StopAsyncIteration()),
+    "raises GeneratorExit": _raises_async(GeneratorExit()),
+    "hangs": _hangs,
+    "cancels itself": _cancels_itself,
+    "ignores cancellation": _ignores_cancellation,
+}
+failures = pytest.mark.parametrize("method", FAILURES.values(), ids=FAILURES.keys())
+
+
+def _junk(value):
+    async def method(self, *args):
+        return value
+
+    return method
+
+
+junk = pytest.mark.parametrize("value", [7, "text", [1], {"a": 1}, object(), True, b"", [UserMessage(content="x"), 1]])
+
+
+@failures
+async def test_a_failing_before_model_means_that_the_model_is_not_called(play, method):
+    run = await play(ScriptedModel([]), hooks=HookRegistry([hook("before_model", method)], limit=LIMIT))
+
+    assert run.outline == ["turn_started", "round_start", "error:hook_failed"]
+    assert run.terminal.keys() == {"text", "code", "fatal"}
+    assert "Odd.before_model" in run.terminal["text"]
+
+
+@junk
+async def test_junk_from_before_model_means_that_the_model_is_not_called(play, value):
+    run = await play(ScriptedModel([]), hooks=HookRegistry([hook("before_model", _junk(value))]))
+
+    assert run.outline == ["turn_started", "round_start", "error:hook_failed"]
+
+
+@failures
+async def test_a_failing_before_tool_call_blocks_the_call(play, method):
+    hooks = HookRegistry([hook("before_tool_call", method)], limit=LIMIT)
+    run = await play([call("look"), "ok"], tools=[look], hooks=hooks)
+
+    assert run.outline[3:] == [
+        "tool_call:look",
+        "error:hook_failed",
+        "tool_result:blocked",
+        "round_start",
+        "token",
+        "final:answer",
+    ]
+    assert run.of("error")[0].data["fatal"] is False
+
+
+@junk
+async def test_junk_from_before_tool_call_blocks_the_call(play, value):
+    run = await play([call("look"), "ok"], tools=[look], hooks=HookRegistry([hook("before_tool_call", _junk(value))]))
+
+    assert [outcome for _, outcome, _ in run.results] == ["blocked"]
+
+
+@failures
+async def test_a_failing_after_tool_call_withholds_the_result(play, method):
+    hooks = HookRegistry([hook("after_tool_call", method)], limit=LIMIT)
+    run = await play([call("look"), "ok"], tools=[look], hooks=hooks)
+
+    assert run.outline[3:6] == ["tool_call:look", "error:hook_failed", "tool_result:error"]
+    assert run.results[0][2].startswith("The result is withheld: ")
+    assert "saw" not in run.results[0][2]
+
+
+@pytest.mark.parametrize("value", [7, [1], {"a": 1}, object(), True, b"bytes"])
+async def test_junk_from_after_tool_call_withholds_the_result(play, value):
+    run = await play([call("look"), "ok"], tools=[look], hooks=HookRegistry([hook("after_tool_call", _junk(value))]))
+
+    assert [outcome for _, outcome, _ in run.results] == ["error"]
+
+
+@failures
+@pytest.mark.parametrize("point", ["after_model", "on_agent_end"])
+async def test_a_failing_observer_is_reported_and_the_turn_goes_on(play, point, method):
+    run = await play(["Hi."], hooks=HookRegistry([hook(point, method)], limit=LIMIT))
+
+    assert run.outline == ["turn_started", "round_start", "token", "error:hook_failed", "final:answer"]
+    assert run.of("error")[0].data["fatal"] is False
+    assert f"Odd.{point}" in run.of("error")[0].data["text"]
+
+
+@failures
+async def test_a_failing_on_compaction_is_reported_and_the_turn_goes_on(play, method):
+    hooks = HookRegistry([hook("on_compaction", method)], limit=LIMIT)
+    run = await play(["A summary.", "Hi."], hooks=hooks, session=play.session(messages=long_history()))
+
+    assert run.outline == ["turn_started", "round_start", "compaction", "error:hook_failed", "token", "final:answer"]
+
+
+@failures
+async def test_a_failing_on_agent_end_does_not_hide_how_the_turn_ended(play, method):
+    hooks = HookRegistry([hook("on_agent_end", method)], limit=LIMIT)
+    run = await play([call("look")], tools=[look], max_tool_rounds=1, hooks=hooks)
+
+    assert run.outline[-2:] == ["error:hook_failed", "error:max_rounds"]
+
+
+@junk
+@pytest.mark.parametrize("point", ["after_model", "on_agent_end"])
+async def test_what_an_observer_returns_means_nothing(play, point, value):
+    run = await play(["Hi."], hooks=HookRegistry([hook(point, _junk(value))]))
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
+
+
+async def test_hooks_wait_as_long_as_the_setting_says(play):
+    hooks = HookRegistry([hook("after_model", _hangs)])
+    run = await play(["Hi."], hooks=hooks, clock=ScaledClock(100), settings={"hook_timeout_seconds": 2})
+
+    assert run.outline == ["turn_started", "round_start", "token", "error:hook_failed", "final:answer"]

@@ -1,0 +1,128 @@
+"""A model that goes round in circles is reminded, and then stopped."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.testing import ScriptedModel, call
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="read")
+def same(n: int = 0) -> str:
+    """Answer the same each time."""
+    return f"same {n}"
+
+
+ROUND = ["round_start", "tool_call_delta", "tool_call:same", "tool_result:ok"]
+SHORT = {"loop_warning_threshold": 3, "loop_critical_threshold": 5}
+REMEDY = "Try something else, or answer with what you have and say what is missing."
+
+
+async def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_ended_at_eight(play):
+    run = await play([call("same")] * 8, tools=[same])
+
+    assert run.outline == ["turn_started", *ROUND * 4, "error:loop_warning", *ROUND * 4, "error:loop_detected"]
+    assert run.of("error")[0].data == {
+        "text": "Loop warning: the same call gave the same result 4 times in a row.",
+        "code": "loop_warning",
+        "fatal": False,
+        "detector": "generic_repeat",
+    }
+    assert run.terminal == {
+        "text": "The turn was ended because the same call gave the same result 8 times in a row.",
+        "code": "loop_detected",
+        "fatal": True,
+        "detector": "generic_repeat",
+    }
+
+
+async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(play):
+    run = await play([[call("same"), call("same")], [call("same"), call("same")], "ok"], tools=[same], **SHORT)
+
+    reminder = ("reminder", f"[reminder] The same call gave the same result 3 times in a row. {REMEDY}")
+    assert [row[0] for row in run.rows] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "tool",
+        "tool",
+        "reminder",
+        "assistant",
+    ]
+    assert run.rows[7] == reminder
+    assert run.model.requests[2].messages[-1].content == reminder[1]
+
+
+async def test_two_calls_in_turn_are_ping_pong(play):
+    calls = [call("same", {"n": n % 2}) for n in range(5)]
+    run = await play(calls, tools=[same], **SHORT)
+
+    assert run.outline == ["turn_started", *ROUND * 3, "error:loop_warning", *ROUND * 2, "error:loop_detected"]
+    assert [event.data["detector"] for event in run.of("error")] == ["ping_pong", "ping_pong"]
+
+
+async def test_calls_that_bring_nothing_new_in_any_order_are_no_progress(play):
+    order = [0, 1, 2, 0, 1, 2, 0, 1]
+    run = await play([call("same", {"n": n}) for n in order], tools=[same], **SHORT)
+
+    assert run.outline == ["turn_started", *ROUND * 6, "error:loop_warning", *ROUND * 2, "error:loop_detected"]
+    assert [event.data["detector"] for event in run.of("error")] == ["no_progress", "no_progress"]
+
+
+async def test_the_same_call_with_a_new_result_is_progress(play):
+    counter = iter(range(100))
+
+    @tool(risk="read")
+    def poll() -> int:
+        """Poll."""
+        return next(counter)
+
+    run = await play([*[call("poll")] * 9, "done"], tools=[poll])
+
+    assert run.of("error") == []
+    assert run.terminal["text"] == "done"
+
+
+async def test_a_streak_that_breaks_is_forgiven(play):
+    order = [0, 0, 0, 1, 2, 2, 2, 3]
+    run = await play([*[call("same", {"n": n}) for n in order], "done"], tools=[same], **SHORT)
+
+    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_warning"]
+    assert run.outline[-1] == "final:answer"
+
+
+async def test_a_loop_of_refused_calls_is_a_loop(play):
+    run = await play([call("nope")] * 5, tools=[same], **SHORT)
+
+    assert run.outline[-1] == "error:loop_detected"
+
+
+async def test_a_loop_within_one_round_still_answers_each_call(play):
+    run = await play([[call("same")] * 7], tools=[same], **SHORT)
+
+    assert run.outline == [
+        "turn_started",
+        "round_start",
+        "tool_call_delta",
+        *["tool_call:same"] * 7,
+        *["tool_result:ok"] * 7,
+        "error:loop_warning",
+        "error:loop_detected",
+    ]
+
+
+async def test_each_turn_counts_anew(play):
+    session = play.session()
+    for _ in range(3):
+        run = await play([call("same"), call("same"), "ok"], tools=[same], session=session, **SHORT)
+        assert run.of("error") == []
+
+
+async def test_bad_thresholds_are_refused_at_once(play):
+    with pytest.raises(ValueError, match="2 <= warning <= critical"):
+        play.runtime(ScriptedModel(), loop_warning_threshold=5, loop_critical_threshold=4)
