@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
@@ -43,9 +43,15 @@ Whoever holds the token can run commands as you; put TLS in front of it."""
 def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--host", default="127.0.0.1", help="the address to bind (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8765, help="the port, 0 for any free one (default: 8765)")
+    parser.add_argument("--port", type=_port, default=8765, help="the port, 0 for any free one (default: 8765)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535):
+        raise ArgumentTypeError(f"{text!r} is no port; ports are 1 to 65535, or 0 for any free one")
+    return int(text)
 
 
 def run(arguments: Namespace) -> int:
@@ -137,7 +143,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(where)
-    except (OSError, OverflowError) as exc:
+    except OSError as exc:
         raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
     return bound
 

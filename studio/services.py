@@ -11,6 +11,7 @@ from typing import cast
 from starlette.requests import Request
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec, resolve_model
 from agenticx.sessions.base import SessionRecord, Store
@@ -83,12 +84,15 @@ def make_services(
     tools: Iterable[Tool] | None = None,
     clock: Clock | None = None,
 ) -> Services:
-    """The services of a server on `port`; raises `ToolError` when AGX_ENABLED_TOOLS names a tool that is not there."""
+    """The services of a server on `port`; raises `SettingsError` when AGX_ENABLED_TOOLS names what is no tool."""
     clock = clock or SystemClock()
     store = store or MemoryStore(clock)
     models = models or Models(settings)
     toolbox = Toolbox(builtin_tools() if tools is None else tools)
-    toolbox.only(settings.enabled_tools or ())
+    try:
+        toolbox.only(settings.enabled_tools or ())
+    except ToolError as exc:
+        raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
 
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
         return tuple(toolbox if record.tools is None else toolbox.only(record.tools))

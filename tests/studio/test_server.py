@@ -1,0 +1,219 @@
+"""`agx serve` and `agx open` as a person runs them: processes, signals, one line on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.studio.conftest import frames_of, until
+
+pytestmark = pytest.mark.anyio
+
+READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
+    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", **more}
+
+
+@dataclass
+class Served:
+    """`agx serve` in a process of its own."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    ticket: str
+    home: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> httpx.AsyncClient:
+        token = (self.home / "token").read_text().strip()
+        return httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+
+
+@asynccontextmanager
+async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncIterator[Served]:
+    process = await agx(home, "serve", "--port", "0", *arguments, **more)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            line = await process.stderr.readline()
+        ready = READY.search(line)
+        assert ready is not None, line + await process.stderr.read()
+        yield Served(process, int(ready[1]), ready[2].decode(), home)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def agx(home: Path, *arguments: str, **more: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "agenticx.cli",
+        *arguments,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=home.parent,
+        env=environment(home, **more),
+    )
+
+
+async def outcome(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    try:
+        async with asyncio.timeout(20):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        raise
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_serve_says_one_line_whose_ticket_opens_the_door_once(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served:
+        async with httpx.AsyncClient(base_url=served.url, trust_env=False) as stranger:
+            answers = [await stranger.post("/api/ticket", json={"ticket": served.ticket}) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 401]
+        assert answers[0].json() == {"token": (tmp_path / "home" / "token").read_text().strip()}
+        served.process.send_signal(signal.SIGTERM)
+        assert await outcome(served.process) == (0, "", "")
+
+
+@pytest.mark.promise("B6")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with agx_serve(tmp_path / "home") as served, served.client() as client:
+        sessions = [(await client.post("/api/sessions", json={})).json()["id"] for _ in range(3)]
+        for session_id, text in zip(
+            sessions, ("Write a.txt with the text x", "count to 500", "run sleep 60"), strict=True
+        ):
+            await client.post(f"/api/sessions/{session_id}/turns", json={"input": text})
+
+        async def watch(session_id: str) -> list[str]:
+            async with client.stream("GET", f"/api/sessions/{session_id}/events", timeout=20) as answer:
+                frames = frames_of(answer)
+                seen = await until(frames, "turn_started")
+                watched.release()
+                return [frame.type for frame in [*seen, *[frame async for frame in frames]]]
+
+        watched = asyncio.Semaphore(0)
+        watching = [asyncio.create_task(watch(session_id)) for session_id in sessions]
+        for _ in sessions:
+            await watched.acquire()
+        started = asyncio.get_running_loop().time()
+        served.process.send_signal(number)
+        code, _, err = await outcome(served.process)
+        assert (code, err) == (0, "")
+        assert asyncio.get_running_loop().time() - started < 5
+        for log in await asyncio.gather(*watching):
+            assert log[-2:] == ["error", "server_closing"]
+        assert not (tmp_path / "home" / "studio.json").exists()
+
+
+async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with agx_serve(home) as served:
+        code, out, err = await outcome(await agx(home, "open", "--print"))
+        assert (code, err) == (0, "")
+        url, _, ticket = out.strip().partition("/#")
+        assert url == served.url
+        assert ticket != served.ticket
+        async with httpx.AsyncClient(base_url=served.url, trust_env=False) as stranger:
+            assert (await stranger.post("/api/ticket", json={"ticket": ticket})).status_code == 200
+        assert (home / "studio.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code, out, err = await outcome(await agx(home, "open", "--print"))
+    assert (code, out) == (1, "")
+    assert "agx serve" in err
+    home.mkdir(exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        (home / "studio.json").write_text(json.dumps({"url": f"http://127.0.0.1:{free.getsockname()[1]}", "pid": 1}))
+        code, out, err = await outcome(await agx(home, "open", "--print"))
+    assert (code, out) == (1, "")
+    assert "does not answer" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "words"),
+    [
+        (["--host", "0.0.0.0"], {}, "--allow-remote"),
+        (["--host", "::"], {}, "--allow-remote"),
+        (["--host", "192.0.2.1"], {}, "--allow-remote"),
+        (["--host", "0.0.0.0", "--allow-remote"], {}, "AGX_ALLOWED_HOSTS"),
+        (["--port", "70000"], {}, "70000"),
+        ([], {"AGX_TOKEN_FILE": "/nonexistent/token"}, "/nonexistent/token"),
+        ([], {"AGX_ENABLED_TOOLS": "nope"}, "unknown tool 'nope'"),
+        ([], {"AGX_CONFIRM_TIMEOUT_SECONDS": "never"}, "AGX_CONFIRM_TIMEOUT_SECONDS"),
+    ],
+)
+async def test_what_must_not_be_served_is_refused_with_a_sentence(
+    tmp_path: Path, arguments: list[str], more: dict[str, str], words: str
+) -> None:
+    code, out, err = await outcome(await agx(tmp_path / "home", "serve", "--port", "0", *arguments, **more))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, _, err = await outcome(await agx(tmp_path / "home", "serve", "--port", port))
+    assert code == 2
+    assert f"port {port}" in err
+
+
+async def test_a_remote_studio_answers_to_the_names_it_was_given(tmp_path: Path) -> None:
+    arguments, hosts = ("--host", "0.0.0.0", "--allow-remote"), {"AGX_ALLOWED_HOSTS": "studio.test, named.test:1234"}
+    async with agx_serve(tmp_path / "home", *arguments, **hosts) as served, served.client() as client:
+        for host, status in (
+            (f"studio.test:{served.port}", 200),
+            ("named.test:1234", 200),
+            ("studio.test", 421),
+            (f"other.test:{served.port}", 421),
+            (f"127.0.0.1:{served.port}", 200),
+        ):
+            assert (await client.get("/api/tools", headers={"Host": host})).status_code == status
+
+
+@pytest.mark.promise("G")
+async def test_five_hundred_half_open_sockets_do_not_slow_the_others(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served, served.client() as client:
+        opening = (asyncio.open_connection("127.0.0.1", served.port) for _ in range(500))
+        halves = [writer for _, writer in await asyncio.gather(*opening)]
+        for number, writer in enumerate(halves):
+            writer.write(b"POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1"[: number % 40])
+        taken: list[float] = []
+        for _ in range(100):
+            started = asyncio.get_running_loop().time()
+            assert (await client.get("/api/tools")).status_code == 200
+            taken.append(asyncio.get_running_loop().time() - started)
+        assert sorted(taken)[98] < 0.2
+        for writer in halves:
+            writer.transport.abort()
