@@ -1,0 +1,99 @@
+"""`python -m tests.benchmarks`: measure, print every figure beside its floor and its budgets, exit with 0 always."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from typing import Any
+
+from tests.benchmarks.peer import peer
+from tests.benchmarks.rows import Row, Scale, table
+
+__all__ = ["SECTIONS", "main", "measure"]
+
+FULL = Scale()
+QUICK = Scale(repeats=3, tokens=1_500, paced_tokens=60, turns=15, rounds=10, messages=600, readers=100, sessions=200)
+
+
+async def _engine(scale: Scale) -> list[Row]:
+    from tests.benchmarks.engine import engine_rows
+
+    async with peer() as other:
+        return await engine_rows(other, scale)
+
+
+async def _studio(scale: Scale) -> list[Row]:
+    from tests.benchmarks.studio_rows import studio_rows
+
+    async with peer() as other:
+        return await studio_rows(other, scale)
+
+
+async def _imports(scale: Scale) -> list[Row]:
+    from tests.benchmarks.engine import import_rows
+
+    return import_rows(scale)
+
+
+async def _streams(_scale: Scale) -> list[Row]:
+    from tests.benchmarks.engine import stream_rows
+
+    async with peer() as other:
+        return await stream_rows(other)
+
+
+SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
+    "engine": _engine,
+    "studio": _studio,
+    "imports": _imports,
+    "streams": _streams,
+}
+
+
+def measure(section: str, scale: Scale) -> list[Row]:
+    """The rows of one section, measured in a process that does nothing else."""
+    order = json.dumps([section, asdict(scale)])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks", "--only", order], stdout=subprocess.PIPE, text=True
+    )
+    if done.returncode != 0:
+        print(f"{section}: failed, see above", file=sys.stderr)
+        return []
+    return [Row(**fields) for fields in json.loads(done.stdout)]
+
+
+def main() -> None:
+    """Measure what the arguments ask for and print it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less of everything: under 20 s, and less exact")
+    parser.add_argument("--json", action="store_true", help="print one JSON array instead of the table")
+    parser.add_argument(
+        "--streams", action="store_true", help="also find out how many 10-ms streams a core carries (slow)"
+    )
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only:
+        section, scale = json.loads(arguments.only)
+        rows = asyncio.run(SECTIONS[section](Scale(**scale)))
+        print(json.dumps([asdict(row) for row in rows]))
+        return
+    begun = time.monotonic()
+    names = [name for name in SECTIONS if name != "streams" or arguments.streams]
+    rows = [row for name in names for row in measure(name, QUICK if arguments.quick else FULL)]
+    if arguments.json:
+        print(json.dumps([{**asdict(row), "judged": row.judged} for row in rows], indent=2))
+        return
+    print(table(rows))
+    what = f"Python {platform.python_version()}, {platform.machine()}, CPU time of one process"
+    print(f"\n{what}; budgets with × are ratios to the floor; {time.monotonic() - begun:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

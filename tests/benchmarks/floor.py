@@ -1,0 +1,65 @@
+"""The floor: a raw socket, events cut at blank lines, parsed by orjson, and nothing else; and how CPU time is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from statistics import median
+from typing import Self
+
+import orjson
+
+__all__ = ["Job", "RawClient", "cpu_of", "medians"]
+
+Job = Callable[[], Awaitable[object]]
+
+
+class RawClient:
+    """One kept connection to the provider."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Self:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def ask(self, model: str) -> int:
+        """Send a request, read its reply to the end; returns how many events there were."""
+        body = json.dumps({"model": model, "messages": [{"role": "user", "content": "go"}], "stream": True}).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+        self._writer.write(head % len(body) + body)
+        rest, count = b"", 0
+        while True:
+            *events, rest = (rest + await self._reader.read(65_536)).split(b"\n\n")
+            for event in events:
+                payload = event[event.index(b"data: ") + 6 :]
+                if payload == b"[DONE]":
+                    return count
+                orjson.loads(payload)
+                count += 1
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+async def cpu_of(job: Job) -> float:
+    """CPU seconds that this process spends on one run of `job`."""
+    begun = time.process_time()
+    await job()
+    return time.process_time() - begun
+
+
+async def medians(repeats: int, jobs: Mapping[str, Job]) -> dict[str, float]:
+    """The median CPU seconds of each job.
+
+    They take turns, so that a machine that is busy for a while slows them all; a first round does not count.
+    """
+    for job in jobs.values():
+        await job()
+    taken = [{name: await cpu_of(job) for name, job in jobs.items()} for _ in range(repeats)]
+    return {name: median(times[name] for times in taken) for name in jobs}

@@ -1,0 +1,224 @@
+"""The other side, in a process of its own so that its work does not count: a provider, and readers of the studio.
+
+As a program it prints the port of its provider and then obeys one JSON command per line of its input. The provider
+streams Chat Completions as the name of the model says: `burst:N` N tokens at once, `paced:N` N tokens 10 ms apart,
+`stamped:N` the same with the time of sending as text, `call` one tool call, `tools:N` N rounds of a call, then text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from typing import Any
+
+__all__ = ["Peer", "peer"]
+
+PACE_SECONDS = 0.01
+_MODEL = re.compile(rb'"model":\s*"([^"]*)"')
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+
+
+# --- the provider ---------------------------------------------------------------------------------------------------
+
+
+def _chunk(payload: bytes) -> bytes:
+    """One event as one chunk of the body, as servers that flush each token send it."""
+    event = b"data: " + payload + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "bench"}
+    return _chunk(json.dumps({**head, "choices": [choice], **more}, separators=(",", ":")).encode())
+
+
+def _end(finish_reason: str) -> bytes:
+    return _delta({}, finish_reason, usage=_USAGE) + _chunk(b"[DONE]") + b"0\r\n\r\n"
+
+
+@cache
+def _burst(tokens: int) -> bytes:
+    return _HEAD + b"".join(_delta({"content": f"word{number % 7} "}) for number in range(tokens)) + _end("stop")
+
+
+def _call(number: int) -> bytes:
+    function = {"name": "look", "arguments": ""}
+    opening = {"index": 0, "id": f"call_{number}_{time.monotonic_ns()}", "type": "function", "function": function}
+    rest = {"index": 0, "function": {"arguments": json.dumps({"number": number})}}
+    return _HEAD + _delta({"tool_calls": [opening]}) + _delta({"tool_calls": [rest]}) + _end("tool_calls")
+
+
+class _Provider(asyncio.Protocol):
+    """One connection: requests one after the other, each answered as its model's name says."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._received = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = bytes(self._received).partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+        if length is None or len(body) < int(length[1]):
+            return
+        self._received.clear()
+        self._answer(body)
+
+    def _answer(self, body: bytes) -> None:
+        named = _MODEL.search(body)
+        kind, _, count = (named[1].decode() if named else "burst:1").partition(":")
+        match kind:
+            case "burst":
+                self._transport.write(_burst(int(count)))
+            case "paced":
+                self._pace(int(count), lambda: "word ")
+            case "stamped":
+                self._pace(int(count), lambda: f"{time.monotonic_ns()} ")
+            case "call":
+                self._transport.write(_call(0))
+            case _:
+                answered = body.count(b'"role":"tool"')
+                self._transport.write(_call(answered) if answered < int(count) else _burst(1))
+
+    def _pace(self, tokens: int, word: Callable[[], str]) -> None:
+        loop = asyncio.get_running_loop()
+        self._transport.write(_HEAD)
+        begun = loop.time()
+
+        def tick(number: int) -> None:
+            if self._transport.is_closing():
+                return
+            if number == tokens:
+                self._transport.write(_end("stop"))
+                return
+            self._transport.write(_delta({"content": word()}))
+            loop.call_at(begun + (number + 1) * PACE_SECONDS, tick, number + 1)
+
+        tick(0)
+
+
+# --- readers of the studio ------------------------------------------------------------------------------------------
+
+
+class _Studio:
+    """Speaks to a studio at `port` in plain HTTP/1.1."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._token = token
+        self._streams: list[asyncio.Task[None]] = []
+        self._opened = asyncio.Semaphore(0)
+
+    async def _send(self, method: str, path: str, body: object = None, accept: str = "*/*") -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nauthorization: Bearer {self._token}\r\n"
+        head += f"accept: {accept}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
+        writer.write(f"{head}connection: close\r\n\r\n".encode() + content)
+        reader.writer = writer  # type: ignore[attr-defined]  # kept open for as long as it is read
+        return reader
+
+    async def create(self, count: int) -> list[str]:
+        made: list[str] = []
+        for _ in range(count):
+            answer = await (await self._send("POST", "/api/sessions", {})).read()
+            if b" 201 " not in answer[:20]:
+                raise RuntimeError(f"the studio said {answer!r}")
+            made.append(json.loads(answer.partition(b"\r\n\r\n")[2])["id"])
+        return made
+
+    async def turn(self, session: str, model: str) -> int:
+        """Run a turn, read its events to the end; the number of bytes they took."""
+        body, path = {"input": "go", "model": model}, f"/api/sessions/{session}/turns"
+        return len(await (await self._send("POST", path, body, accept="text/event-stream")).read())
+
+    async def open(self, session: str, count: int) -> int:
+        """Open `count` streams and leave them open, reading whatever comes."""
+        for _ in range(count):
+            reader = await self._send("GET", f"/api/sessions/{session}/events", accept="text/event-stream")
+            self._streams.append(asyncio.create_task(self._drain(reader)))
+            await self._opened.acquire()
+        return count
+
+    async def close(self) -> int:
+        for task in self._streams:
+            task.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+        count = len(self._streams)
+        self._streams.clear()
+        return count
+
+    async def _drain(self, reader: asyncio.StreamReader) -> None:
+        first = True
+        with suppress(ConnectionError):
+            while await reader.read(2**18):
+                if first:
+                    self._opened.release()
+                    first = False
+
+
+async def _obey() -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(_Provider, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    orders = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    studio: _Studio | None = None
+    while line := await orders.readline():
+        name, *arguments = json.loads(line)
+        if name == "studio":
+            studio, done = _Studio(*arguments), None
+        else:
+            done = await getattr(studio, name)(*arguments)
+        print(json.dumps(done), flush=True)
+
+
+# --- the handle on it -----------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """The running process; `order` tells it what to do and waits until it has done it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self._process = process
+        self.port = port
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def order(self, name: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
+        return json.loads(await self._process.stdout.readline())
+
+
+@asynccontextmanager
+async def peer():
+    """A peer that ends with the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        yield Peer(process, int(await process.stdout.readline()))
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_obey())

@@ -1,0 +1,61 @@
+"""One line of the table: a figure, the floor it is held against, and the budgets of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Row", "Scale", "table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much of everything a run does; figures are medians of `repeats`."""
+
+    repeats: int = 5
+    tokens: int = 4_000
+    paced_tokens: int = 200
+    turns: int = 40
+    rounds: int = 25
+    messages: int = 2_000
+    readers: int = 500
+    sessions: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure in `unit`. With a `floor` in the same unit the budgets are ratios to it, else they are in `unit`."""
+
+    name: str
+    value: float
+    unit: str
+    floor: float | None = None
+    first_light: float | None = None
+    goal: float | None = None
+    at_least: bool = False
+
+    @property
+    def judged(self) -> float:
+        """What the budgets are compared with."""
+        return self.value if self.floor is None else self.value / self.floor
+
+    def verdict(self, budget: float | None) -> str:
+        """The budget and whether it is met."""
+        if budget is None:
+            return "–"
+        met = self.judged >= budget if self.at_least else self.judged <= budget
+        return f"{'≥' if self.at_least else '≤'} {budget:g}{'×' if self.floor else ''} {'met' if met else 'MISSED'}"
+
+    def cells(self) -> tuple[str, ...]:
+        ratio = "" if self.floor is None else f"{self.judged:.1f}×"
+        figure = f"{self.value:.3g}" if self.value < 1_000 else f"{self.value:.0f}"
+        return (self.name, f"{figure} {self.unit}", ratio, self.verdict(self.first_light), self.verdict(self.goal))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in columns."""
+    lines = [("", "measured", "× floor", "first light", "goal"), *(row.cells() for row in rows)]
+    widths = [max(len(cells[column]) for cells in lines) for column in range(5)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in lines
+    )

@@ -1,0 +1,136 @@
+"""What the studio costs: from the provider's bytes through turn and log to the bytes that its readers get."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agenticx.llms.openai_chat import OpenAIChatModel
+from agenticx.settings import load_settings
+from studio.server import StudioServer, listen
+from studio.services import Models, make_services
+from tests.benchmarks.floor import RawClient, cpu_of, medians
+from tests.benchmarks.peer import Peer
+from tests.benchmarks.rows import Row, Scale
+
+__all__ = ["studio_rows"]
+
+TOKEN = "benchmark-token-benchmark-token-benchmark"
+MICRO = 1e6
+
+
+@asynccontextmanager
+async def studio(peer: Peer) -> AsyncGenerator[None]:
+    """A studio in this process, its models at the peer's provider, the peer its client."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
+        work.mkdir()
+        settings = load_settings({"home": home, "workspace_root": work}, environ={}, project=work)
+        models = Models(settings, lambda spec: OpenAIChatModel(spec, base_url=peer.base_url))
+        listening = listen("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        ready = asyncio.Event()
+        server = StudioServer(make_services(settings, token=TOKEN, port=port, models=models), ready.set)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await ready.wait()
+            await peer.order("studio", port, TOKEN)
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+            listening.close()
+
+
+async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
+    """Tokens in a burst and paced, readers of one session, memory; burst and paced beside their floor."""
+    raw = await RawClient.connect(peer.port)
+    burst_model, paced_model = f"burst:{scale.tokens}", f"paced:{scale.paced_tokens}"
+
+    async def turn(model: str) -> None:
+        (session,) = await peer.order("create", 1)
+        await peer.order("turn", session, model)
+
+    async with studio(peer):
+        took = await medians(
+            scale.repeats,
+            {
+                "bare": lambda: turn("burst:1"),
+                "bare floor": lambda: raw.ask("burst:1"),
+                "burst": lambda: turn(burst_model),
+                "burst floor": lambda: raw.ask(burst_model),
+                "paced": lambda: turn(paced_model),
+                "paced floor": lambda: raw.ask(paced_model),
+            },
+        )
+        memory, fan_out = await _memory(peer, scale), await _fan_out(peer, scale)
+    burst, burst_floor = (
+        (took[name] - took[bare]) / scale.tokens for name, bare in (("burst", "bare"), ("burst floor", "bare floor"))
+    )
+    paced, paced_floor = (
+        (took[name] - took[bare]) / scale.paced_tokens
+        for name, bare in (("paced", "bare"), ("paced floor", "bare floor"))
+    )
+    await raw.close()
+    return [
+        Row(
+            name="provider byte → log in memory → SSE byte, burst, per token",
+            value=burst * MICRO,
+            unit="µs",
+            floor=burst_floor * MICRO,
+        ),
+        Row(
+            name="provider byte → log in memory → SSE byte, paced, per token",
+            value=paced * MICRO,
+            unit="µs",
+            floor=paced_floor * MICRO,
+            first_light=6,
+            goal=2.4,
+        ),
+        Row(
+            name=f"fan-out to {scale.readers} readers, per event and reader",
+            value=fan_out * MICRO,
+            unit="µs",
+            first_light=15,
+            goal=2.5,
+        ),
+        *memory,
+    ]
+
+
+async def _fan_out(peer: Peer, scale: Scale) -> float:
+    """What each further reader adds per token of a paced turn."""
+    alone, watched = await peer.order("create", 2)
+    model = f"paced:{scale.paced_tokens}"
+    base = await cpu_of(lambda: peer.order("turn", alone, model))
+    await peer.order("open", watched, scale.readers)
+    crowd = await cpu_of(lambda: peer.order("turn", watched, model))
+    await peer.order("close")
+    return (crowd - base) / (scale.paced_tokens * scale.readers)
+
+
+async def _memory(peer: Peer, scale: Scale) -> list[Row]:
+    """What an idle session and an open stream hold."""
+    before = _resident()
+    sessions = await peer.order("create", scale.sessions)
+    with_sessions = _resident()
+    await peer.order("open", sessions[0], scale.readers)
+    with_streams = _resident()
+    await peer.order("close")
+    session = (with_sessions - before) / scale.sessions
+    stream = (with_streams - with_sessions) / scale.readers
+    return [
+        Row(name="memory per idle session", value=session, unit="kB", goal=8),
+        Row(name="memory per open stream", value=stream, unit="kB", goal=40),
+    ]
+
+
+def _resident() -> float:
+    """Resident kilobytes of this process."""
+    gc.collect()
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))
