@@ -10,12 +10,20 @@ from functools import cache
 from json.encoder import encode_basestring_ascii as _quote
 from typing import Annotated, Any, Literal, NotRequired, Union
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agenticx.messages import ToolOutcome
 
-__all__ = ["EventType", "RuntimeEvent", "TurnState", "encode_envelope", "envelope_adapter", "envelope_schema"]
+__all__ = [
+    "EventType",
+    "RuntimeEvent",
+    "TurnState",
+    "check_payload",
+    "encode_envelope",
+    "envelope_adapter",
+    "envelope_schema",
+]
 
 TurnState = Literal["idle", "planning", "executing", "observing", "responding", "done"]
 
@@ -381,6 +389,23 @@ def _envelope_type(type_: EventType, payload: type) -> Any:
     common: dict[str, Any] = {"agent_id": str, "session_id": str, "turn_id": str | None, "seq": int, "ts": str}
     make: Any = TypedDict
     return make(f"{payload.__name__}_{type_.value}", {"type": Literal[type_.value], "data": payload, **common})
+
+
+@cache
+def _payload_adapter(type_: EventType) -> TypeAdapter[dict[str, Any]]:
+    payload: Any = _PAYLOADS[type_]
+    return TypeAdapter(payload)
+
+
+def check_payload(type_: EventType, data: dict[str, Any]) -> None:
+    """Raise ValueError with a sentence unless `data` is a payload of that type, without keys of its own."""
+    try:
+        known = _payload_adapter(type_).validate_python(data, strict=True)
+    except ValidationError as exc:
+        problem = exc.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg']}") from None
+    if more := data.keys() - known.keys():
+        raise ValueError(f"{sorted(more)[0]}: is not in the contract")
 
 
 @cache

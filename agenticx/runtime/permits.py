@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
@@ -20,7 +20,7 @@ from agenticx.settings import Settings
 from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.permissions import Verdict, decide
 
-__all__ = ["Permits", "Refused"]
+__all__ = ["Permits", "Refused", "validate"]
 
 _log = get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Permits:
             return arguments
         if verdict.decision == "deny":
             raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        digest = confirm_digest(tool.schema.name, jsonable(arguments), assessment.binding)
+        digest = _digest(tool, arguments, assessment)
         if digest not in turn.session.allowed:
             answer = await self._ask(turn, tool, arguments, assessment, verdict, digest)
             if not answer.approved:
@@ -60,11 +60,11 @@ class Permits:
                 changed = self._assess(tool, arguments, context)
                 if decide(turn.session.permission_mode, changed).decision == "deny":
                     raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
-                digest = confirm_digest(tool.schema.name, jsonable(arguments), changed.binding)
+                digest = _digest(tool, arguments, changed)
             if answer.remember == "session":
                 turn.session.allowed.add(digest)
         now = self._assess(tool, arguments, context)
-        if confirm_digest(tool.schema.name, jsonable(arguments), now.binding) != digest:
+        if _digest(tool, arguments, now) != digest:
             raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
         return arguments
 
@@ -175,9 +175,30 @@ def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     return data
 
 
+def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tool's own validation makes of the arguments; raises `InvalidArguments`, whatever that does."""
+    what = f"the validation of tool {tool.schema.name!r}"
+    try:
+        value: object = foreign.call_now(tool.validate, arguments, what=what)
+    except ForeignError as exc:
+        raise InvalidArguments(str(exc)) from exc
+    if not isinstance(value, dict):
+        raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
+    return cast(dict[str, Any], value)
+
+
+def _digest(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> str:
+    try:
+        return confirm_digest(tool.schema.name, jsonable(arguments), assessment.binding)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise Refused(
+            f"the assessment of tool {tool.schema.name!r} is bound to what is not JSON: {exc}", "error"
+        ) from exc
+
+
 def _replaced(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return tool.validate(arguments)
+        return validate(tool, arguments)
     except InvalidArguments as exc:
         raise Refused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
 

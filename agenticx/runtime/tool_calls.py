@@ -23,9 +23,9 @@ from agenticx.llms.arguments import parse_arguments, repair_arguments
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
 from agenticx.runtime import foreign
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.permits import Permits, Refused
+from agenticx.runtime.permits import Permits, Refused, validate
 from agenticx.runtime.tool_output import jsonable, render
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -309,7 +309,11 @@ class ToolCalls:
         except (TypeError, ValueError) as exc:
             raise ToolError(f"the payload of {type_!r} is not JSON: {exc}") from exc
         if type_ == EventType.TOOL_PROGRESS:
-            data = {**self._progress(one), **({"output": str(data["output"])} if "output" in data else {})}
+            return EventType(type_), self._progress(one) | ({"output": str(data["output"])} if "output" in data else {})
+        try:
+            check_payload(EventType(type_), data)
+        except ValueError as exc:
+            raise ToolError(f"the payload of {type_!r} does not fit the contract: {exc}") from exc
         return EventType(type_), data
 
     def _progress(self, one: _Pending) -> dict[str, Any]:
@@ -350,7 +354,7 @@ def _groups(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
 def _validated(one: _Pending, arguments: dict[str, Any]) -> _Pending:
     assert one.tool is not None
     try:
-        one.arguments = one.tool.validate(arguments)
+        one.arguments = validate(one.tool, arguments)
     except InvalidArguments as exc:
         one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments", repaired=False)
         one.repaired = False

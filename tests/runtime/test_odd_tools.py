@@ -1,0 +1,386 @@
+"""Tools that are not ours: whatever they do is one result, and the turn goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+
+import pytest
+from pydantic import BaseModel
+
+from agenticx.clocks import ScaledClock
+from agenticx.errors import ToolError
+from agenticx.llms.base import ToolSchema
+from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
+from agenticx.testing import ScriptedModel, call
+from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Panic(BaseException):
+    """Neither an Exception nor a SystemExit."""
+
+
+class Unspeakable(Exception):
+    """Cannot even be shown."""
+
+    def __str__(self):
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+class Shown:
+    def __repr__(self):
+        return "<Shown>"
+
+
+class Point(BaseModel):
+    x: int
+    y: int
+
+
+def cyclic():
+    value: dict = {"a": 1}
+    value["self"] = value
+    return value
+
+
+def deep():
+    value: list = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+async def one_result(play, function, **options):
+    """Run a turn with one call of `function` and return its result's data."""
+    options.setdefault("gate", AutoApproveConfirmGate())
+    made = tool(risk="read", name="odd")(function) if not hasattr(function, "schema") else function
+    run = await play([call("odd"), "ok"], tools=[made], **options)
+    assert run.outline[-3:] == ["round_start", "token", "final:answer"]
+    for event in run.events:
+        encode_envelope(event, session_id="s", turn_id="t", seq=1, ts="now")
+    [result] = run.of("tool_result")
+    return result.data
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        ValueError("bad"),
+        ToolError("be kinder"),
+        SystemExit(3),
+        Panic("boo"),
+        StopIteration(1),
+        StopAsyncIteration(1),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        Unspeakable(),
+        RecursionError("deep"),
+        MemoryError(),
+        ExceptionGroup("several", [ValueError("a"), TypeError("b")]),
+        ValueError("x" * 1_000_000),
+        ValueError("\ud800"),
+    ],
+    ids=lambda exc: type(exc).__name__,
+)
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_raising(play, exc, kind):
+    async def later():
+        """Raise."""
+        raise exc
+
+    def now():
+        """Raise."""
+        raise exc
+
+    data = await one_result(play, later if kind == "async" else now)
+
+    assert (data["is_error"], data["outcome"]) == (True, "error")
+    assert len(data["result"]) < 40_000
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        ("text", "text"),
+        ("a\ud800b\x00", "a\ufffdb\x00"),
+        (b"bytes \xff", "bytes \ufffd"),
+        (7, "7"),
+        (True, "true"),
+        (float("nan"), "NaN"),
+        ({"a": [1, None]}, '{"a": [1, null]}'),
+        ({1: {2, 3}}, '{"1": "{2, 3}"}'),
+        (Point(x=1, y=2), '{"x":1,"y":2}'),
+        (Shown(), '"<Shown>"'),
+        ([], "[]"),
+        ("", ""),
+    ],
+    ids=repr,
+)
+async def test_returning(play, value, text):
+    async def give():
+        """Give."""
+        return value
+
+    data = await one_result(play, give)
+
+    assert (data["outcome"], data["result"]) == ("ok", text)
+
+
+@pytest.mark.parametrize("make", [cyclic, deep, Unshowable, lambda: iter([1]), lambda: (n for n in "ab")])
+async def test_returning_what_cannot_be_written_down(play, make):
+    async def give():
+        """Give."""
+        return make()
+
+    data = await one_result(play, give)
+
+    assert len(data["result"]) < 40_000
+
+
+@pytest.mark.parametrize("value", ["x" * 100_000_000, b"x" * 100_000_000, ["x" * 1000] * 10_000], ids=type)
+async def test_returning_something_huge_keeps_head_and_tail_and_says_so(play, value):
+    async def give():
+        """Give."""
+        return value
+
+    data = await one_result(play, give)
+
+    assert data["truncated"] is True
+    assert len(data["result"]) < 31_000
+    assert "left out" in data["result"]
+
+
+async def test_cancelling_itself(play):
+    async def give_up():
+        """Give up."""
+        asyncio.current_task().cancel()
+        await asyncio.sleep(0)
+
+    data = await one_result(play, give_up)
+
+    assert data["outcome"] == "error"
+
+
+async def test_hanging_and_ignoring_cancellation(play):
+    release = asyncio.Event()
+
+    @tool(risk="read", name="odd", timeout=1)
+    async def deaf() -> str:
+        """Hear nothing."""
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    before = asyncio.all_tasks()
+    model = ScriptedModel([call("odd"), "ok"])
+    runtime = play.runtime(model, clock=ScaledClock(100))
+    session = play.session()
+    events = [event async for event in runtime.run_turn("go", session, tools=[deaf])]
+    release.set()
+    await asyncio.wait(asyncio.all_tasks() - before)
+
+    assert [event.data["outcome"] for event in events if event.type == "tool_result"] == ["timed_out"]
+    assert [message.role for message in session.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_blocking_its_thread_past_the_time_out(play):
+    release = threading.Event()
+
+    @tool(risk="read", name="odd", timeout=1)
+    def block() -> None:
+        """Block."""
+        release.wait(10)
+
+    data = await one_result(play, block, clock=ScaledClock(100))
+    release.set()
+
+    assert data["outcome"] == "timed_out"
+
+
+# --- events of their own ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload"),
+    [
+        ("final", {"text": "done"}),
+        ("error", {"fatal": True, "code": "stopped", "text": ""}),
+        ("token", {"text": "x"}),
+        ("tool_result", {}),
+        ("subagent_paused", {}),
+        ("no_such_event", {}),
+        ("", {}),
+        (None, {}),
+        (["artifact"], {}),
+        ("artifact", {}),
+        ("artifact", {"path": 7, "final": "yes"}),
+        ("artifact", {"path": "a", "final": True, "extra": 1}),
+        ("artifact", None),
+        ("artifact", 7),
+        ("artifact", cyclic()),
+        ("artifact", {"path": "a", "content": float("nan"), "final": True}),
+        ("artifact", {"path": "a", "content": object(), "final": True}),
+        ("citation", {"quote": "x"}),
+        ("handoff", {"from_agent": "a"}),
+        ("subagent_started", {"task": "x"}),
+        ("tool_progress", [1]),
+    ],
+)
+async def test_emitting_what_is_not_theirs_or_not_an_event_is_an_error_of_the_tool(play, type_, payload):
+    async def odd(context: ToolContext):
+        """Emit."""
+        context.emit(type_, payload)
+
+    data = await one_result(play, odd)
+
+    assert data["outcome"] == "error"
+
+
+async def test_emitted_text_is_cleaned(play):
+    @tool(risk="read", name="odd")
+    async def odd(context: ToolContext):
+        """Emit."""
+        context.emit("tool_progress", {"output": "a\ud800"})
+        context.emit("artifact", {"path": "b\ud800", "content": "c\udfff", "final": True})
+
+    run = await play([call("odd"), "ok"], tools=[odd])
+
+    assert run.of("tool_progress")[0].data["output"] == "a\ufffd"
+    assert run.of("artifact")[0].data == {"path": "b\ufffd", "content": "c\ufffd", "final": True}
+
+
+async def test_emitting_from_many_threads_keeps_each_threads_order(play):
+    @tool(risk="read")
+    def work(context: ToolContext) -> str:
+        """Emit from threads."""
+
+        def emit(name):
+            for n in range(50):
+                context.emit("tool_progress", {"output": f"{name}{n}"})
+
+        threads = [threading.Thread(target=emit, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return "done"
+
+    run = await play([call("work"), "ok"], tools=[work])
+
+    outputs = [event.data["output"] for event in run.of("tool_progress")]
+    assert len(outputs) == 200
+    for name in "abcd":
+        assert [text for text in outputs if text[0] == name] == [f"{name}{n}" for n in range(50)]
+
+
+async def test_emitting_after_the_end_is_dropped(play):
+    kept: list[ToolContext] = []
+
+    @tool(risk="read")
+    async def leave(context: ToolContext) -> str:
+        """Keep the context."""
+        kept.append(context)
+        return "left"
+
+    @tool(risk="read")
+    async def late() -> str:
+        """Emit for a call that is over."""
+        kept[0].emit("tool_progress", {"output": "late"})
+        return "late"
+
+    run = await play([call("leave"), call("late"), "ok"], tools=[leave, late])
+
+    assert run.of("tool_progress") == []
+
+
+# --- tools that are no function ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Handmade:
+    """A tool by protocol, whose parts can be odd."""
+
+    assessment: object = None
+    verdict: object = None
+    result: object = "made"
+    timeout: float | None = None
+    read_only: bool = False
+    schema = ToolSchema("odd", "Odd.", {"type": "object"})
+
+    def assess(self, arguments, context):
+        return self.assessment() if callable(self.assessment) else self.assessment or Assessment(risk="read")
+
+    def validate(self, arguments):
+        return self.verdict() if callable(self.verdict) else dict(arguments)
+
+    def run(self, arguments, context):
+        return self.result() if callable(self.result) else self._later()
+
+    async def _later(self):
+        return self.result
+
+
+def _raise(exc):
+    def function():
+        raise exc
+
+    return function
+
+
+async def test_a_handmade_tool_works(play):
+    data = await one_result(play, Handmade())
+
+    assert (data["outcome"], data["result"]) == ("ok", "made")
+
+
+async def test_a_run_that_returns_plainly_works(play):
+    data = await one_result(play, Handmade(result=lambda: "plain"))
+
+    assert (data["outcome"], data["result"]) == ("ok", "plain")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Handmade(assessment=_raise(RuntimeError("no"))),
+        Handmade(assessment=_raise(Panic())),
+        Handmade(assessment=lambda: "fine"),
+        Handmade(assessment=lambda: None),
+        Handmade(result=_raise(RuntimeError("no"))),
+        Handmade(result=_raise(SystemExit())),
+    ],
+    ids=["assess raises", "assess panics", "assess junk", "assess none", "run raises", "run exits"],
+)
+async def test_a_handmade_tool_that_fails_is_an_error_of_the_tool(play, odd):
+    data = await one_result(play, odd)
+
+    assert data["outcome"] == "error"
+
+
+@pytest.mark.parametrize("verdict", [_raise(RuntimeError("no")), _raise(Panic()), lambda: None, lambda: [1]])
+async def test_a_handmade_tool_whose_validation_fails_does_not_run(play, verdict):
+    data = await one_result(play, Handmade(verdict=verdict))
+
+    assert data["outcome"] == "invalid_arguments"
+
+
+async def test_a_binding_that_is_not_json_does_not_run(play):
+    odd = Handmade(assessment=lambda: Assessment(risk="write", binding={"a": object()}))
+    data = await one_result(play, odd)
+
+    assert data["outcome"] == "error"
