@@ -53,23 +53,37 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or several model calls; None means the provider did not say. Input includes cached."""
+    """Tokens of one or several model calls; None means the provider did not say.
+
+    `input_tokens` is the provider's own number. Most count in it what their cache held; where `input_excludes_cached`,
+    what was read from the cache and written to it comes on top. `total_input_tokens` has all of it everywhere.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: Decimal | None = None
+    cache_write_tokens: int | None = None
+    input_excludes_cached: bool = False
+
+    @property
+    def total_input_tokens(self) -> int | None:
+        """All tokens that went in."""
+        if self.input_tokens is None or not self.input_excludes_cached:
+            return self.input_tokens
+        return self.input_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            _add(self.input_tokens, other.input_tokens),
+            _add(self.total_input_tokens, other.total_input_tokens),
             _add(self.output_tokens, other.output_tokens),
             _add(self.cached_tokens, other.cached_tokens),
             _add(self.reasoning_tokens, other.reasoning_tokens),
             None
             if self.cost_usd is None and other.cost_usd is None
             else (self.cost_usd or Decimal(0)) + (other.cost_usd or Decimal(0)),
+            _add(self.cache_write_tokens, other.cache_write_tokens),
         )
 
 

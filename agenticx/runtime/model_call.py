@@ -160,7 +160,7 @@ class _ReplyWriter:
         reply = self._builder.reply()
         usage = reply.usage
         if reply.complete or usage.input_tokens is not None or usage.output_tokens is not None:
-            self._turn.last_input_tokens = usage.input_tokens
+            self._turn.last_input_tokens = usage.total_input_tokens
             self._turn.spent(usage, model_name)
 
     def keep_partial(self) -> None:
