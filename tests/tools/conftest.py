@@ -57,3 +57,9 @@ def workspace(tmp_path: Path) -> Path:
 @pytest.fixture
 def bench(workspace: Path) -> Bench:
     return Bench(workspace)
+
+
+@pytest.fixture
+def bench_at() -> type[Bench]:
+    """For benches that stand elsewhere or protect something."""
+    return Bench

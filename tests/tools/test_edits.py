@@ -70,7 +70,10 @@ async def test_an_edit_keeps_the_line_ends_of_the_file(bench) -> None:
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
-        ({"old_text": "zzz", "new_text": ""}, "old_text does not occur in 'f'; read the file and copy the text exactly"),
+        (
+            {"old_text": "zzz", "new_text": ""},
+            "old_text does not occur in 'f'; read the file and copy the text exactly",
+        ),
         (
             {"old_text": "x  y", "new_text": ""},
             "old_text does not occur in 'f' as it is written: spaces, tabs or line breaks differ; "
@@ -80,7 +83,10 @@ async def test_an_edit_keeps_the_line_ends_of_the_file(bench) -> None:
             {"old_text": "twice", "new_text": ""},
             "old_text occurs 2 times in 'f' (lines 2, 4); give more of the text around it, or set replace_all",
         ),
-        ({"old_text": "", "new_text": "x"}, "old_text is empty; give the text to replace, or create a file with file_write"),
+        (
+            {"old_text": "", "new_text": "x"},
+            "old_text is empty; give the text to replace, or create a file with file_write",
+        ),
         ({"old_text": "x y", "new_text": "x y"}, "old_text and new_text are the same; there is nothing to change"),
         ({"path": "none", "old_text": "a", "new_text": "b"}, "'none' does not exist; list_files shows what does"),
         (
@@ -99,7 +105,7 @@ async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(ben
     assert [str(assessed.value), str(run.value)] == [sentence, sentence]
 
 
-# --- bound to what was shown --------------------------------------------------------------------------------------------
+# --- bound to what was shown ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("change", ["content", "link", "created", "folder link"])
@@ -145,8 +151,8 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(bench) -
         with pytest.raises(ToolError) as caught:
             await call
         assert str(caught.value).startswith(
-            "'f' was changed by somebody else since you last read or wrote it, so nothing was done. Read it again first. "
-            "This call would have changed what is there now like this:\n--- f\n+++ f\n@@ -1,3 +1,"
+            "'f' was changed by somebody else since you last read or wrote it, so nothing was done. "
+            "Read it again first. This call would have changed what is there now like this:\n--- f\n+++ f\n@@ -1,3 +1,"
         )
         assert "-two" in str(caught.value)
     assert bench.files() == {"f": "one\ntwo\nthree by hand\n"}
@@ -189,7 +195,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
     assert bench.files() == {}
 
 
-# --- protected ----------------------------------------------------------------------------------------------------------
+# --- protected --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("H3")
@@ -218,16 +224,14 @@ async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
         "agx-home/settings.toml",
     ],
 )
-def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, path) -> None:
-    from tests.tools.conftest import Bench
-
+def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, bench_at, path) -> None:
     (workspace / "agx-home").mkdir()
     (workspace / ".git").mkdir()
     (workspace / "innocent").mkdir()
     (workspace / "innocent" / "link").symlink_to("../.git")
     if path == ".git":
         (workspace / ".git").rmdir()
-    bench = Bench(workspace, protected_roots=(workspace / "agx-home",))
+    bench = bench_at(workspace, protected_roots=(workspace / "agx-home",))
 
     assessment = bench.assess(file_write, path=path, content="x")
     assert assessment.protected
@@ -236,6 +240,8 @@ def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace
 
 
 @pytest.mark.promise("H3")
-@pytest.mark.parametrize("path", [".gitignore", ".github/workflows/ci.yml", "git/config", "AGENTS.md", "env", ".environment"])
+@pytest.mark.parametrize(
+    "path", [".gitignore", ".github/workflows/ci.yml", "git/config", "AGENTS.md", "env", ".environment"]
+)
 def test_ordinary_files_are_not_protected(bench, path) -> None:
     assert not bench.assess(file_write, path=path, content="x").protected

@@ -96,19 +96,17 @@ async def test_arguments_out_of_range_are_refused(bench) -> None:
             await bench.call(file_read, **wrong)
 
 
-async def test_our_own_folder_in_a_workspace_is_neither_listed_nor_read(workspace) -> None:
-    from tests.tools.conftest import Bench  # the fixture has no protected folder
-
+async def test_our_own_folder_in_a_workspace_is_neither_listed_nor_read(workspace, bench_at) -> None:
     home = workspace / "agx-home"
     home.mkdir()
     (home / "token").write_text("secret")
-    bench = Bench(workspace, protected_roots=(home,))
+    bench = bench_at(workspace, protected_roots=(home,))
 
     assert await bench.call(list_files) == "(an empty folder)"
     for path in ("agx-home/token", "agx-home"):
         with pytest.raises(ToolError, match="holds the keys and settings of AgenticX itself, which no tool reads"):
             await bench.call(file_read, path=path)
-    inner = Bench(home / "project", protected_roots=(home,))
+    inner = bench_at(home / "project", protected_roots=(home,))
     inner.workspace.mkdir()
     (inner.workspace / "f").write_text("fine")
     assert await inner.call(file_read, path="f") == "fine"

@@ -171,7 +171,9 @@ async def test_a_refusal_says_what_would_be_right(bench, outside, path, sentence
     assert str(caught.value) in (expected, "'loop' is a device or link, not a file; name a regular file")
 
 
-@pytest.mark.parametrize("path", ["folder/file.txt", "./folder//file.txt", "folder/link-up/folder/file.txt", "{root}/folder/file.txt"])
+@pytest.mark.parametrize(
+    "path", ["folder/file.txt", "./folder//file.txt", "folder/link-up/folder/file.txt", "{root}/folder/file.txt"]
+)
 async def test_paths_that_stay_inside_are_followed_links_included(bench, outside, path) -> None:
     assert await bench.call(file_read, path=path.format(root=bench.workspace)) == "inside"
 
@@ -242,7 +244,9 @@ def test_links_swapped_in_a_race_never_lead_out(workspace, outside) -> None:
     assert [path.name for path in outside.iterdir()] == ["secret.txt"]
 
 
-pieces = st.sampled_from(["..", ".", "", "folder", "link-folder", "link-up", "link-up-up", "file.txt", "secret.txt", "root", "proc", "a b"])
+pieces = st.sampled_from(
+    ["..", ".", "", "folder", "link-folder", "link-up", "link-up-up", "file.txt", "secret.txt", "root", "proc", "a b"]
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)

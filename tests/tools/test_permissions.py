@@ -31,7 +31,10 @@ def test_a_protected_path_is_asked_about_in_every_mode(mode, risk) -> None:
     verdict = decide(mode, Assessment(risk=risk, protected=True, reasons=("It writes .git/config.",)))
 
     assert (verdict.decision, verdict.rule) == ("ask", "protected")
-    assert verdict.reasons == ("It writes .git/config.", "It touches a protected path, which is asked about in every mode.")
+    assert verdict.reasons == (
+        "It writes .git/config.",
+        "It touches a protected path, which is asked about in every mode.",
+    )
 
 
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:

@@ -68,7 +68,11 @@ def test_a_signature_becomes_the_schema_that_a_model_sees() -> None:
 
 def test_valid_arguments_come_out_as_given_and_defaults_stay_the_functions_own() -> None:
     assert read_signature(book).validate({"title": "x", "seats": 2}) == {"title": "x", "seats": 2}
-    assert read_signature(book).validate({"title": "x", "seats": 2, "price": 3}) == {"title": "x", "seats": 2, "price": 3.0}
+    assert read_signature(book).validate({"title": "x", "seats": 2, "price": 3}) == {
+        "title": "x",
+        "seats": 2,
+        "price": 3.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,9 @@ def test_a_long_value_and_many_mistakes_are_cut() -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("annotation", ["ToolContext", "tools.ToolContext", "ToolContext | None", Context, Context | None])
+@pytest.mark.parametrize(
+    "annotation", ["ToolContext", "tools.ToolContext", "ToolContext | None", Context, Context | None]
+)
 def test_a_context_is_injected_however_it_is_annotated_and_never_shown(annotation, workspace) -> None:
     def act(place: str, anything): ...
 

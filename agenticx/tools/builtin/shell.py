@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +18,10 @@ from agenticx.errors import ToolError
 from agenticx.settings import child_environment
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.output import Excerpt, Progress
-from agenticx.tools.processes import CommandEnd, RunningCommand, start_command
+from agenticx.tools.processes import CommandEnd, start_command
 from agenticx.tools.protected import protected_word
 from agenticx.tools.registry import tool
+from agenticx.tools.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import visible
 
 __all__ = ["bash_exec"]
@@ -44,31 +45,36 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     command: str = arguments["command"]
     workspace = context.workspace.resolve()
     environment = _environment()
-    shown = visible(command)
-    lines = command.count("\n") + 1
-    reasons = [
-        f"It runs in {visible(str(workspace))}.",
-        "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token.",
-    ]
-    if len(command) > _LONG_COMMAND or lines > 1:
-        reasons.append(f"The command has {len(command):,} characters in {lines:,} line{'s' if lines > 1 else ''}.")
-    if shown != command:
-        reasons.append("Characters that do not show, or long blanks, stand in ⟨⟩.")
+    search_path = environment.get("PATH", "")
     word = protected_word(command, workspace, context.protected_roots)
-    if word is not None:
-        reasons.append(f"It names {visible(word)}, which decides what runs on this machine or who is asked.")
+    harmless = word is None and is_plainly_harmless(command, workspace, search_path, context.protected_roots)
     return Assessment(
-        risk="execute",
+        risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=tuple(reasons),
+        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, word)),
         protected=word is not None,
-        command=shown,
+        command=visible(command),
         binding={
             "cwd": _identity(workspace),
-            "search_path": environment.get("PATH", ""),
-            "words": _named_files(command, workspace, environment.get("PATH", "")),
+            "search_path": search_path,
+            "words": _named_files(command, workspace, search_path),
         },
     )
+
+
+_HARMLESS = "It is one plain command that only looks at files of the workspace."
+
+
+def _reasons(command: str, workspace: Path, protected: str | None) -> Iterator[str]:
+    yield f"It runs in {visible(str(workspace))}."
+    yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
+    lines = command.count("\n") + 1
+    if len(command) > _LONG_COMMAND or lines > 1:
+        yield f"The command has {len(command):,} characters in {lines:,} line{'s' if lines > 1 else ''}."
+    if visible(command) != command:
+        yield "Characters that do not show, or long blanks, stand in ⟨⟩."
+    if protected is not None:
+        yield f"It names {visible(protected)}, which decides what runs on this machine or who is asked."
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
@@ -133,24 +139,20 @@ async def bash_exec(
         call_id=context.call_id,
         on_output=take,
     )
+    end: CommandEnd | None = None
     try:
         async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
             end = await running.wait()
+        return _report(excerpt, _told(end))
     except TimeoutError:
         raise ToolError(_report(excerpt, f"the command was ended after {timeout:g} s, before it was done")) from None
     finally:
         progress.stop()
         running.end()
-        await _see_it_gone(running, context)
-    return _report(excerpt, _told(end))
-
-
-async def _see_it_gone(running: RunningCommand, context: ToolContext) -> None:
-    """The answer does not wait for processes that take their time to end, if somebody else can."""
-    if context.afterwards is None:
-        await running.gone()
-    else:
-        context.afterwards(running.gone())
+        if context.afterwards is None or (end is not None and not end.left_running):
+            await running.gone()
+        else:  # the answer does not wait for processes that take their time to end
+            context.afterwards(running.gone())
 
 
 def _checked(command: str) -> str:

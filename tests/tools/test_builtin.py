@@ -1,0 +1,49 @@
+"""The tools that come along, as a set."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+import agenticx.tools
+from agenticx.tools import Tool
+from agenticx.tools.builtin import builtin_tools
+
+
+def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:
+    assert [
+        (tool.schema.name, tool.read_only, list(tool.schema.parameters["properties"])) for tool in builtin_tools()
+    ] == [
+        ("list_files", True, ["path", "depth"]),
+        ("file_read", True, ["path", "offset", "limit"]),
+        ("file_search", True, ["pattern", "path", "glob", "ignore_case", "literal", "limit"]),
+        ("file_write", False, ["path", "content"]),
+        ("file_edit", False, ["path", "old_text", "new_text", "replace_all"]),
+        ("bash_exec", False, ["command", "timeout"]),
+        ("todo_write", False, ["todos"]),
+        ("scratchpad_write", False, ["key", "content"]),
+        ("scratchpad_read", True, ["key"]),
+    ]
+
+
+@pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.schema.name)
+def test_every_schema_is_valid_described_and_closed(tool: Tool) -> None:
+    parameters = tool.schema.parameters
+    jsonschema.Draft202012Validator.check_schema(parameters)
+    assert parameters["additionalProperties"] is False
+    assert tool.schema.description
+    assert [name for name, schema in parameters["properties"].items() if "description" not in schema] == []
+
+
+def test_what_is_public_is_listed() -> None:
+    assert agenticx.tools.__all__ == sorted(agenticx.tools.__all__)
+    assert all(hasattr(agenticx.tools, name) for name in agenticx.tools.__all__)
+
+
+@pytest.mark.parametrize("package", ["httpx", "structlog", "rich", "ctypes", "starlette"])
+def test_importing_the_tools_stays_light(package) -> None:
+    program = f"import sys, agenticx.tools, agenticx.tools.builtin; sys.exit({package!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

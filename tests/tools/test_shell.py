@@ -1,0 +1,519 @@
+"""Running commands: what is asked, what comes back, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.errors import ToolError
+from agenticx.tools import ToolContext, decide
+from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.output import Excerpt, Progress
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descendants are followed on Linux only"),
+]
+
+_numbers = itertools.count(os.getpid() * 1000)
+
+
+# --- an ordinary command ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("echo out; echo err >&2", "out\nerr\n[exit code 0]"),
+        ("pwd", "{workspace}\n[exit code 0]"),
+        ("printf 'no end'; exit 3", "no end\n[exit code 3]"),
+        ("true", "(no output)\n[exit code 0]"),
+        ("kill -KILL $$", "(no output)\n[ended by signal 9 (SIGKILL)]"),
+        ("cat; read x || echo closed", "closed\n[exit code 0]"),
+        ("nosuchcommand", "{bash}: line 1: nosuchcommand: command not found\n[exit code 127]"),
+        ("yes | head -1", "y\n[exit code 0]"),
+        ("-c 'echo x'", "{bash}: line 1: -c: command not found\n[exit code 127]"),
+        ("printf 'a\\0b\\xff\\033[31mc'", "a␀b\ufffd␛[31mc\n[exit code 0]"),
+        ('ulimit -v; printf %s "${BASH_ENV-unset}"', "unlimited\nunset\n[exit code 0]"),
+        ("(sleep 0.02; echo late) &", "late\n[exit code 0]"),
+        ("test -t 0 || test -t 1 || ps -o sid= -p $$ | tr -d ' ' | grep -qx $$ && echo alone", "alone\n[exit code 0]"),
+    ],
+)
+async def test_a_command_gives_its_output_and_how_it_ended(bench, monkeypatch, command, result) -> None:
+    monkeypatch.setenv("BASH_ENV", "/nowhere")
+    assert await bench.call(bash_exec, command=command) == result.format(
+        workspace=bench.workspace, bash=shutil.which("bash")
+    )
+    await asyncio.gather(*bench.afterwork)
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("  ", "the command is empty or holds a NUL; give a command line for bash"),
+        ("a\0b", "the command is empty or holds a NUL; give a command line for bash"),
+        ("x" * 200_000, "the command is longer than 100,000 bytes; write it into a file with file_write and run that"),
+    ],
+)
+async def test_a_command_that_cannot_be_run_is_refused(bench, command, sentence) -> None:
+    with pytest.raises(ToolError) as caught:
+        await bench.call(bash_exec, command=command)
+    assert str(caught.value) == sentence
+
+
+async def test_a_workspace_that_is_gone_is_an_error_of_the_call(bench) -> None:
+    bench.workspace.rmdir()
+    with pytest.raises(ToolError, match="the command could not be started: No such file or directory"):
+        await bench.call(bash_exec, command="true")
+
+
+async def test_secrets_of_the_environment_do_not_reach_the_command(bench, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-1")
+    monkeypatch.setenv("SOME_TOKEN", "canary-2")
+    monkeypatch.setenv("HARMLESS", "canary-3")
+    result = await bench.call(bash_exec, command="env")
+    assert [f"canary-{n}" in result for n in (1, 2, 3)] == [False, False, True]
+
+
+async def test_output_comes_live_in_batches_and_all_of_it_in_the_result(bench) -> None:
+    said = asyncio.Event()
+    emit = bench.context.emit
+
+    def listen(type_, payload) -> None:
+        emit(type_, payload)
+        said.set()
+
+    object.__setattr__(bench.context, "emit", listen)
+    os.mkfifo(bench.workspace / "go")
+    call = asyncio.ensure_future(bench.call(bash_exec, command="echo one; echo two; cat go; echo three"))
+    await said.wait()
+    assert bench.emitted == [("tool_progress", {"output": "one\ntwo\n"})]
+    (bench.workspace / "go").write_text("")
+    assert await call == "one\ntwo\nthree\n[exit code 0]"
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_the_question_shows_the_command_and_says_what_it_may_do(bench) -> None:
+    assessment = bench.assess(bash_exec, command="make test")
+    assert (assessment.risk, assessment.question, assessment.command, assessment.protected) == (
+        "execute",
+        "Run this command?",
+        "make test",
+        False,
+    )
+    assert assessment.reasons == (
+        f"It runs in {bench.workspace}.",
+        "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token.",
+    )
+    assert decide("auto", assessment).decision == "allow"
+
+
+@pytest.mark.promise("E6")
+def test_a_command_that_hides_something_is_shown_in_full_with_its_length(bench) -> None:
+    assessment = bench.assess(bash_exec, command="ls\x1b[2K" + " " * 300 + "; rm -rf \u202ex\n\ntrue")
+    assert assessment.command == "ls⟨U+001B⟩[2K⟨300 spaces⟩; rm -rf ⟨U+202E⟩x\n\ntrue"
+    assert assessment.reasons[2:] == (
+        "The command has 323 characters in 3 lines.",
+        "Characters that do not show, or long blanks, stand in ⟨⟩.",
+    )
+
+
+def test_a_command_is_bound_to_the_files_and_programs_it_names(bench, tmp_path, monkeypatch) -> None:
+    (bench.workspace / "script.sh").write_text("echo 1")
+    (bench.workspace / "data").mkdir()
+    (bench.workspace / "other").mkdir()
+    (bench.workspace / "link").symlink_to("data")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    command = "mytool ./script.sh <link/x ; cat 'data'"
+
+    def change_script() -> None:
+        (bench.workspace / "script.sh").write_text("echo 2")
+
+    def change_link() -> None:
+        (bench.workspace / "link").unlink()
+        (bench.workspace / "link").symlink_to("other")
+        (bench.workspace / "other" / "x").touch()
+
+    def change_search_path() -> None:
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    def add_program() -> None:
+        (programs / "mytool").write_text("#!/bin/sh\n")
+        (programs / "mytool").chmod(0o755)
+
+    def swap_program() -> None:
+        (programs / "mytool").write_text("#!/bin/sh\nrm -rf /")
+
+    def swap_workspace() -> None:
+        bench.workspace.rename(tmp_path / "old")
+        bench.workspace.mkdir()
+
+    shown = bench.assess(bash_exec, command=command).binding
+    assert bench.assess(bash_exec, command=command).binding == shown
+    for change in (change_script, change_link, change_search_path, add_program, swap_program, swap_workspace):
+        change()
+        now = bench.assess(bash_exec, command=command).binding
+        assert now != shown, change.__name__
+        shown = now
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .git/config",
+        "echo x > .git/hooks/pre-commit",
+        "echo x>>.bashrc",
+        "echo x >> ~/.zshrc",
+        'echo x >> "$HOME/.profile"',
+        "cd .git; rm config",
+        'rm ".g""it"/config',
+        "rm .g\\it/config",
+        "rm .gi*/config",
+        "rm .[g]it/config",
+        "rm ./.git*",
+        "cp x .{git,y}/config",
+        "git --git-dir=.git config core.fsmonitor x",
+        "tee .env",
+        "cp a sub/.vscode/tasks.json",
+        "rm .GIT/config",
+        'python -c \'open(".mcp.json","w")\'',
+        "ln -s .git x",
+        "cat {home}/token",
+        "cat ../agx-home/token",
+        "cat $AGX_HOME/token",
+        "true;\\\n rm .gi\\\nt/config",
+        "echo `cat .ssh/id`",
+        "cat .config/fish/config.fish",
+    ],
+)
+def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(workspace, bench_at, command) -> None:
+    home = workspace.with_name("agx-home")
+    home.mkdir()
+    bench = bench_at(workspace, protected_roots=(home,))
+    assessment = bench.assess(bash_exec, command=command.replace("{home}", str(home)))
+    assert decide("auto", assessment).decision == "ask"
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "git status",
+        "cat .gitignore",
+        "ls *",
+        "rm *.o",
+        "echo git",
+        "make env",
+        "ls ./*",
+        "echo .",
+        "ls .github",
+        "[ -f x ]",
+    ],
+)
+def test_an_ordinary_command_names_nothing_protected(bench, command) -> None:
+    assert not bench.assess(bash_exec, command=command).protected
+
+
+# --- nothing stays behind ---------------------------------------------------------------------------------------------
+
+TREES = {
+    "children": "sleep NNN & sleep NNN & echo ready; wait",
+    "double fork": "( (sleep NNN &) & ) ; echo ready; sleep NNN",
+    "setsid": "setsid sleep NNN & echo ready; wait",
+    "double fork and setsid": "(setsid bash -c 'sleep NNN & wait; true NNN' &) ; echo ready; sleep NNN",
+    "ignoring SIGTERM": "trap '' TERM HUP INT; (sleep NNN; sleep NNN) & echo ready; while :; do sleep NNN; done",
+    "all of it": "(setsid bash -c 'trap \"\" TERM; (setsid sleep NNN &); sleep NNN; : NNN' &) ; echo ready; sleep NNN",
+    "pipe held": "sleep NNN | cat & echo ready; exec sleep NNN >/dev/null",
+    "emptied environment": "env -i setsid sleep NNN & echo ready; wait",
+    "stopped": "sleep NNN & kill -STOP $!; echo ready; wait",
+    "born while dying": "trap 'sleep NNN & wait' TERM; echo ready; while :; do sleep NNN & wait; done",
+    "closed descriptors": "(exec setsid sleep NNN 0<&- 1<&- 2<&-) & echo ready; wait",
+}
+
+
+def tree(name: str) -> tuple[str, str]:
+    """A command, and what stands in the command line of each of its processes."""
+    sign = f"1000.{next(_numbers)}"
+    return TREES[name].replace("NNN", sign), sign
+
+
+def alive(sign: str) -> list[int]:
+    """The processes whose command line says so; found without any help of the code under test."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and sign.encode() in Path("/proc", name, "cmdline").read_bytes():
+                found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def our_zombies() -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] == "Z" and int(fields[1]) == os.getpid():
+            found.append(name)
+    return found
+
+
+@asynccontextmanager
+async def started(bench, command: str, **arguments) -> AsyncIterator[asyncio.Task[str]]:
+    """The call, once its command has said that it is ready."""
+    ready = asyncio.Event()
+    work: list[asyncio.Task[None]] = []
+    context = ToolContext(
+        workspace=bench.workspace,
+        call_id="call_1",
+        emit=lambda _type, payload: ready.set() if "ready" in payload["output"] else None,
+        afterwards=lambda coroutine: work.append(asyncio.ensure_future(coroutine)),
+    )
+    call = asyncio.ensure_future(bash_exec.run({"command": command, **arguments}, context))
+    await ready.wait()
+    yield call
+    ended_at = time.monotonic()
+    await asyncio.gather(*work)
+    assert time.monotonic() - ended_at < 3.0
+
+
+@pytest.mark.promise("F2")
+async def test_a_stop_ends_every_descendant_and_waits_for_none(bench) -> None:
+    async def stop(name: str) -> tuple[str, list[int]]:
+        command, sign = tree(name)
+        async with started(bench, command) as call:
+            assert alive(sign), name
+            before = time.monotonic()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert time.monotonic() - before < 0.2, name
+        return name, alive(sign)
+
+    assert await asyncio.gather(*map(stop, TREES)) == [(name, []) for name in TREES]
+    assert our_zombies() == []
+
+
+@pytest.mark.promise("F2")
+async def test_a_time_out_ends_every_descendant_and_keeps_the_output(bench) -> None:
+    async def expire(name: str) -> tuple[str, list[int]]:
+        command, sign = tree(name)
+        async with started(bench, command, timeout=1.5) as call:
+            with pytest.raises(ToolError) as caught:
+                await call
+            assert str(caught.value) == "ready\n[the command was ended after 1.5 s, before it was done]"
+        return name, alive(sign)
+
+    assert await asyncio.gather(*map(expire, TREES)) == [(name, []) for name in TREES]
+    assert our_zombies() == []
+
+
+@pytest.mark.promise("F2")
+async def test_what_a_command_leaves_running_is_ended_and_said(bench) -> None:
+    left = {
+        "sleep NNN &": "1 process was",
+        "sleep NNN & setsid sleep NNN & (setsid sleep NNN &)": "3 processes were",
+        "trap '' TERM; sleep NNN &": "1 process was",
+        "env -i setsid sleep NNN & disown": "1 process was",
+    }
+    for command, many in left.items():
+        sign = f"1000.{next(_numbers)}"
+        before = time.monotonic()
+        result = await bench.call(bash_exec, command=f"echo done; {command.replace('NNN', sign)}")
+        assert result == f"done\n[exit code 0; {many} still running in the background and ended with the command]"
+        assert time.monotonic() - before < 1.0
+        await asyncio.gather(*bench.afterwork)
+        assert alive(sign) == []
+
+
+@pytest.mark.promise("F2")
+async def test_a_leftover_that_never_stops_writing_does_not_hold_the_call(bench) -> None:
+    sign = f"1000.{next(_numbers)}"
+    result = await bench.call(bash_exec, command=f"yes {sign} & echo done")
+    assert "done\n" in result or "left out" in result
+    assert result.endswith("[exit code 0; 1 process was still running in the background and ended with the command]")
+    await asyncio.gather(*bench.afterwork)
+    assert alive(sign) == []
+
+
+@pytest.mark.promise("F2")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
+    command, sign = tree("all of it")
+    program = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from agenticx.tools import ToolContext; from agenticx.tools.builtin.shell import bash_exec\n"
+        "say = lambda type, payload: print(payload['output'], flush=True)\n"
+        "context = ToolContext(workspace=Path(sys.argv[1]), emit=say)\n"
+        "asyncio.run(bash_exec.run({'command': sys.argv[2]}, context))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(workspace), command], stdout=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        assert ours.stdout.readline() == b"ready\n"
+        watched = [os.pidfd_open(pid) for pid in alive(sign)]
+        ours.send_signal(number)
+    assert len(watched) >= 4
+    poll = select.poll()
+    deadline = time.monotonic() + 3.0
+    for descriptor in watched:
+        poll.register(descriptor, select.POLLIN)
+    while watched and time.monotonic() < deadline:
+        for descriptor, _ in poll.poll(100):
+            poll.unregister(descriptor)
+            os.close(descriptor)
+            watched.remove(descriptor)
+    assert (watched, alive(sign)) == ([], [])
+
+
+@pytest.mark.promise("F2")
+async def test_killing_the_watcher_frees_nothing(bench) -> None:
+    """The supervisor is the shell's parent, so a command can kill it; its descendants are found by their mark."""
+    sign = f"1000.{next(_numbers)}"
+    with pytest.raises(ToolError, match="the command was ended from outside"):
+        await bench.call(bash_exec, command=f"trap '' TERM; setsid sleep {sign} & kill -KILL $PPID; sleep {sign}")
+    await asyncio.gather(*bench.afterwork)
+    assert alive(sign) == []
+
+
+@pytest.mark.promise("F2")
+async def test_a_child_of_the_application_is_not_touched(bench) -> None:
+    """We reap and end what a call started, nothing else."""
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as own:
+        quick = subprocess.Popen(["true"])
+        await bench.call(bash_exec, command="sleep 1000 & setsid sleep 1000 &")
+        await asyncio.gather(*bench.afterwork)
+        assert own.poll() is None
+        assert quick.wait() == 0
+        own.kill()
+
+
+async def test_without_anybody_to_finish_the_call_sees_to_it_itself(bench) -> None:
+    sign = f"1000.{next(_numbers)}"
+    context = ToolContext(workspace=bench.workspace)
+    with pytest.raises(ToolError, match=r"ended after 0\.2 s"):
+        await bash_exec.run({"command": f"trap '' TERM; sleep {sign}; sleep {sign}", "timeout": 0.2}, context)
+    assert alive(sign) == []
+
+
+async def test_a_time_out_is_in_the_contexts_own_seconds(bench) -> None:
+    context = ToolContext(workspace=bench.workspace, clock=ScaledClock(100.0))
+    with pytest.raises(ToolError, match="ended after 20 s"):
+        await bash_exec.run({"command": "sleep 1000", "timeout": 20.0}, context)
+
+
+async def test_nothing_of_ours_is_left_open_after_calls(bench) -> None:
+    await bench.call(bash_exec, command="true")
+    await asyncio.gather(*bench.afterwork)
+    before = sorted(os.listdir("/proc/self/fd"))
+    for command in ("true", "sleep 1000 &", "exit 3", "nosuch"):
+        await bench.call(bash_exec, command=command)
+    await asyncio.gather(*bench.afterwork)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert our_zombies() == []
+
+
+# --- any output -------------------------------------------------------------------------------------------------------
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.promise("F3")
+@pytest.mark.parametrize(
+    ("command", "head", "tail", "size"),
+    [
+        ("seq 1000000", "1\n2\n3\n", "999999\n1000000\n[exit code 0]", "6,888,896"),
+        ("head -c 20000000 /dev/zero", "␀␀␀", "␀␀␀\n[exit code 0]", "20,000,000"),
+        ("head -c 5000000 /dev/urandom", "", "\n[exit code 0]", "5,000,000"),
+        ("yes | tr -d '\\n' | head -c 30000000", "yyy", "yyy\n[exit code 0]", "30,000,000"),
+        ("yes é | tr -d '\\n' | head -c 3000001", "ééé", "é\ufffd\n[exit code 0]", "3,000,001"),
+    ],
+)
+async def test_head_tail_and_true_size_are_kept_in_bounded_memory(bench, command, head, tail, size) -> None:
+    await bench.call(bash_exec, command="true")
+    before = resident_bytes()
+    result = await bench.call(bash_exec, command=command)
+    assert resident_bytes() - before < 16 * 1024**2
+    assert result.startswith(head)
+    assert result.endswith(tail)
+    assert f" of {size} bytes left out …]" in result
+    assert len(result) < 25_000
+    assert sum(len(payload["output"]) for _, payload in bench.emitted) < 110_000
+    result.encode()
+
+
+@pytest.mark.promise("F3")
+async def test_endless_output_is_bounded_and_never_starves_the_loop(bench) -> None:
+    before = resident_bytes()
+    call = asyncio.ensure_future(bench.call(bash_exec, command="yes", timeout=1.0))
+    longest = last = 0.0
+    while not call.done():
+        last = time.monotonic()
+        await asyncio.sleep(0)
+        longest = max(longest, time.monotonic() - last)
+    with pytest.raises(ToolError, match=r"bytes left out …\](?s:.)*\[the command was ended after 1 s"):
+        await call
+    await asyncio.gather(*bench.afterwork)
+    assert resident_bytes() - before < 16 * 1024**2
+    assert longest < 0.5
+    assert sum(len(payload["output"]) for _, payload in bench.emitted) < 110_000
+
+
+def test_an_excerpt_keeps_both_ends_however_the_output_is_cut() -> None:
+    text = "".join(f"{n:04}" for n in range(1000))
+    for step in (1, 7, 100, 5000):
+        excerpt = Excerpt(40, 80)
+        for start in range(0, len(text), step):
+            excerpt.add(text[start : start + step].encode())
+        assert excerpt.text() == f"{text[:40]}\n[… 3,880 of 4,000 bytes left out …]\n{text[-80:]}"
+    small = Excerpt(40, 80)
+    small.add(text[:120].encode())
+    assert small.text() == text[:120]
+
+
+def test_an_excerpt_cuts_no_character_in_two() -> None:
+    excerpt = Excerpt(3, 3)
+    excerpt.add("éééééé".encode())
+    assert excerpt.text() == "é\n[… 6 of 12 bytes left out …]\né"
+
+
+async def test_progress_is_bounded_per_batch_and_in_all() -> None:
+    said: list[str] = []
+    progress = Progress(said.append, every=60.0, batch_chars=10, total_chars=36)
+    progress.add("é".encode()[:1])
+    progress.add("é".encode()[1:] + b"x" * 30)
+    progress.flush()
+    progress.add(b"abc")
+    progress.flush()
+    progress.add(b"never")
+    progress.flush()
+    assert said == [
+        "éxxxxxxxxx\n[… 21 characters …]\n",
+        "abc",
+        "never\n[… the rest of the output is not shown live …]\n",
+    ]
+    progress.add(b"more")
+    progress.flush()
+    assert len(said) == 3
