@@ -371,20 +371,34 @@ def _watch_stop(turn: Turn, should_stop: StopSignal | Callable[[], bool] | None)
         return lambda: None
     if isinstance(should_stop, StopSignal):
         return should_stop.watch(turn.stop)
-    task = asyncio.create_task(_poll_stop(turn, should_stop), name="agx should_stop")
-    return task.cancel
+    return _StopPoll(turn, should_stop).end
 
 
-async def _poll_stop(turn: Turn, should_stop: Callable[[], bool]) -> None:
-    """A bare callable offers nothing to wait for, so it is asked. One that raises stops the turn."""
-    try:
-        while True:
-            if foreign.call_now(should_stop, what="should_stop"):
-                break
-            await asyncio.sleep(STOP_POLL_SECONDS)
-    except AgenticXError as exc:
-        _log.error("should_stop failed, which counts as stop", exc_info=exc)
-    turn.stop()
+class _StopPoll:
+    """Asks a bare callable, which offers nothing to wait for, every 50 ms. One that raises stops the turn."""
+
+    def __init__(self, turn: Turn, should_stop: Callable[[], bool]) -> None:
+        self._turn = turn
+        self._should_stop = should_stop
+        self._timer: asyncio.TimerHandle | None = None
+        self._ask()
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ask(self) -> None:
+        if self._wanted():
+            self._turn.stop()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._ask)
+
+    def _wanted(self) -> bool:
+        try:
+            return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
+        except AgenticXError as exc:
+            _log.error("should_stop failed, which counts as stop", exc_info=exc)
+            return True
 
 
 async def _end(task: asyncio.Task[None]) -> None:
