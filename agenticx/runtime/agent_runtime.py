@@ -260,12 +260,14 @@ class AgentRuntime:
 
     async def _compact(self, turn: Turn) -> None:
         messages = turn.session.messages
+        counted = turn.last_input_tokens
         if len(messages) < turn.compact_again_at:
             return
-        compacted = await self._compactor.maybe_compact(messages, self._model, input_tokens=turn.last_input_tokens)
-        if compacted is None:
-            if self._compactor.is_due(messages, self._model, input_tokens=turn.last_input_tokens):
-                turn.compact_again_at = len(messages) + self._compactor.retain_recent_messages  # it gained nothing
+        if not self._compactor.is_due(messages, self._model, input_tokens=counted):
+            return
+        compacted = await self._compactor.maybe_compact(messages, self._model, input_tokens=counted)
+        if compacted is None:  # it gained nothing
+            turn.compact_again_at = len(messages) + self._compactor.retain_recent_messages
             return
         messages[:] = compacted.messages
         turn.last_input_tokens = None

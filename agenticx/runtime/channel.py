@@ -17,7 +17,7 @@ class Channel:
         self._waiting: list[RuntimeEvent] = []
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
-        self._drained: asyncio.Future[None] | None = None
+        self._released = asyncio.Event()
         self._asked = False
 
     def put(self, event: RuntimeEvent) -> None:
@@ -31,9 +31,9 @@ class Channel:
     def close(self) -> None:
         """No more events will come, or nobody will read them."""
         self._closed = True
-        for future in (self._wake, self._drained):
-            if future is not None and not future.done():
-                future.set_result(None)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        self._release()
 
     async def take(self) -> list[RuntimeEvent]:
         """All that waits, at least one event; empty only when the channel is closed.
@@ -57,18 +57,14 @@ class Channel:
     async def room(self) -> None:
         """Wait while the consumer is more than `limit` events behind."""
         while len(self._waiting) > self._limit and not self._closed:
-            await self._next_release()
+            await self._released.wait()
 
     async def delivered(self) -> None:
         """Wait until the consumer has dealt with every event put so far and asks for more."""
         while (self._waiting or not self._asked) and not self._closed:
-            await self._next_release()
-
-    async def _next_release(self) -> None:
-        if self._drained is None or self._drained.done():
-            self._drained = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._drained)
+            await self._released.wait()
 
     def _release(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        """Wake the producers that wait now, each to look for itself."""
+        self._released.set()
+        self._released.clear()

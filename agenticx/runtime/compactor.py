@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agenticx.clocks import Clock, SystemClock
@@ -70,12 +70,12 @@ class ContextCompactor:
         under its limits, it is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
-        before = max(estimate_tokens(messages), input_tokens or 0)
-        if not self._is_due(messages, before, model.context_window):
+        if not self.is_due(messages, model, input_tokens=input_tokens):
             return None
+        before = max(estimate_tokens(messages), input_tokens or 0)
         cut = self._cut(messages)
         pruned = [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
-        if pruned != list(messages) and not self._is_due(pruned, estimate_tokens(pruned), model.context_window):
+        if pruned != list(messages) and not self.is_due(pruned, model):
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
         prefix, tail = pruned[:cut], pruned[cut:]
         if not self._worth_it(messages[:cut], messages):
@@ -89,16 +89,11 @@ class ContextCompactor:
         return Compacted(result, cut, summary, before, estimate_tokens(result), usage)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
-        """Whether the history is over one of the limits."""
-        tokens = max(estimate_tokens(messages), input_tokens or 0)
-        return self._is_due(messages, tokens, adapt(llm).context_window)
-
-    def _is_due(self, messages: Sequence[Message], tokens: int, window: int | None) -> bool:
-        return (
-            len(messages) > self.threshold_messages
-            or _characters(messages) > self.threshold_chars
-            or (window is not None and tokens > window * WINDOW_SHARE)
-        )
+        """Whether the history is over one of the limits; asked in every round, so it counts no more than it must."""
+        if len(messages) > self.threshold_messages or _characters(messages) > self.threshold_chars:
+            return True
+        window = adapt(llm).context_window
+        return window is not None and max(estimate_tokens(messages), input_tokens or 0) > window * WINDOW_SHARE
 
     def _cut(self, messages: Sequence[Message]) -> int:
         """Where the tail begins: never between a call and its result."""
@@ -151,16 +146,15 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
 
 
 def _characters(messages: Sequence[Message]) -> int:
-    return sum(len(text) for text in _texts(messages))
+    return sum(map(len, _texts(messages)))
 
 
-def _texts(messages: Sequence[Message]) -> list[str]:
-    texts: list[str] = []
+def _texts(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
-        texts.append(message.content)
+        yield message.content
         if isinstance(message, AssistantMessage):
-            texts.extend(call.arguments for call in message.tool_calls)
-    return texts
+            for call in message.tool_calls:
+                yield call.arguments
 
 
 def _is_summary(message: Message) -> bool:

@@ -106,9 +106,8 @@ class ModelStream:
         self._room: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._model_name = model.name
-        self._task = asyncio.create_task(
-            foreign.call(self._pump, model, request, what=f"model {model.name}"), name="agx model stream"
-        )
+        pumping = foreign.contained(self._pump, model, request, what=f"model {model.name}")
+        self._task = asyncio.create_task(pumping, name="agx model stream")
         self._task.add_done_callback(self._wake_up)
 
     async def receive(self, until: float) -> Sequence[Delta] | None:
@@ -138,9 +137,8 @@ class ModelStream:
         if self._timer is not None:
             self._timer.cancel()
         if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=2 * foreign.GRACE_SECONDS)
-        if self._task.done() and not self._task.cancelled():
+            await foreign.abandon(self._task, f"model {self._model_name}")
+        elif not self._task.cancelled():
             self._task.exception()
 
     async def _pump(self, model: ChatModel, request: ModelRequest) -> None:

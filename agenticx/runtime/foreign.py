@@ -17,7 +17,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
 
-__all__ = ["GRACE_SECONDS", "call", "call_now", "describe"]
+__all__ = ["GRACE_SECONDS", "abandon", "call", "call_now", "contained", "describe"]
 
 GRACE_SECONDS = 0.1
 """Real seconds that cancelled foreign code has to end in before it is left behind."""
@@ -30,14 +30,14 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
 
     A plain function runs in a thread of its own, so that it cannot block the loop.
     """
-    task = asyncio.ensure_future(_contained(function, args, what))
+    task = asyncio.ensure_future(contained(function, *args, what=what))
     try:
         await asyncio.wait({task}, timeout=limit)
     except asyncio.CancelledError:
-        await _abandon(task, what)
+        await abandon(task, what)
         raise
     if not task.done():
-        await _abandon(task, what)
+        await abandon(task, what)
         raise ForeignError(f"{what} did not answer within {limit:g} s", what=what, kind="timed_out")
     if task.cancelled():  # by its own code: nobody else can reach it
         raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised")
@@ -58,7 +58,8 @@ def call_now(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
         raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
-async def _contained(function: Callable[..., Any], args: tuple[Any, ...], what: str) -> Any:
+async def contained(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
+    """As `call`, without a limit and in the caller's own task: for a task that is nothing but this."""
     this = asyncio.current_task()
     try:
         if inspect.iscoroutinefunction(function):
@@ -87,7 +88,8 @@ def describe(exc: BaseException) -> str:
     return f"{name}: {clean_text(text[:500])}" if text else name
 
 
-async def _abandon(task: asyncio.Future[Any], what: str) -> None:
+async def abandon(task: asyncio.Future[Any], what: str) -> None:
+    """Cancel `task` and give it a moment to end; whatever comes of it is nobody's concern any more."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
