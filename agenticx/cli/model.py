@@ -137,11 +137,20 @@ def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]
 
 
 def parsed_arguments(call: ToolCall) -> dict[str, Any] | str:
-    """A call's arguments as an object; the text itself where it is none."""
+    """A call's arguments as an object, a freeform tool's input as a string; the text itself where it is neither."""
     try:
         return parse_arguments(call.arguments)
     except InvalidArguments:
-        return call.arguments
+        freeform = _string_in(call.arguments)
+        return call.arguments if freeform is None else freeform
+
+
+def _string_in(text: str) -> str | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:

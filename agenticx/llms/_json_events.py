@@ -1,4 +1,4 @@
-"""The body of a reply as JSON objects: one per server-sent event, or a single one from a server that does not stream."""
+"""The body of a reply as JSON objects: one per server-sent event, or a single one where the server does not stream."""
 
 from __future__ import annotations
 

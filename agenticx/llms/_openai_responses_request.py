@@ -1,0 +1,227 @@
+"""A `ModelRequest` as the JSON body of a Responses request; nothing is stored at the provider.
+
+What the model put out goes back to it item by item, as it came: encrypted reasoning with the calls that it led to. What
+another model said, and a reply that was changed since, goes as plain messages and calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from agenticx.llms._openai_responses_items import is_call
+from agenticx.llms._openai_responses_reply import WIRE
+from agenticx.llms._values import items_in, text_in
+from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+
+__all__ = ["Dialect", "input_items", "request_body", "tool_rows"]
+
+_LONGEST_ID = 64
+_LEAST_OUTPUT_TOKENS = 16  # fewer are refused
+
+_REPLAYED = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "compaction",
+    }
+)
+"""Items that may stand in an input without an answer of ours (calls: with the answer that follows them)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What a server or model takes of what only some take."""
+
+    encrypted_reasoning: bool = True
+    """Whether to ask for the reasoning in encrypted form; models that do not reason refuse."""
+
+    reasoning_summary: bool = False
+    """Whether to ask for summaries of the reasoning; models that do not reason and unverified accounts are refused."""
+
+
+def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool, native: bool = True) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    body: dict[str, Any] = {
+        "model": model,
+        "input": input_items(request.messages, model=model if native else None),
+        "stream": stream,
+        "store": False,
+    }
+    if dialect.encrypted_reasoning:
+        body["include"] = ["reasoning.encrypted_content"]
+    if dialect.reasoning_summary:
+        body["reasoning"] = {"summary": "auto"}
+    if request.tools:
+        body["tools"] = tool_rows(request.tools)
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.max_output_tokens is not None:
+        body["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT_TOKENS)
+    try:
+        return to_json(body, inf_nan_mode="null")
+    except PydanticSerializationError:
+        return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def input_items(messages: Sequence[Message], *, model: str | None) -> list[dict[str, Any]]:
+    """The conversation as Responses has it; `model` gets its own output back as it came."""
+    calls = _Calls()
+    return [item for message in messages for item in _items(message, model, calls)]
+
+
+def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The tools as Responses has them; not strict, which would forbid optional parameters."""
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+            "strict": False,
+        }
+        for tool in tools
+    ]
+
+
+def _items(message: Message, model: str | None, calls: _Calls) -> Iterator[dict[str, Any]]:
+    match message:
+        case SystemMessage() | UserMessage():
+            yield {"type": "message", "role": message.role, "content": message.content}
+        case ToolMessage():
+            yield calls.output(message)
+        case AssistantMessage():
+            native = _native(message, model)
+            yield from _plain(message, calls) if native is None else _as_it_came(native, message, calls)
+        case _:
+            assert_never(message)
+
+
+def _plain(message: AssistantMessage, calls: _Calls) -> Iterator[dict[str, Any]]:
+    if message.content:
+        yield {"type": "message", "role": "assistant", "content": message.content}
+    for call in message.tool_calls:
+        yield {
+            "type": "function_call",
+            "call_id": calls.begin(call),
+            "name": _name(call.name),
+            "arguments": _arguments(call.arguments),
+        }
+
+
+def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, calls: _Calls) -> Iterator[dict[str, Any]]:
+    made = iter(message.tool_calls)
+    for item in native:
+        if is_call(item):
+            yield {**item, "call_id": calls.begin(next(made), custom=item["type"] == "custom_tool_call")}
+        else:
+            yield item
+
+
+# --- native continuation
+
+
+def _native(message: AssistantMessage, model: str | None) -> list[dict[str, Any]] | None:
+    """The output items behind a message, None if they are another model's or not what the message says any more."""
+    state = message.provider_state
+    if state is None or (state.wire, state.model) != (WIRE, model):
+        return None
+    output = [_without_nulls(item) for item in items_in(state.payload, "output")]
+    if any(item.get("type") not in _REPLAYED for item in output) or not _says(output, message):
+        return None
+    return _with_usable_reasoning(output) or None
+
+
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    """What the provider leaves open in its output it does not take as input."""
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _says(output: list[dict[str, Any]], message: AssistantMessage) -> bool:
+    """Whether text and calls are the same here and there: a hook or a repair may have changed the message."""
+    parts = [part for item in output if item["type"] == "message" for part in items_in(item, "content")]
+    text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in parts)
+    called = [_called(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
+    return text == message.content and called == [(call.name, call.arguments) for call in message.tool_calls]
+
+
+def _called(item: dict[str, Any]) -> tuple[str, str]:
+    if item["type"] == "custom_tool_call":
+        return text_in(item, "name"), json.dumps(text_in(item, "input"), ensure_ascii=False)
+    return text_in(item, "name"), text_in(item, "arguments")
+
+
+def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reasoning without its content would be looked up where nothing is stored; some output has to follow it."""
+    kept = [
+        item
+        for item in output
+        if item["type"] != "reasoning" or item.get("encrypted_content") or items_in(item, "content")
+    ]
+    while kept and kept[-1]["type"] == "reasoning":
+        kept.pop()
+    return kept
+
+
+# --- calls and their outputs
+
+
+class _Calls:
+    """Call ids that Responses takes and that differ within a conversation, whatever the history calls them."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._open: dict[str, tuple[str, bool]] = {}
+
+    def begin(self, call: ToolCall, *, custom: bool = False) -> str:
+        """The id of a call; its output will get the same."""
+        call_id = wanted = _call_id(call.id)
+        repeats = 1
+        while call_id in self._taken:
+            repeats += 1
+            call_id = _call_id(f"{wanted}_{repeats}")
+        self._taken.add(call_id)
+        self._open[call.id] = call_id, custom
+        return call_id
+
+    def output(self, result: ToolMessage) -> dict[str, Any]:
+        """The result of the latest call of its id."""
+        call_id, custom = self._open.get(result.tool_call_id, (_call_id(result.tool_call_id), False))
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": kind, "call_id": call_id, "output": result.content}
+
+
+def _call_id(call_id: str) -> str:
+    if re.fullmatch(rf"[A-Za-z0-9_.:|-]{{1,{_LONGEST_ID}}}", call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:40]}"
+
+
+def _name(name: str) -> str:
+    """A name that Responses takes; a call may name a tool that does not exist, and in any way."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_ID] or "unnamed"
+
+
+def _arguments(text: str) -> str:
+    """The arguments as the model wrote them, if a server will take them: several parse them and refuse the request."""
+    try:
+        if isinstance(from_json(text), dict):
+            return text
+    except ValueError:
+        pass
+    return json.dumps({"malformed_arguments": text}) if text.strip() else "{}"
