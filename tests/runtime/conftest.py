@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import structlog  # noqa: F401 - imported on first use, which costs more than a test of 200 ms can bear
 
-from tests.runtime.playing import Player
+from tests.runtime.playing import Player, Watch
 
 
 @pytest.fixture
@@ -16,3 +18,13 @@ def play(tmp_path: Path) -> Player:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     return Player(tmp_path / "home", workspace)
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Watch]:
+    """A fast clock, and `watch.near(6)` for what should have happened after six of its seconds."""
+    watch = Watch()
+    ticking = asyncio.create_task(watch.watch())
+    yield watch
+    ticking.cancel()
+    await asyncio.wait({ticking})

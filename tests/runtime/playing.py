@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agenticx.clocks import Clock, SystemClock
+import pytest
+
+from agenticx.clocks import Clock, ScaledClock, SystemClock
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, sanitize
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, outline
 
-__all__ = ["Player", "Run", "hold"]
+__all__ = ["Player", "Run", "Watch", "hold"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,25 @@ class Player:
             if isinstance(scripted, ScriptedModel | ScriptedGate):
                 scripted.assert_done()
         return run
+
+
+class Watch:
+    """A clock that runs 20 times as fast as real time, and what may be asked of a limit on this machine right now."""
+
+    def __init__(self) -> None:
+        self.clock = ScaledClock(20)
+        self._late = 0.0
+
+    async def watch(self) -> None:
+        """Measure by how much the loop is late, for ever."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.002)
+            self._late = max(self._late, time.monotonic() - before - 0.002)
+
+    def near(self, seconds: Any) -> Any:
+        """Equal to what is within half a nominal second of `seconds`, beside what the machine itself was late by."""
+        return pytest.approx(seconds, abs=0.5 + 3 * self._late * self.clock.speed)
 
 
 def hold(run: Run, before: set[asyncio.Task[Any]]) -> None:

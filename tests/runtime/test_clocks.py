@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.llms.base import Finished, TextDelta, ThinkingDelta, ToolCallDelta, Usage, UsageDelta
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]
 
 CLOCKS = {
     "llm_first_feedback_seconds": 2,
@@ -17,12 +18,6 @@ CLOCKS = {
     "llm_heartbeat_timeout_seconds": 4,
     "llm_hard_timeout_seconds": 20,
 }
-NEAR = 0.5
-
-
-@pytest.fixture
-def clock():
-    return ScaledClock(20)
 
 
 @tool(risk="read")
@@ -35,8 +30,8 @@ def stalls(run):
     return [(e.data["phase"], e.data["action"], e.data["limit_seconds"]) for e in run.of("stall")]
 
 
-async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chunk(play, clock):
-    run = await play([hang()], clock=clock, settings=CLOCKS)
+async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chunk(play, watch):
+    run = await play([hang()], clock=watch.clock, settings=CLOCKS)
 
     assert run.outline == [
         "turn_started",
@@ -46,9 +41,9 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
         "error:timeout.first_chunk",
     ]
     waiting, stall = dict(run.of("token")[0].data), dict(run.of("stall")[0].data)
-    assert waiting.pop("elapsed_seconds") == pytest.approx(2, abs=NEAR)
+    assert waiting.pop("elapsed_seconds") == watch.near(2)
     assert waiting == {"text": "", "message_id": waiting["message_id"], "offset": 0, "waiting": True}
-    assert stall.pop("elapsed_seconds") == pytest.approx(6, abs=NEAR)
+    assert stall.pop("elapsed_seconds") == watch.near(6)
     assert stall == {"phase": "first_chunk", "limit_seconds": 6, "action": "failed"}
     assert run.terminal == {
         "text": "the model sent nothing within 6 s (AGX_LLM_INVOKE_TIMEOUT_SECONDS)",
@@ -59,8 +54,8 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
     assert len(run.model.requests) == 1, "an expired clock is not retried"
 
 
-async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, clock):
-    run = await play([[say("Well"), hang()]], clock=clock, settings=CLOCKS)
+async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, watch):
+    run = await play([[say("Well"), hang()]], clock=watch.clock, settings=CLOCKS)
 
     assert run.outline == [
         "turn_started",
@@ -71,7 +66,7 @@ async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, cl
         "error:timeout.heartbeat",
     ]
     assert stalls(run) == [("heartbeat", "waiting", 4), ("heartbeat", "failed", 4)]
-    assert [e.data["elapsed_seconds"] for e in run.of("stall")] == pytest.approx([2, 4], abs=NEAR)
+    assert [e.data["elapsed_seconds"] for e in run.of("stall")] == watch.near([2, 4])
     assert run.rows == [("user", "go"), ("partial", "Well")]
 
 
@@ -80,19 +75,19 @@ async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, cl
     [TextDelta(""), ThinkingDelta(""), ToolCallDelta(0), UsageDelta(Usage(1, 0))],
     ids=["text", "thinking", "call", "usage"],
 )
-async def test_deltas_that_add_nothing_are_no_progress(play, clock, empty):
+async def test_deltas_that_add_nothing_are_no_progress(play, watch, empty):
     first = call("add", "{", id="a") if isinstance(empty, ToolCallDelta) else say("Well")
-    run = await play([[first, *[raw(empty), pause(0.5)] * 20]], clock=clock, settings=CLOCKS, tools=[add])
+    run = await play([[first, *[raw(empty), pause(0.5)] * 20]], clock=watch.clock, settings=CLOCKS, tools=[add])
 
     assert run.outline[-1] == "error:timeout.heartbeat"
-    assert run.of("stall")[-1].data["elapsed_seconds"] == pytest.approx(4, abs=NEAR)
+    assert run.of("stall")[-1].data["elapsed_seconds"] == watch.near(4)
 
 
-async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbeat(play, clock):
-    run = await play([[[raw(TextDelta("")), pause(0.5)] * 20]], clock=clock, settings=CLOCKS)
+async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbeat(play, watch):
+    run = await play([[[raw(TextDelta("")), pause(0.5)] * 20]], clock=watch.clock, settings=CLOCKS)
 
     assert run.outline[2:] == ["token:waiting", "stall:first_chunk", "error:timeout.first_chunk"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(6, abs=NEAR)
+    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(6)
 
 
 @pytest.mark.parametrize(
@@ -100,31 +95,31 @@ async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbea
     [say("x"), think("x"), raw(ToolCallDelta(0, "a", "add", " "))],
     ids=["text", "reasoning", "arguments"],
 )
-async def test_a_slow_drip_lives_until_the_hard_cap(play, clock, piece):
-    run = await play([[[piece, pause(1)] * 30]], clock=clock, settings=CLOCKS, tools=[add])
+async def test_a_slow_drip_lives_until_the_hard_cap(play, watch, piece):
+    run = await play([[[piece, pause(1)] * 30]], clock=watch.clock, settings=CLOCKS, tools=[add])
 
     assert stalls(run) == [("hard", "failed", 20)]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(20, abs=NEAR)
+    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(20)
     assert run.outline[-1] == "error:timeout.hard"
 
 
-async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play, clock):
-    run = await play([[[say("x"), pause(1)] * 15]], clock=clock, settings=CLOCKS)
+async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play, watch):
+    run = await play([[[say("x"), pause(1)] * 15]], clock=watch.clock, settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
 
 
-async def test_a_call_that_is_announced_is_progress_before_its_arguments(play, clock):
+async def test_a_call_that_is_announced_is_progress_before_its_arguments(play, watch):
     announced = [pause(5), raw(ToolCallDelta(0, "a", "add", "")), pause(3), raw(ToolCallDelta(0, arguments="{}"))]
-    run = await play([announced, "ok"], clock=clock, settings=CLOCKS, tools=[add])
+    run = await play([announced, "ok"], clock=watch.clock, settings=CLOCKS, tools=[add])
 
     assert stalls(run) == [("heartbeat", "waiting", 4)]
     assert run.outline[-1] == "final:answer"
 
 
-async def test_each_model_call_has_clocks_and_a_waiting_token_of_its_own(play, clock):
+async def test_each_model_call_has_clocks_and_a_waiting_token_of_its_own(play, watch):
     slow = [pause(3), call("add", {"a": 1, "b": 2})]
-    run = await play([slow, [pause(3), say("3")]], clock=clock, settings=CLOCKS, tools=[add])
+    run = await play([slow, [pause(3), say("3")]], clock=watch.clock, settings=CLOCKS, tools=[add])
 
     assert run.outline == [
         "turn_started",
@@ -147,16 +142,14 @@ async def test_the_providers_own_time_out_lies_past_all_clocks(play):
     assert run.model.requests[0].timeout == 20 + 15
 
 
-async def test_the_hard_clock_may_be_the_shortest(play, clock):
-    run = await play([hang()], clock=clock, settings={**CLOCKS, "llm_hard_timeout_seconds": 1})
+async def test_the_hard_clock_may_be_the_shortest(play, watch):
+    run = await play([hang()], clock=watch.clock, settings={**CLOCKS, "llm_hard_timeout_seconds": 1})
 
     assert run.outline == ["turn_started", "round_start", "stall:hard", "error:timeout.hard"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(1, abs=NEAR)
+    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(1)
 
 
-async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play, clock):
-    import asyncio
-
+async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play, watch):
     release = asyncio.Event()
 
     class Deaf(ScriptedModel):
@@ -169,7 +162,7 @@ async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play, cl
             yield (Finished("end", "stop"),)
 
     before = asyncio.all_tasks()
-    runtime = play.runtime(Deaf(), clock=clock, settings=CLOCKS)
+    runtime = play.runtime(Deaf(), clock=watch.clock, settings=CLOCKS)
     events = [event async for event in runtime.run_turn("go", play.session())]
     release.set()
     await asyncio.wait(asyncio.all_tasks() - before)

@@ -12,7 +12,7 @@ from agenticx.runtime import AgentHook, HookRegistry, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, say
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 counter = iter(range(10**9))
 
@@ -214,6 +214,7 @@ async def test_on_agent_end_is_told_of_every_ending(play):
     assert told == [("answer", "Yes."), ("max_rounds", ""), ("paused", ""), ("partial", "So far."), ("stopped", "")]
 
 
+@pytest.mark.promise("D1")
 async def test_a_second_turn_on_a_busy_session_is_refused_and_writes_nothing(play):
     session, refused = play.session(), []
 

@@ -12,7 +12,7 @@ from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("D3")]
 
 LIMIT = 0.05
 

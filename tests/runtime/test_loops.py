@@ -7,7 +7,7 @@ import pytest
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 
 @tool(risk="read")

@@ -17,7 +17,7 @@ from agenticx.testing import ScriptedModel, call
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
 
 
 class Panic(BaseException):

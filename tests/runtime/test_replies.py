@@ -10,7 +10,7 @@ from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.testing import call, cut, fail, finish, outline, raw, say, think, usage
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 
 @tool(risk="read")

@@ -14,7 +14,7 @@ from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
 
 LIMIT = 0.2
 

@@ -1,0 +1,125 @@
+"""Models that break their contract: the turn ends with one sentence, never with a crash."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agenticx.llms.base import Finished, TextDelta
+from agenticx.runtime import StopSignal
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
+
+END = (Finished("end", "stop"),)
+
+
+class Panic(BaseException):
+    """Neither an Exception nor a SystemExit."""
+
+
+class Odd:
+    """A model of our protocol whose stream is given."""
+
+    name = "odd"
+    context_window = None
+
+    def __init__(self, *batches):
+        self.batches = batches
+        self.closed = 0
+
+    async def stream(self, request):
+        try:
+            for batch in self.batches:
+                if isinstance(batch, BaseException):
+                    raise batch
+                yield batch
+        finally:
+            self.closed += 1
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        ValueError("bad"),
+        SystemExit(3),
+        Panic("boo"),
+        asyncio.CancelledError(),
+        StopIteration(),
+        TimeoutError(),
+        RecursionError(),
+    ],
+    ids=lambda exc: type(exc).__name__,
+)
+@pytest.mark.parametrize("text", ["", "Half"])
+async def test_a_model_that_raises_what_it_may_not_is_a_bad_reply(play, exc, text):
+    model = Odd(*([(TextDelta(text),)] if text else []), exc)
+    run = await play(model)
+
+    assert run.outline == ["turn_started", "round_start", *(["token"] if text else []), "error:provider.bad_reply"]
+    assert run.rows == [("user", "go"), *([("partial", text)] if text else [])]
+    assert model.closed == 1
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        None,
+        7,
+        (None,),
+        ("text",),
+        (object(),),
+        (Finished("never", "never"),),
+    ],
+    ids=repr,
+)
+async def test_a_model_that_streams_what_is_no_delta_ends_in_one_terminal_event(play, batch):
+    run = await play(Odd(batch, END))
+
+    assert run.events[-1].terminal
+
+
+async def test_a_model_whose_stream_method_raises_is_a_bad_reply(play):
+    class Refusing(Odd):
+        def stream(self, request):
+            raise RuntimeError("no")
+
+    run = await play(Refusing())
+
+    assert run.outline == ["turn_started", "round_start", "error:provider.bad_reply"]
+
+
+async def test_a_model_may_go_on_after_its_end_marker(play):
+    run = await play(Odd((TextDelta("a"),), END, (TextDelta("b"),)))
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
+    assert run.terminal["text"] == "ab"
+
+
+async def test_a_flood_is_held_back_until_it_is_read_and_can_be_stopped(play):
+    produced = 0
+
+    class Flood(Odd):
+        async def stream(self, request):
+            nonlocal produced
+            try:
+                while True:
+                    produced += 100
+                    yield [TextDelta("x")] * 100
+                    await asyncio.sleep(0)
+            finally:
+                self.closed += 1
+
+    stop, read, model = StopSignal(), 0, Flood()
+
+    def on(event):
+        nonlocal read
+        read += event.type == "token"
+        if read == 20_000:
+            stop.set()
+
+    run = await play(model, stop=stop, on=on)
+
+    assert run.outline == ["turn_started", "round_start", "token", "error:stopped"]
+    assert produced < read + 20_000
+    assert model.closed == 1
