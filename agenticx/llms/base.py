@@ -11,6 +11,7 @@ from agenticx.errors import ModelError
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
+    "Attempt",
     "ChatModel",
     "Delta",
     "Finished",
@@ -42,13 +43,18 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One model call. `timeout` is the provider's request time-out in seconds, past all our clocks."""
+    """One model call.
+
+    `timeout` is the provider's request time-out in seconds, past all our clocks; `attempt_seconds` is what an attempt
+    may take to its first delta where there is a fallback to go to.
+    """
 
     messages: Sequence[Message]
     tools: Sequence[ToolSchema] = ()
     tool_choice: Literal["auto", "none", "required"] = "auto"
     max_output_tokens: int | None = None
     timeout: float | None = None
+    attempt_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,8 @@ class Usage:
     """Tokens of one or several model calls; None means the provider did not say.
 
     `input_tokens` is the provider's own number. Most count in it what their cache held; where `input_excludes_cached`,
-    what was read from the cache and written to it comes on top. `total_input_tokens` has all of it everywhere.
+    what was read from the cache and written to it comes on top. `output_tokens` likewise: where
+    `output_excludes_reasoning`, what the model thought comes on top. The totals have all of it everywhere.
     """
 
     input_tokens: int | None = None
@@ -66,6 +73,7 @@ class Usage:
     cost_usd: Decimal | None = None
     cache_write_tokens: int | None = None
     input_excludes_cached: bool = False
+    output_excludes_reasoning: bool = False
 
     @property
     def total_input_tokens(self) -> int | None:
@@ -74,10 +82,17 @@ class Usage:
             return self.input_tokens
         return self.input_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
 
+    @property
+    def total_output_tokens(self) -> int | None:
+        """All tokens that came out."""
+        if self.output_tokens is None or not self.output_excludes_reasoning:
+            return self.output_tokens
+        return self.output_tokens + (self.reasoning_tokens or 0)
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             _add(self.total_input_tokens, other.total_input_tokens),
-            _add(self.output_tokens, other.output_tokens),
+            _add(self.total_output_tokens, other.total_output_tokens),
             _add(self.cached_tokens, other.cached_tokens),
             _add(self.reasoning_tokens, other.reasoning_tokens),
             None
@@ -136,7 +151,22 @@ class Finished:
     provider_state: ProviderState | None = None
 
 
-Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Finished
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The call is made once more, or of another model, because nothing of it was seen yet; no part of the reply.
+
+    The attempt begins `wait_seconds` from now. `reason` says why there is another one (None for a first). Where
+    `bounded`, whoever sends this ends the attempt after `ModelRequest.attempt_seconds` without a delta, because there
+    is a fallback; the receiver's own clock for the first delta does not run then.
+    """
+
+    model: str
+    wait_seconds: float = 0.0
+    reason: str | None = None
+    bounded: bool = False
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Attempt | Finished
 
 
 class ChatModel(Protocol):
@@ -203,6 +233,8 @@ class ReplyBuilder:
                 self._add_call(delta)
             case UsageDelta():
                 self._usage = _latest(self._usage, delta.usage)
+            case Attempt():
+                pass
             case Finished():
                 self._finished = delta
 

@@ -121,7 +121,7 @@ class Turn:
 
 def usage_data(usage: Usage) -> dict[str, Any]:
     """The payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
-    data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.output_tokens}
+    data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.total_output_tokens}
     if usage.cached_tokens is not None:
         data["cached_tokens"] = usage.cached_tokens
     if usage.reasoning_tokens is not None:
