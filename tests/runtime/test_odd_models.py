@@ -71,7 +71,7 @@ async def test_a_model_that_raises_what_it_may_not_is_a_bad_reply(play, exc, tex
         (object(),),
         (Finished("never", "never"),),
     ],
-    ids=repr,
+    ids=["none", "number", "of none", "of text", "of an object", "an odd end"],
 )
 async def test_a_model_that_streams_what_is_no_delta_ends_in_one_terminal_event(play, batch):
     run = await play(Odd(batch, END))
