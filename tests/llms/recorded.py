@@ -76,6 +76,25 @@ def pieces(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
         start += size
 
 
+def garble(body: bytes, rng: random.Random) -> bytes:
+    """`body` with a few bytes changed, dropped, doubled or moved."""
+    garbled = bytearray(body)
+    for _ in range(rng.randint(1, 6)):
+        at, size = rng.randrange(len(garbled)), rng.randint(1, 40)
+        match rng.randrange(4):
+            case 0:
+                garbled[at] = rng.randrange(256)
+            case 1:
+                del garbled[at : at + size]
+            case 2:
+                garbled[at:at] = garbled[at : at + size]
+            case _:
+                garbled[at : at + size] = rng.choice([b"null", b"{}", b"[]", b'"', b"\\ud800", b"\n\n", b"1e999"])
+        if not garbled:
+            return b""
+    return bytes(garbled)
+
+
 @cache
 def folder() -> Path | None:
     given = os.environ.get("AGX_STREAMS")

@@ -13,7 +13,7 @@ from agenticx.errors import ModelError
 from agenticx.llms._openai_chat_calls import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms._openai_chat_reply import ChatReplyParser
 from agenticx.llms.base import Delta, Finished, Reply, ReplyBuilder, ToolCallDelta
-from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
+from tests.llms.recorded import CHUNKINGS, Chunking, Recording, garble, outcome, pieces, recordings
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
@@ -93,25 +93,6 @@ def test_a_garbled_stream_never_raises_and_says_what_it_is(
         replies = [read(pieces(garbled, chunking, seed=rng.randrange(99))) for chunking in ("whole", "random")]
         assert repr(replies[0][0]) == repr(replies[1][0])
         assert all(error is None or error.code.startswith(("provider.", "context_")) for _, error in replies)
-
-
-def garble(body: bytes, rng: random.Random) -> bytes:
-    """`body` with a few bytes changed, dropped, doubled or moved."""
-    garbled = bytearray(body)
-    for _ in range(rng.randint(1, 6)):
-        at, size = rng.randrange(len(garbled)), rng.randint(1, 40)
-        match rng.randrange(4):
-            case 0:
-                garbled[at] = rng.randrange(256)
-            case 1:
-                del garbled[at : at + size]
-            case 2:
-                garbled[at:at] = garbled[at : at + size]
-            case _:
-                garbled[at : at + size] = rng.choice([b"null", b"{}", b"[]", b'"', b"\\ud800", b"\n\n", b"1e999"])
-        if not garbled:
-            return b""
-    return bytes(garbled)
 
 
 # --- text and reasoning -------------------------------------------------------------------------------------------
