@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import threading
-from contextlib import suppress
-from itertools import cycle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from agenticx.tools.paths import locate, read_file, replace_file
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
 
 SECRET = "outside and secret"
+RACES = 3_000
 
 
 @pytest.fixture
@@ -202,44 +201,68 @@ async def test_a_socket_and_a_pipe_are_refused_without_waiting(bench, monkeypatc
         )
 
 
-def test_links_swapped_in_a_race_never_lead_out(workspace, outside) -> None:
-    """One thread keeps turning a folder and a file into links that lead out, while we read and write through them."""
-    (workspace / "flip").mkdir()
-    (workspace / "flip" / "secret.txt").write_text("inside")
-    stopped = threading.Event()
-    attempts = int(os.environ.get("AGX_RACES", "2000"))
+@pytest.mark.parametrize("swapped", ["folder", "file", "folder of the file"])
+def test_what_became_a_link_after_it_was_checked_is_not_followed(workspace, outside, swapped) -> None:
+    (workspace / "flip" / "deep").mkdir(parents=True)
+    (workspace / "flip" / "deep" / "secret.txt").write_text("inside")
+    (outside / "deep").mkdir()
+    (outside / "deep" / "secret.txt").write_text(SECRET)
+    place = locate("flip/deep/secret.txt", workspace)
+    match swapped:
+        case "folder":
+            (workspace / "flip").rename(workspace / "away")
+            (workspace / "flip").symlink_to(outside)
+        case "file":
+            (workspace / "flip" / "deep" / "secret.txt").unlink()
+            (workspace / "flip" / "deep" / "secret.txt").symlink_to(outside / "deep" / "secret.txt")
+        case _:
+            (workspace / "flip" / "deep").rename(workspace / "away")
+            (workspace / "flip" / "deep").symlink_to(outside / "deep")
 
-    def swap() -> None:
-        real, link, away = workspace / "flip", workspace / "flip-link", workspace / "flip-away"
-        for target in cycle((outside, workspace / "folder")):
-            if stopped.is_set():
-                return
-            # A writer may make the folder anew at any of these steps; then the next round goes on from there.
-            for step in (
-                lambda target=target: link.symlink_to(target),
-                lambda: real.rename(away),
-                lambda: link.rename(real),
-                real.unlink,
-                lambda: away.rename(real),
-            ):
-                with suppress(OSError):
-                    step()
-            shutil.rmtree(away, ignore_errors=True)
+    for attempt in (lambda: read_file(place, 100), lambda: replace_file(place, b"mine")):
+        with pytest.raises(ToolError, match=r"was changed into a link meanwhile|is a device or link, not a file"):
+            attempt()
+    assert (outside / "deep" / "secret.txt").read_text() == SECRET
 
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    try:
-        for _ in range(attempts):
+
+SWAPPER = """
+import itertools, os, shutil, sys
+from contextlib import suppress
+print(flush=True)
+for target in itertools.cycle(sys.argv[1:]):
+    # A writer may make the folder anew at any of these steps; then the next round goes on from there.
+    for step, *arguments in (
+        (os.symlink, target, "flip-link"), (os.rename, "flip", "flip-away"), (os.rename, "flip-link", "flip"),
+        (os.unlink, "flip"), (os.rename, "flip-away", "flip"),
+    ):
+        with suppress(OSError):
+            step(*arguments)
+    shutil.rmtree("flip-away", ignore_errors=True)
+"""
+
+
+@pytest.mark.parametrize("swapped", ["folder", "file"])
+def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped) -> None:
+    """Another process keeps turning a folder, or a file, into a link that leads out, while we read and write there."""
+    if swapped == "folder":
+        (workspace / "flip").mkdir()
+        path, targets = "flip/secret.txt", [outside, workspace / "folder"]
+    else:
+        path, targets = "flip", [outside / "secret.txt", workspace / "folder" / "file.txt"]
+    (workspace / path).write_text("inside")
+    arguments = [sys.executable, "-I", "-S", "-c", SWAPPER, *map(str, targets)]
+    with subprocess.Popen(arguments, cwd=workspace, stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout is not None
+        swapper.stdout.readline()
+        for _ in range(RACES):
             try:
-                place = locate("flip/secret.txt", workspace)
+                place = locate(path, workspace)
                 content, _ = read_file(place, 100)
                 assert content in (b"inside", b"mine")
                 replace_file(place, b"mine")
             except ToolError:
                 continue
-    finally:
-        stopped.set()
-        swapper.join()
+        swapper.kill()
     assert (outside / "secret.txt").read_text() == SECRET
     assert [path.name for path in outside.iterdir()] == ["secret.txt"]
 
