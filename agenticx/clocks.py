@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["Clock", "ScaledClock", "SystemClock"]
+__all__ = ["Clock", "ScaledClock", "SystemClock", "rfc3339"]
 
 
 class Clock(Protocol):
@@ -68,3 +68,8 @@ class ScaledClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self.speed)
+
+
+def rfc3339(moment: datetime) -> str:
+    """`moment`, which is in UTC, with milliseconds and ending in Z."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 from unicodedata import category
 
 from agenticx.cli.narrate import Note, Tone, describe, describe_question
+from agenticx.clocks import SystemClock, rfc3339
 from agenticx.messages import new_id
 from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
 
@@ -187,7 +187,7 @@ class JsonLines:
         if event.type is EventType.TURN_STARTED:
             self._turn_id = new_id("turn")
         self._seq += 1
-        ts = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        ts = rfc3339(SystemClock().now())
         line = encode_envelope(event, session_id=self._session_id, turn_id=self._turn_id, seq=self._seq, ts=ts)
         self._out.write(line + b"\n")
         self._out.flush()

@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from agenticx.clocks import Clock, SystemClock
+from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply
 from agenticx.llms.duck import adapt
@@ -208,7 +208,12 @@ class AgentRuntime:
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         messages = await self._hooks.run_before_model(messages, turn.hook_context)
-        return ModelRequest(messages=messages, tools=turn.tools.schemas(), timeout=self._clocks.request_timeout)
+        return ModelRequest(
+            messages=messages,
+            tools=turn.tools.schemas(),
+            timeout=self._clocks.request_timeout,
+            attempt_seconds=self._clocks.invoke,
+        )
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await call_model(turn, self._model, request, self._clocks)
@@ -444,7 +449,7 @@ def _retry_data(exc: ModelError, clock: Clock) -> dict[str, Any]:
     data: dict[str, Any] = {"retryable": exc.retryable}
     if exc.retry_after is not None:
         at = clock.now() + timedelta(seconds=exc.retry_after)
-        data["retry_at"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        data["retry_at"] = rfc3339(at)
     return data
 
 

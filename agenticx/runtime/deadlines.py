@@ -70,7 +70,14 @@ class Deadlines:
         self._clocks = clocks
         self.started = now
         self.last_progress: float | None = None
+        self._attempt = now
+        self._bounded = False
         self._noticed = False
+
+    def attempt(self, start: float, *, bounded: bool) -> None:
+        """A new attempt begins at `start`; if it is `bounded`, somebody else watches over its first delta."""
+        self._attempt = start
+        self._bounded = bounded
 
     def progress(self, now: float) -> None:
         """A delta arrived that adds a character or a call."""
@@ -85,10 +92,10 @@ class Deadlines:
         """When the next clock expires, and which."""
         clocks, since = self._clocks, self.last_progress
         expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
-        if since is None:
-            expiries.append((self.started + clocks.invoke, "first_chunk"))
-        else:
+        if since is not None:
             expiries.append((since + clocks.heartbeat, "heartbeat"))
+        elif not self._bounded:
+            expiries.append((self._attempt + clocks.invoke, "first_chunk"))
         if not self._noticed:
             silent_since = self.started if since is None else since
             expiries.append((silent_since + clocks.first_feedback, "first_feedback" if since is None else "slow"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-from agenticx.clocks import Clock
+from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
@@ -144,7 +144,7 @@ class _Announcement:
             "question": request.question,
             "context": dict(request.context),
             "digest": request.digest,
-            "expires_at": request.expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "expires_at": rfc3339(request.expires_at),
         }
         self._turn.emit(EventType.CONFIRM_REQUIRED, data)
 

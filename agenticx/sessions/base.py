@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol
 
 from agenticx.errors import StoreError
@@ -21,7 +20,6 @@ __all__ = [
     "StoredEvent",
     "TurnRecord",
     "encode_events",
-    "timestamp",
 ]
 
 
@@ -154,8 +152,3 @@ def encode_events(
         )
         for offset, event in enumerate(events, 1)
     ]
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds, ending in Z."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from agenticx.clocks import Clock, SystemClock
+from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import SessionBusy, SessionNotFound
 from agenticx.messages import new_id
 from agenticx.runtime.events import RuntimeEvent
-from agenticx.sessions.base import SequenceConflict, SessionRecord, StoredEvent, TurnRecord, encode_events, timestamp
+from agenticx.sessions.base import SequenceConflict, SessionRecord, StoredEvent, TurnRecord, encode_events
 from agenticx.sessions.bell import Bell
 
 __all__ = ["MemoryStore"]
@@ -101,7 +101,7 @@ class MemoryStore:
         shelf = self._shelf(session_id)
         if len(shelf.events) != expected_seq:
             raise SequenceConflict(f"session {session_id!r} is at {len(shelf.events)}, not at {expected_seq}")
-        ts = timestamp(self._clock.now())
+        ts = rfc3339(self._clock.now())
         stored = encode_events(session_id, turn_id, events, seq=expected_seq, position=self._position, ts=ts)
         shelf.events += stored
         self._log += stored

@@ -8,8 +8,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
-from agenticx.sessions.base import timestamp
 from studio.bodies import Body, read_body
 from studio.problems import Problem
 from studio.services import services
@@ -56,7 +56,7 @@ def _question(question: ConfirmRequest) -> dict[str, Any]:
         "question": question.question,
         "context": dict(question.context),
         "digest": question.digest,
-        "expires_at": timestamp(question.expires_at),
+        "expires_at": rfc3339(question.expires_at),
     }
 
 

@@ -9,8 +9,9 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ToolError
-from agenticx.sessions.base import SessionRecord, timestamp
+from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.transcript import transcript
 from agenticx.tools.permissions import PermissionMode
 from studio.bodies import Body, read_body
@@ -64,7 +65,7 @@ async def create(request: Request) -> Response:
         permission_mode=body.permission_mode or studio.settings.permission_mode,
         workspace=str(_workspace(studio, body.workspace)),
         tools=_tools(studio, body.tools) if body.tools is not None else studio.settings.enabled_tools,
-        created_at=timestamp(studio.clock.now()),
+        created_at=rfc3339(studio.clock.now()),
     )
     await studio.store.create(record)
     return JSONResponse(_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})

@@ -1,0 +1,145 @@
+"""A wrapper that asks again, or asks a fallback model, as long as nobody has seen anything of the reply.
+
+It is the only layer that retries. Each wait and each change of model comes out as an `Attempt` before it begins, and
+cancelling the reader ends a wait at once. Once a delta was handed out, whatever happens ends the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import ClockExpired, ModelError
+from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest
+
+__all__ = ["RetryPolicy", "RetryingModel"]
+
+_NO_FALLBACK = frozenset({"provider.bad_request", "provider.content_filter", "context_overflow"})
+"""Failures of the request itself: another model would be sent the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how patiently one model is asked; seconds. Attempts and waits are those of the MetaChain page.
+
+    A provider's own Retry-After counts instead of the wait, up to `longest_retry_after`; one that asks for more is not
+    waited for.
+    """
+
+    attempts: int = 3
+    shortest_wait: float = 4.0
+    longest_wait: float = 10.0
+    longest_retry_after: float = 60.0
+
+    def wait(self, error: ModelError, failed: int) -> float | None:
+        """Seconds until the next attempt after `failed` ones, None if there is none."""
+        if not error.retryable or failed >= self.attempts:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.longest_retry_after else None
+        wait = min(self.longest_wait, max(self.shortest_wait, 2.0 ** (failed - 1)))
+        return wait * random.uniform(1.0, 1.25)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Which model is asked next, and after which wait."""
+
+    models: Sequence[ChatModel]
+    policy: RetryPolicy
+    index: int = 0
+    failed: int = 0
+
+    @property
+    def model(self) -> ChatModel:
+        return self.models[self.index]
+
+    @property
+    def has_fallback(self) -> bool:
+        return self.index + 1 < len(self.models)
+
+    def attempt(self, wait: float = 0.0, reason: str | None = None) -> Attempt:
+        return Attempt(self.model.name, wait, reason, bounded=self.has_fallback)
+
+    def after(self, error: ModelError) -> Attempt:
+        """The next attempt; raises `error` if there is none."""
+        self.failed += 1
+        wait = self.policy.wait(error, self.failed)
+        if wait is not None:
+            return self.attempt(wait, str(error))
+        if not self.has_fallback or error.code in _NO_FALLBACK:
+            raise error
+        self.index, self.failed = self.index + 1, 0
+        return self.attempt(0.0, str(error))
+
+
+@dataclass(frozen=True)
+class RetryingModel:
+    """`model`, retried by `policy`, then each of `fallbacks` likewise. It goes by the first model's name."""
+
+    model: ChatModel
+    fallbacks: Sequence[ChatModel] = ()
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def context_window(self) -> int | None:
+        """The smallest known one, so that a fallback can take over."""
+        windows = [model.context_window for model in (self.model, *self.fallbacks)]
+        return min((window for window in windows if window is not None), default=None)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        """The first attempt that gives anything out, whole."""
+        plan = _Plan((self.model, *self.fallbacks), self.policy)
+        if plan.has_fallback:
+            yield [plan.attempt()]
+        while True:
+            source = cast("AsyncGenerator[Sequence[Delta]]", plan.model.stream(request))
+            try:
+                first = await self._first(source, request, plan)
+            except ModelError as error:
+                attempt = plan.after(error)
+            else:
+                yield first
+                async for batch in source:
+                    yield batch
+                return
+            finally:
+                await source.aclose()
+            yield [attempt]
+            await self.clock.sleep(attempt.wait_seconds)
+
+    async def _first(
+        self, source: AsyncGenerator[Sequence[Delta]], request: ModelRequest, plan: _Plan
+    ) -> Sequence[Delta]:
+        """The attempt's first batch; raises `ModelError` for an attempt that gives nothing."""
+        seconds = request.attempt_seconds if plan.has_fallback else None
+        try:
+            async with asyncio.timeout(None if seconds is None else self.clock.real(seconds)):
+                return await anext(source)
+        except StopAsyncIteration:
+            raise ModelError(
+                f"{plan.model.name} ended its answer before it began", code="provider.truncated", retryable=True
+            ) from None
+        except TimeoutError as exc:
+            raise _silent(plan.model.name, seconds or 0.0) from exc
+
+
+def _silent(name: str, seconds: float) -> ClockExpired:
+    """An expired clock is not retried with the same model; only a fallback may take over."""
+    error = ClockExpired(
+        f"{name} sent nothing within {seconds:g} s",
+        code="timeout.first_chunk",
+        elapsed_seconds=seconds,
+        limit_seconds=seconds,
+    )
+    error.retryable = False
+    return error
