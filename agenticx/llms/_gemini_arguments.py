@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise, takewhile
-from typing import Any
+from typing import Any, cast
 
 from agenticx.llms._values import text_in
 
@@ -63,7 +63,7 @@ class ArgumentsWriter:
             self._broken = True
             return ""
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))[1:-1]
-        self._path = list(arguments)[-1:]
+        self._path = cast("list[_Step]", [*arguments][-1:])
         self._seen = [set(arguments)]
         return text
 

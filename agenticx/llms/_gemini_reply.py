@@ -1,7 +1,7 @@
 """The reply of a Gemini server (`streamGenerateContent`): bytes in, deltas out, no I/O.
 
-Only candidate 0 is read. The end marker is a finish reason; some models send one with every event, so the reply is over
-when the body is. Calls come whole, or value by value (`partialArgs`) until a piece of theirs says that none will follow.
+Only candidate 0 is read. The end marker is a finish reason; some models send one with every event, so the reply is
+over when the body is. Calls come whole, or value by value (`partialArgs`) until a piece says that none will follow.
 
 What the provider wants back are the parts of the content, as they came: `ProviderState.payload["parts"]`. Plain text
 that was streamed in pieces is joined, and a call stands there without its arguments, which the message has.

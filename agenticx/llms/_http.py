@@ -71,15 +71,23 @@ class ProviderHttp:
         """Host and port, fit for messages and logs."""
         return self._base.netloc.decode("ascii")
 
-    async def post(self, path: str, body: bytes, *, accept: str, timeout: float | None = None) -> Answer:
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        accept: str,
+        query: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
         """Post JSON and return the answer as soon as its head is there; raises `ModelError` for any other than 2xx.
 
-        `timeout` bounds each wait for bytes, in seconds. The caller closes the answer.
+        `query` goes behind what the base URL has of it. `timeout` bounds each wait for bytes, in seconds. The caller
+        closes the answer.
         """
         headers = {**self._headers, "content-type": "application/json", "accept": accept}
-        request = self._client().build_request(
-            "POST", self._url(path), content=body, headers=headers, timeout=_timeout(timeout)
-        )
+        url = self._url(path).copy_merge_params(query or {})
+        request = self._client().build_request("POST", url, content=body, headers=headers, timeout=_timeout(timeout))
         return await self._send(request)
 
     async def get(self, path: str, *, timeout: float, limit: int) -> bytes:

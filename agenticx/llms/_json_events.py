@@ -1,10 +1,10 @@
-"""The body of a reply as JSON objects: one per server-sent event, or a single one where the server does not stream."""
+"""The body of a reply as JSON objects: one per event or line, or a single one where the server does not stream."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic_core import from_json
 
@@ -12,23 +12,33 @@ from agenticx.errors import ModelError
 from agenticx.llms._sse import MAX_EVENT_BYTES, SseParser
 from agenticx.llms._values import cleaned
 
-__all__ = ["JsonEvents", "malformed"]
+__all__ = ["Frames", "JsonEvents", "malformed"]
 
 _SNIFFED_BYTES = 1024
+
+
+class Frames(Protocol):
+    """What cuts a body into the texts of its events: `SseParser` or `LineParser`."""
+
+    overflowed: bool
+
+    def feed(self, data: bytes, /) -> list[bytes]: ...
+
+    def flush(self) -> list[bytes]: ...
 
 
 class JsonEvents:
     """Bytes in, `(object, bytes it took)` out. `is_whole` says that the body is one object, which comes at the end.
 
     Iterating raises `ModelError` at what is no JSON object, after everything before it was handed out. `who` names
-    the provider in it.
+    the provider in it. Without `frames` the events are server-sent ones.
     """
 
-    def __init__(self, *, who: str) -> None:
+    def __init__(self, *, who: str, frames: Frames | None = None) -> None:
         self.is_whole = False
         self._who = who
-        self._sse = SseParser()
-        self._head: bytes | None = b""
+        self._frames: Frames = frames or SseParser()
+        self._head: bytes | None = b"" if frames is None else None
         self._body = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
@@ -40,8 +50,8 @@ class JsonEvents:
             if len(self._body) > MAX_EVENT_BYTES:
                 raise malformed("it is longer than any reply may be", who=self._who)
             return
-        yield from self._objects(self._sse.feed(data))
-        if self._sse.overflowed:
+        yield from self._objects(self._frames.feed(data))
+        if self._frames.overflowed:
             raise malformed("an event is longer than any reply may be", who=self._who)
 
     def end(self) -> Iterator[tuple[dict[str, Any], int]]:
@@ -49,7 +59,7 @@ class JsonEvents:
         if self.is_whole:
             yield from self._objects([bytes(self._body)])
             return
-        rest = (self._sse.feed(self._head) if self._head else []) + self._sse.flush()
+        rest = (self._frames.feed(self._head) if self._head else []) + self._frames.flush()
         try:
             yield from self._objects(rest)
         except ModelError:

@@ -1,0 +1,86 @@
+"""A tool's JSON Schema without what Gemini refuses in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+__all__ = ["accepted_schema"]
+
+_AS_IT_IS = frozenset(
+    {
+        "type",
+        "title",
+        "description",
+        "default",
+        "required",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "pattern",
+    }
+)
+_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
+_TABLES = {"properties": "properties", "$defs": "$defs", "definitions": "$defs"}
+_FORMATS = frozenset({"date-time", "date", "time", "int32", "int64", "float", "double"})
+
+
+def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same schema in the keywords that Gemini knows; what it does not know is left out, so it may allow more.
+
+    That is no loss: the schema tells the model what to write, and what it wrote is checked against the whole one.
+    """
+    if isinstance(target := schema.get("$ref"), str):  # only other $-keywords may stand beside it
+        return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_tables(schema, ("$defs", "definitions"))}
+    accepted = {name: value for name, value in schema.items() if name in _AS_IT_IS}
+    accepted |= _tables(schema, _TABLES)
+    for name, ours in _LISTS.items():
+        if isinstance(options := schema.get(name), list):
+            accepted.setdefault(ours, [_inner(option) for option in cast("list[object]", options)])
+    for name in ("items", "additionalProperties"):
+        if isinstance(inner := schema.get(name), dict):
+            accepted[name] = accepted_schema(cast("dict[str, Any]", inner))
+        elif isinstance(inner, bool) and name == "additionalProperties":
+            accepted[name] = inner
+    if schema.get("format") in _FORMATS:
+        accepted["format"] = schema["format"]
+    if choices := _choices(schema):
+        accepted["enum"] = choices
+    return _with_only_part(accepted, schema.get("allOf"))
+
+
+def _tables(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Any]:
+    """The keywords whose values are schemas by name."""
+    return {
+        _TABLES[name]: {key: _inner(value) for key, value in cast("dict[str, object]", table).items()}
+        for name in names
+        if isinstance(table := schema.get(name), dict)
+    }
+
+
+def _inner(schema: object) -> dict[str, Any]:
+    """A schema within another one; `true`, which allows everything, is an empty one."""
+    return accepted_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    """The values of an enumeration if all are texts or numbers, else none."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return []
+    choices = cast("list[object]", values)
+    known = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in choices)
+    return choices if known else []
+
+
+def _with_only_part(accepted: dict[str, Any], parts: object) -> dict[str, Any]:
+    """`allOf` of one schema, which generators write around a reference, is that schema; of several it is left out."""
+    if not isinstance(parts, list) or len(cast("list[object]", parts)) != 1:
+        return accepted
+    part = _inner(cast("list[object]", parts)[0])
+    return part if "$ref" in part else {**part, **accepted}
