@@ -15,7 +15,6 @@ from typing import Any, assert_never
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from agenticx.llms._openai_responses_items import is_call
 from agenticx.llms._openai_responses_reply import WIRE
 from agenticx.llms._values import items_in, text_in
 from agenticx.llms.base import ModelRequest, ToolSchema
@@ -81,8 +80,8 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
 
 def input_items(messages: Sequence[Message], *, model: str | None) -> list[dict[str, Any]]:
     """The conversation as Responses has it; `model` gets its own output back as it came."""
-    calls = _Calls()
-    return [item for message in messages for item in _items(message, model, calls)]
+    sent = _Sent()
+    return [item for message in messages for item in _items(message, model, sent)]
 
 
 def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
@@ -99,36 +98,44 @@ def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
     ]
 
 
-def _items(message: Message, model: str | None, calls: _Calls) -> Iterator[dict[str, Any]]:
+def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[str, Any]]:
     match message:
         case SystemMessage() | UserMessage():
             yield {"type": "message", "role": message.role, "content": message.content}
         case ToolMessage():
-            yield calls.output(message)
+            yield sent.output(message)
         case AssistantMessage():
             native = _native(message, model)
-            yield from _plain(message, calls) if native is None else _as_it_came(native, message, calls)
+            if native is not None and sent.are_new(native):
+                yield from _as_it_came(native, message, sent)
+            else:
+                yield from _plain(message, sent)
         case _:
             assert_never(message)
 
 
-def _plain(message: AssistantMessage, calls: _Calls) -> Iterator[dict[str, Any]]:
+def _plain(message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
     if message.content:
         yield {"type": "message", "role": "assistant", "content": message.content}
     for call in message.tool_calls:
         yield {
             "type": "function_call",
-            "call_id": calls.begin(call),
+            "call_id": sent.begin(call),
             "name": _name(call.name),
             "arguments": _arguments(call.arguments),
         }
 
 
-def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, calls: _Calls) -> Iterator[dict[str, Any]]:
+def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
+    """The items; of a call that no server would take, what is wrong with it is put right."""
     made = iter(message.tool_calls)
     for item in native:
-        if is_call(item):
-            yield {**item, "call_id": calls.begin(next(made), custom=item["type"] == "custom_tool_call")}
+        if item["type"] == "custom_tool_call":
+            yield {**item, "call_id": sent.begin(next(made), custom=True), "name": _name(text_in(item, "name"))}
+        elif item["type"] == "function_call":
+            call = next(made)
+            named = {"call_id": sent.begin(call), "name": _name(call.name), "arguments": _arguments(call.arguments)}
+            yield {**item, **named}
         else:
             yield item
 
@@ -181,12 +188,21 @@ def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]
 # --- calls and their outputs
 
 
-class _Calls:
-    """Call ids that Responses takes and that differ within a conversation, whatever the history calls them."""
+class _Sent:
+    """Which ids a request has used: they must differ within a conversation, whatever the history calls its calls."""
 
     def __init__(self) -> None:
+        self._items: set[str] = set()
         self._taken: set[str] = set()
         self._open: dict[str, tuple[str, bool]] = {}
+
+    def are_new(self, items: list[dict[str, Any]]) -> bool:
+        """Whether none of these items stands in the request yet, as in a history that has a reply twice."""
+        ids = [id_ for item in items if (id_ := text_in(item, "id"))]
+        if len(set(ids)) < len(ids) or not self._items.isdisjoint(ids):
+            return False
+        self._items.update(ids)
+        return True
 
     def begin(self, call: ToolCall, *, custom: bool = False) -> str:
         """The id of a call; its output will get the same."""
@@ -220,7 +236,7 @@ def _name(name: str) -> str:
 def _arguments(text: str) -> str:
     """The arguments as the model wrote them, if a server will take them: several parse them and refuse the request."""
     try:
-        if isinstance(from_json(text), dict):
+        if isinstance(from_json(text, allow_inf_nan=False), dict):
             return text
     except ValueError:
         pass
