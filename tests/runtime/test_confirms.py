@@ -166,6 +166,13 @@ async def test_remember_session_allows_just_that_call_for_the_session(play, note
     assert notes.kept == ["a", "a", "a"]
 
 
+async def test_a_yes_for_once_is_for_once(play, notes):
+    run = await play([[note("a"), note("a")], "ok"], tools=notes.tools(), gate=ScriptedGate(True, False))
+
+    assert [outcome for _, outcome, _ in run.results] == ["ok", "denied"]
+    assert notes.kept == ["a"]
+
+
 async def test_remembered_is_what_was_bound_so_a_changed_file_is_asked_about_again(play, notes):
     session = play.session()
     first = ScriptedGate(ConfirmAnswer(approved=True, remember="session"))

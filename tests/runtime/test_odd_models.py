@@ -96,30 +96,50 @@ async def test_a_model_may_go_on_after_its_end_marker(play):
     assert run.terminal["text"] == "ab"
 
 
-async def test_a_flood_is_held_back_until_it_is_read_and_can_be_stopped(play):
-    produced = 0
-
+async def test_a_flood_is_held_back_until_it_is_read(play):
     class Flood(Odd):
+        produced = 0
+
         async def stream(self, request):
-            nonlocal produced
-            try:
-                while True:
-                    produced += 100
-                    yield [TextDelta("x")] * 100
-                    await asyncio.sleep(0)
-            finally:
-                self.closed += 1
+            while True:
+                self.produced += 100
+                yield [TextDelta("x")] * 100
+                await asyncio.sleep(0)
 
-    stop, read, model = StopSignal(), 0, Flood()
-
-    def on(event):
-        nonlocal read
+    model, read = Flood(), 0
+    turn = play.runtime(model).run_turn("go", play.session())
+    async for event in turn:
         read += event.type == "token"
+        if read in {1, 20_000}:
+            for _ in range(1000):  # the reader takes its time
+                await asyncio.sleep(0)
+            assert model.produced < read + 20_000
         if read == 20_000:
-            stop.set()
+            break
+    await turn.aclose()
 
-    run = await play(model, stop=stop, on=on)
+
+@pytest.mark.promise("C8")
+async def test_an_iterator_that_is_no_generator_is_closed_at_a_stop(play):
+    class Endless:
+        closed = 0
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            await asyncio.sleep(0)
+            return (TextDelta("x"),)
+
+        async def aclose(self):
+            self.closed += 1
+
+    class Iterating(Odd):
+        def stream(self, request):
+            return source
+
+    source, stop = Endless(), StopSignal()
+    run = await play(Iterating(), stop=stop, on=lambda event: stop.set() if event.type == "token" else None)
 
     assert run.outline == ["turn_started", "round_start", "token", "error:stopped"]
-    assert produced < read + 20_000
-    assert model.closed == 1
+    assert source.closed == 1
