@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from agenticx.errors import ModelError
@@ -85,7 +85,7 @@ class AnthropicModel:
         """Close the connections of the running event loop."""
         await self._http.aclose()
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """The reply, read by read. Closing the iterator closes the socket."""
         names = {tool_name(tool.name): tool.name for tool in request.tools}
         parser = AnthropicReplyParser(who=self._name, model=self._model, tool_names=names)

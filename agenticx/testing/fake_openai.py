@@ -9,7 +9,7 @@ import struct
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from http import HTTPStatus
+from http.client import responses
 from types import TracebackType
 from typing import Self
 
@@ -220,7 +220,10 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 def _head(code: int, content_type: str, headers: Mapping[str, str]) -> bytes:
     fields = {"Content-Type": content_type, "Connection": "close", **headers}
-    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+    lines = [
+        f"HTTP/1.1 {code} {responses.get(code, 'Unknown')}",
+        *(f"{name}: {value}" for name, value in fields.items()),
+    ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
