@@ -21,20 +21,28 @@ from agenticx.llms.base import (
 )
 
 if TYPE_CHECKING:
+    from agenticx.llms.anthropic import AnthropicModel
     from agenticx.llms.catalog import default_model_spec, list_models, resolve_model
     from agenticx.llms.demo import DemoModel
     from agenticx.llms.duck import adapt
+    from agenticx.llms.gemini import GeminiModel
+    from agenticx.llms.ollama import OllamaModel
     from agenticx.llms.openai_chat import OpenAIChatModel, OpenAIProvider
+    from agenticx.llms.openai_responses import OpenAIResponsesModel
     from agenticx.llms.scripted import ScriptedModel
 
 __all__ = [
+    "AnthropicModel",
     "ChatModel",
     "Delta",
     "DemoModel",
     "Finished",
+    "GeminiModel",
     "ModelRequest",
+    "OllamaModel",
     "OpenAIChatModel",
     "OpenAIProvider",
+    "OpenAIResponsesModel",
     "Reply",
     "ReplyBuilder",
     "ScriptedModel",
@@ -52,9 +60,13 @@ __all__ = [
 ]
 
 _LATER = {
+    "AnthropicModel": "agenticx.llms.anthropic",
     "DemoModel": "agenticx.llms.demo",
+    "GeminiModel": "agenticx.llms.gemini",
+    "OllamaModel": "agenticx.llms.ollama",
     "OpenAIChatModel": "agenticx.llms.openai_chat",
     "OpenAIProvider": "agenticx.llms.openai_chat",
+    "OpenAIResponsesModel": "agenticx.llms.openai_responses",
     "ScriptedModel": "agenticx.llms.scripted",
     "adapt": "agenticx.llms.duck",
     "default_model_spec": "agenticx.llms.catalog",

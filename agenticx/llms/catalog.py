@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from agenticx.errors import SettingsError
+from agenticx.llms._ollama_host import OLLAMA_BASE_URL, ollama_url
 from agenticx.llms._openai_chat_request import Dialect
 from agenticx.llms.base import ChatModel
 from agenticx.settings import Settings, provider_key, provider_setting
@@ -22,13 +23,16 @@ _PROBE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Provider:
-    """A server that speaks Chat Completions. `model` is what it is used with when nobody names one."""
+    """A server and the wire it speaks. `model` is what it is used with when nobody names one."""
 
     name: str
     base_url: str
     key: str | None = None
     model: str | None = None
+    other_key: str | None = None
     dialect: Dialect | None = None
+    wire: Literal["chat", "responses", "anthropic", "gemini", "ollama"] = "chat"
+    probed: bool = True
 
     @property
     def is_local(self) -> bool:
@@ -37,17 +41,52 @@ class _Provider:
     @property
     def base_variable(self) -> str:
         """The variable that moves it elsewhere, such as OPENAI_BASE_URL."""
-        return f"{'OPENAI' if self.name == 'openai-chat' else self.name.upper()}_BASE_URL"
+        return f"{self.name.removesuffix('-chat').upper()}_BASE_URL"
+
+    def key_set(self) -> tuple[str, str] | None:
+        """The variable that has its key, and the key."""
+        names = [name for name in (self.key, self.other_key) if name]
+        return next(((name, key) for name in names if (key := provider_key(name))), None)
+
+    def moved(self) -> str | None:
+        """Where the person says that it is."""
+        place = provider_setting(self.base_variable)
+        if self.base_variable != "OLLAMA_BASE_URL":
+            return place
+        place = place or provider_setting("OLLAMA_HOST")
+        return place and ollama_url(place) + ("/v1" if self.wire == "chat" else "")
 
     def where(self) -> str:
-        return provider_setting(self.base_variable) or self.base_url
+        return self.moved() or self.base_url
 
 
 _THINKING_BACK = Dialect(returns_reasoning=True)
 
 # In the order in which a key of theirs makes them the default; local servers after them.
 _PROVIDERS = (
+    _Provider(
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        model="gpt-5.4",
+        wire="responses",
+    ),
     _Provider(name="openai-chat", base_url="https://api.openai.com/v1", key="OPENAI_API_KEY", model="gpt-4o"),
+    _Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com",
+        key="ANTHROPIC_API_KEY",
+        model="claude-sonnet-4-5",
+        wire="anthropic",
+    ),
+    _Provider(
+        name="gemini",
+        base_url="https://generativelanguage.googleapis.com",
+        key="GEMINI_API_KEY",
+        other_key="GOOGLE_API_KEY",
+        model="gemini-2.5-flash",
+        wire="gemini",
+    ),
     _Provider(
         name="openrouter",
         base_url="https://openrouter.ai/api/v1",
@@ -86,17 +125,12 @@ _PROVIDERS = (
         name="alibaba", base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1", key="DASHSCOPE_API_KEY"
     ),
     _Provider(name="zai", base_url="https://api.z.ai/api/paas/v4", key="ZAI_API_KEY", dialect=_THINKING_BACK),
-    _Provider(name="ollama", base_url="http://127.0.0.1:11434/v1"),
+    _Provider(name="ollama", base_url=OLLAMA_BASE_URL, wire="ollama"),
+    _Provider(name="ollama-chat", base_url=f"{OLLAMA_BASE_URL}/v1", probed=False),  # the same server, compatible
     _Provider(name="lmstudio", base_url="http://127.0.0.1:1234/v1"),
     _Provider(name="llamacpp", base_url="http://127.0.0.1:8080/v1"),
     _Provider(name="vllm", base_url="http://127.0.0.1:8000/v1"),
 )
-
-_NOT_YET = {
-    "openai": "the Responses wire comes in a later release; write 'openai-chat:{model}' to use Chat Completions",
-    "anthropic": "the Anthropic wire comes in a later release; 'openrouter:anthropic/{model}' works today",
-    "gemini": "the Gemini wire comes in a later release; 'openrouter:google/{model}' works today",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +154,6 @@ def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
     provider_name, colon, model = spec.partition(":")
     if not (colon and model.strip()):
         raise SettingsError(f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {_known()}")
-    if provider_name in _NOT_YET:
-        raise SettingsError(f"model {spec!r}: {_NOT_YET[provider_name].format(model=model)}")
     provider = next((known for known in _PROVIDERS if known.name == provider_name), None)
     if provider is None:
         raise SettingsError(f"model {spec!r} names the unknown provider {provider_name!r}; {_known()}")
@@ -156,12 +188,28 @@ async def list_models(settings: Settings) -> list[ModelInfo]:
 
 
 def _model(provider: _Provider, model: str, spec: str, base_url: str | None) -> ChatModel:
-    from agenticx.llms.openai_chat import OpenAIChatModel
-
-    key = provider_key(provider.key) if provider.key else None
-    moved = base_url or provider_setting(provider.base_variable)
+    _, key = provider.key_set() or ("", None)
+    moved = base_url or provider.moved()
     if provider.key and not key and not moved:
         raise SettingsError(f"model {spec!r} needs a key: set {provider.key}")
+    if provider.wire == "responses":
+        from agenticx.llms.openai_responses import OpenAIResponsesModel
+
+        return OpenAIResponsesModel(model, name=spec, base_url=moved or provider.base_url, api_key=key)
+    if provider.wire == "anthropic":
+        from agenticx.llms.anthropic import AnthropicModel
+
+        return AnthropicModel(model, name=spec, base_url=moved or provider.base_url, api_key=key)
+    if provider.wire == "gemini":
+        from agenticx.llms.gemini import GeminiModel
+
+        return GeminiModel(model, name=spec, base_url=moved or provider.base_url, api_key=key)
+    if provider.wire == "ollama":
+        from agenticx.llms.ollama import OllamaModel
+
+        return OllamaModel(model, name=spec, base_url=moved or provider.base_url)
+    from agenticx.llms.openai_chat import OpenAIChatModel
+
     return OpenAIChatModel(model, name=spec, base_url=moved or provider.base_url, api_key=key, dialect=provider.dialect)
 
 
@@ -171,15 +219,15 @@ def _known() -> str:
 
 def _with_keys() -> Iterator[ModelInfo]:
     for provider in _PROVIDERS:
-        if provider.key and provider.model and provider_key(provider.key):
-            yield ModelInfo(f"{provider.name}:{provider.model}", provider.name, f"{provider.key} is set")
+        if provider.model and (found := provider.key_set()):
+            yield ModelInfo(f"{provider.name}:{provider.model}", provider.name, f"{found[0]} is set")
 
 
 def _local() -> Iterator[ModelInfo]:
     for provider in _PROVIDERS:
-        if provider.is_local:
+        if provider.is_local and provider.probed:
             where = provider.where()
-            for model in _served(where):
+            for model in _served(f"{where}/v1" if provider.wire == "ollama" else where):
                 yield ModelInfo(f"{provider.name}:{model}", provider.name, f"a local server answers at {where}")
 
 
