@@ -147,6 +147,12 @@ class Settings(BaseModel):
     llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas that bring text.")
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
     llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
+    llm_attempts: Annotated[int, _whole(1, 10)] = Field(
+        3, description="How often one model is asked before it is given up; only before its first delta."
+    )
+    llm_retry_after_ceiling_seconds: _Seconds = Field(
+        60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
+    )
     max_tool_rounds: Annotated[int, _clamped(10, 120, "AGX_MAX_TOOL_ROUNDS")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (a bare AgentRuntime() takes 10)."
     )
@@ -181,6 +187,9 @@ class Settings(BaseModel):
     )
     model: str | None = Field(
         None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
+    )
+    fallback_models: Annotated[tuple[str, ...], _listed(r"[^\s,]+", "names of models")] = Field(
+        (), description="Models that take over, in order, when the first cannot answer."
     )
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], _one_of("default", "accept_edits", "plan", "auto")

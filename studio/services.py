@@ -12,8 +12,9 @@ from starlette.requests import Request
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError, ToolError
-from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import default_model_spec, resolve_model
+from agenticx.llms.assembly import assemble_model
+from agenticx.llms.base import ChatModel, close_model
+from agenticx.llms.catalog import default_model_spec
 from agenticx.sessions.base import SessionRecord, Store
 from agenticx.sessions.hub import Hub
 from agenticx.sessions.memory import MemoryStore
@@ -35,16 +36,17 @@ class Models:
     Making this object may ask local model servers whether they are there, so it is not for the event loop.
     """
 
-    def __init__(self, settings: Settings, resolve: Callable[[str], ChatModel] = resolve_model) -> None:
+    def __init__(self, settings: Settings, assemble: Callable[[str, Settings], ChatModel] = assemble_model) -> None:
         self.default, self.why = default_model_spec(settings)
-        self._resolve = resolve
+        self._settings = settings
+        self._assemble = assemble
         self._made: OrderedDict[str, ChatModel] = OrderedDict()
 
     def named(self, name: str | None) -> ChatModel:
         """The model of that name; raises an `AgenticXError` that says which names there are."""
         spec = name or self.default
         if spec not in self._made:
-            self._made[spec] = self._resolve(spec)
+            self._made[spec] = self._assemble(spec, self._settings)
             if len(self._made) > _MODELS_KEPT:
                 self._made.popitem(last=False)
         self._made.move_to_end(spec)
@@ -53,8 +55,7 @@ class Models:
     async def aclose(self) -> None:
         """End the connections of those that keep any."""
         for model in self._made.values():
-            if (aclose := getattr(model, "aclose", None)) is not None:
-                await aclose()
+            await close_model(model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from agenticx.cli.exit_codes import DONE
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output, output_for
 from agenticx.errors import AgenticXError
-from agenticx.llms.catalog import resolve_model
+from agenticx.llms.assembly import assemble_model
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["configure", "run"]
@@ -163,7 +163,8 @@ class _Chat:
     def _model(self, spec: str) -> None:
         if spec:
             try:
-                self.conversation.model = resolve_model(spec, base_url=self.base_url)
+                settings = self.conversation.settings
+                self.conversation.model = assemble_model(spec, settings, base_url=self.base_url)
             except AgenticXError as exc:
                 self.output.note(Note(str(exc), "bad"))
                 return

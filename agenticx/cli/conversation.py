@@ -14,8 +14,9 @@ from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output
 from agenticx.cli.turns import play
 from agenticx.errors import SettingsError
+from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import default_model_spec, resolve_model
+from agenticx.llms.catalog import default_model_spec
 from agenticx.logs import configure_logging
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, Session
 from agenticx.settings import Settings, load_settings
@@ -102,7 +103,7 @@ def open_conversation(arguments: Namespace) -> tuple[Conversation, Note | None]:
     configure_logging("warning" if settings.log_level == "info" else settings.log_level)  # a person reads along
     spec, note = _model_spec(arguments.model or settings.model, settings)
     conversation = Conversation(
-        model=resolve_model(spec, base_url=arguments.base_url),
+        model=assemble_model(spec, settings, base_url=arguments.base_url),
         settings=settings,
         session=Session(workspace=workspace, permission_mode=settings.permission_mode),
         gate=_gate(yes=arguments.yes),

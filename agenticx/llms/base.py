@@ -25,6 +25,7 @@ __all__ = [
     "ToolSchema",
     "Usage",
     "UsageDelta",
+    "close_model",
     "complete",
 ]
 
@@ -281,6 +282,13 @@ def _latest(old: Usage, new: Usage) -> Usage:
         return getattr(old, name) if value is None else value
 
     return Usage(*(pick(name) for name in Usage.__slots__))
+
+
+async def close_model(model: ChatModel) -> None:
+    """End the connections that a model keeps on the running loop, if it keeps any."""
+    aclose = getattr(model, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 async def complete(model: ChatModel, request: ModelRequest) -> tuple[Reply, ModelError | None]:

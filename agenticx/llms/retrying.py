@@ -14,7 +14,7 @@ from typing import cast
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ClockExpired, ModelError
-from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest
+from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, close_model
 
 __all__ = ["RetryPolicy", "RetryingModel"]
 
@@ -116,6 +116,10 @@ class RetryingModel:
                 await source.aclose()
             yield [attempt]
             await self.clock.sleep(attempt.wait_seconds)
+
+    async def aclose(self) -> None:
+        for model in (self.model, *self.fallbacks):
+            await close_model(model)
 
     async def _first(
         self, source: AsyncGenerator[Sequence[Delta]], request: ModelRequest, plan: _Plan

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, TextDelta, ThinkingDelta
+from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, TextDelta, ThinkingDelta, close_model
 
 __all__ = ["ThinkBlockModel", "ThinkBlocks"]
 
@@ -96,6 +96,9 @@ class ThinkBlockModel:
     @property
     def context_window(self) -> int | None:
         return self._model.context_window
+
+    async def aclose(self) -> None:
+        await close_model(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, each with its text sorted; batches that hold everything back are not passed on."""

@@ -76,7 +76,7 @@ function sessionRow(session) {
   return row;
 }
 
-const titleOf = (session) => session.name ?? `Session of ${new Date(session.created_at).toLocaleString()}`;
+const titleOf = (session) => session.name ?? new Date(session.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
 async function create() {
   const chosen = { model: $("model").value, permission_mode: $("mode").value, workspace: $("workspace").value.trim() };

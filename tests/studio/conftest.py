@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from agenticx.clocks import Clock
+from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import resolve_model
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.settings import load_settings
+from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
@@ -131,13 +131,11 @@ async def running_studio(
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
 
-    def resolve(spec: str) -> ChatModel:
-        if spec == "scripted":
-            return played
-        return resolve_model(spec)
+    def assemble(spec: str, given: Settings) -> ChatModel:
+        return played if spec == "scripted" else assemble_model(spec, given)
 
     services = make_services(
-        loaded, token=TOKEN, port=port, models=Models(loaded, resolve), tools=tools or [note], clock=clock
+        loaded, token=TOKEN, port=port, models=Models(loaded, assemble), tools=tools or [note], clock=clock
     )
     ready = asyncio.Event()
     server = StudioServer(services, ready.set)
