@@ -41,21 +41,27 @@ _WORDS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
 }
 _ACCOUNT = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
+_BAD_KEY = re.compile(r"api_key_(invalid|expired|not_found)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A provider's own words. `type` is its type, else its code as text; `param` the request field it names."""
+    """A provider's own words. `type` is its type, else its code as text; `param` the request field it names.
+
+    `reason` and `retry_after` (seconds) are what Google has in the details of an error.
+    """
 
     message: str = ""
     type: str | None = None
     code: str | None = None
     param: str | None = None
+    reason: str | None = None
+    retry_after: float | None = None
 
     @property
     def words(self) -> str:
-        """Type and code, for matching."""
-        return f"{self.type or ''} {self.code or ''}"
+        """Type, code and reason, for matching."""
+        return f"{self.type or ''} {self.code or ''} {self.reason or ''}"
 
 
 def status_error(status: int, headers: Mapping[str, str], complaint: Complaint, *, who: str) -> ModelError:
@@ -68,7 +74,7 @@ def status_error(status: int, headers: Mapping[str, str], complaint: Complaint, 
         provider_type=complaint.type,
         status=status,
         retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
-        retry_after=_retry_after(headers),
+        retry_after=_retry_after(headers, complaint),
     )
 
 
@@ -80,6 +86,7 @@ def stream_error(complaint: Complaint, *, who: str) -> ModelError:
         code=code,
         provider_type=complaint.type,
         retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
+        retry_after=complaint.retry_after,
     )
 
 
@@ -123,7 +130,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _code_of_status(status: int, complaint: Complaint) -> ModelErrorCode:
-    if status in (401, 402, 403):
+    if status in (401, 402, 403) or _BAD_KEY.search(complaint.words):
         return "provider.auth"
     if status == 429 or "rate_limit" in complaint.words:
         return "provider.rate_limited"
@@ -165,7 +172,21 @@ def _complaint(error: object, *, outer: Mapping[str, Any]) -> Complaint:
         type=_word(fields.get("type")) or _word(fields.get("status")) or code,
         code=code,
         param=_word(fields.get("param")),
+        reason=_word(_detail(fields, "reason")),
+        retry_after=_seconds(_text(_detail(fields, "retryDelay")).removesuffix("s")),
     )
+
+
+def _detail(fields: Mapping[str, Any], name: str) -> object:
+    """What Google's list of details has under `name`."""
+    details = fields.get("details")
+    rows = cast("list[object]", details) if isinstance(details, list) else []
+    found = (cast("dict[str, Any]", row).get(name) for row in rows if isinstance(row, dict))
+    return next((value for value in found if value is not None), None)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _word(value: object) -> str | None:
@@ -183,15 +204,18 @@ def _plain(value: object) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the provider wants to be asked again: `retry-after-ms`, else `retry-after` (seconds or a date)."""
+def _retry_after(headers: Mapping[str, str], complaint: Complaint) -> float | None:
+    """Seconds until the provider wants to be asked again.
+
+    `retry-after-ms`, else `retry-after` (seconds or a date), else what the complaint says.
+    """
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     text = headers.get("retry-after")
     seconds = _seconds(text)
     if seconds is not None or text is None:
-        return seconds
+        return complaint.retry_after if seconds is None else seconds
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, IndexError, OverflowError):

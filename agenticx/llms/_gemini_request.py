@@ -24,8 +24,8 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall
 
 __all__ = ["Dialect", "contents", "function_declarations", "request_body", "tool_names"]
 
-_OPENING = "[start of the conversation]"
-"""What stands first where a history does not begin with the user, which the API refuses."""
+_OPENING, _CLOSING = "[The conversation begins here.]", "[Go on.]"
+"""What the user says where a history does not begin or end with them, which the API refuses."""
 
 _UNSIGNED = "skip_thought_signature_validator"
 """Documented for calls that another model made: newer models refuse calls without a signature of their own."""
@@ -137,11 +137,12 @@ def contents(
                 rows.add("user", [_response(message, calls.get(message.tool_call_id, {}))])
             case _:
                 assert_never(message)
-    return rows.rows or [{"role": "user", "parts": [{"text": _OPENING}]}]
+    rows.close()
+    return rows.rows
 
 
 class _Contents:
-    """Contents whose roles alternate, the user's first."""
+    """Contents whose roles alternate, the user's first and last."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -151,10 +152,15 @@ class _Contents:
         if not parts:
             return
         if not self.rows and role != "user":
-            self.rows.append({"role": "user", "parts": [{"text": _OPENING}]})
+            self.add("user", _text_parts(_OPENING))
         if not self.rows or self.rows[-1]["role"] != role:
             self.rows.append({"role": role, "parts": []})
         self.rows[-1]["parts"].extend(parts)
+
+    def close(self) -> None:
+        """Let the user have the last word."""
+        if not self.rows or self.rows[-1]["role"] != "user":
+            self.add("user", _text_parts(_CLOSING))
 
 
 def _text_parts(text: str) -> list[dict[str, Any]]:
