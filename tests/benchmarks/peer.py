@@ -34,26 +34,35 @@ def _chunk(payload: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-def _delta(delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> bytes:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+def _event(**more: Any) -> bytes:
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1700000000, "model": "bench"}
-    return _chunk(json.dumps({**head, "choices": [choice], **more}, separators=(",", ":")).encode())
+    return _chunk(json.dumps(head | more, separators=(",", ":")).encode())
+
+
+def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+    return _event(choices=[{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}])
 
 
 def _end(finish_reason: str) -> bytes:
-    return _delta({}, finish_reason, usage=_USAGE) + _chunk(b"[DONE]") + b"0\r\n\r\n"
+    return _delta({}, finish_reason) + _event(choices=[], usage=_USAGE) + _chunk(b"[DONE]") + b"0\r\n\r\n"
+
+
+_BEGIN = _HEAD + _delta({"role": "assistant", "content": "", "refusal": None})
 
 
 @cache
 def _burst(tokens: int) -> bytes:
-    return _HEAD + b"".join(_delta({"content": f"word{number % 7} "}) for number in range(tokens)) + _end("stop")
+    return _BEGIN + b"".join(_delta({"content": f"word{number % 7} "}) for number in range(tokens)) + _end("stop")
 
 
 def _call(number: int) -> bytes:
+    """A call as OpenAI streams it: id and name, then the arguments token by token."""
     function = {"name": "look", "arguments": ""}
     opening = {"index": 0, "id": f"call_{number}_{time.monotonic_ns()}", "type": "function", "function": function}
-    rest = {"index": 0, "function": {"arguments": json.dumps({"number": number})}}
-    return _HEAD + _delta({"tool_calls": [opening]}) + _delta({"tool_calls": [rest]}) + _end("tool_calls")
+    begin = _delta({"role": "assistant", "content": None, "tool_calls": [opening], "refusal": None})
+    pieces = ('{"', "number", '":', str(number), "}")
+    rest = [_delta({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+    return _HEAD + begin + b"".join(rest) + _end("tool_calls")
 
 
 class _Provider(asyncio.Protocol):
@@ -93,7 +102,7 @@ class _Provider(asyncio.Protocol):
 
     def _pace(self, tokens: int, word: Callable[[], str]) -> None:
         loop = asyncio.get_running_loop()
-        self._transport.write(_HEAD)
+        self._transport.write(_BEGIN)
         begun = loop.time()
 
         def tick(number: int) -> None:
