@@ -60,6 +60,16 @@ def test_arguments_that_are_no_object_stay_text(ask: Any, provider: Any) -> None
     assert ask()[1]["tool_calls"] == [{"id": "call_0", "name": "add", "arguments": '{"a": '}]
 
 
+def test_the_input_of_a_freeform_tool_is_a_string(agx: Any, provider: Any) -> None:
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": '{"a": 1}'}
+    provider.events(
+        json.dumps({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json.dumps({"type": "response.completed", "response": {"status": "completed"}}),
+    )
+    done = agx("model", "call", "openai:x", "hello", "--base-url", provider.base_url, "--json")
+    assert json.loads(done.stdout)["tool_calls"] == [{"id": "c1", "name": "patch", "arguments": '{"a": 1}'}]
+
+
 def test_a_stream_without_its_end_marker_is_truncated_and_keeps_its_text(ask: Any, provider: Any) -> None:
     provider.events(delta(content="Hel"))
     code, reply = ask()

@@ -14,6 +14,7 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.llms import ModelRequest, OpenAIResponsesModel, Reply, TextDelta, complete, resolve_model
 from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import Body, status
 from tests.llms.pieces_server import pieces_server
@@ -183,6 +184,44 @@ async def test_what_came_back_goes_out_again_with_the_results_of_its_calls() -> 
         await complete(model, ModelRequest(messages=answered))
         sent = server.requests[1].json["input"]
     assert sent[1:] == [thought, called, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
+
+
+async def test_a_turn_sends_its_rounds_back_item_by_item() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    calls = [
+        {
+            "type": "function_call",
+            "id": f"fc_{n}",
+            "call_id": f"c{n}",
+            "name": "double",
+            "arguments": json.dumps({"n": n}),
+        }
+        for n in (1, 2)
+    ]
+    events = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate([thought, *calls])
+    ]
+
+    def double(n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+    async with (
+        FakeOpenAIServer([stream(sse(*events), END), stream(HI, END)]) as server,
+        model_at(server.base_url) as model,
+    ):
+        runtime = AgentRuntime(model, AutoApproveConfirmGate())
+        last = [event async for event in runtime.run_turn("double", Session(), tools=[double])][-1]
+        sent = server.requests[1].json["input"]
+    assert (last.type, last.data["text"]) == ("final", "hi")
+    assert sent == [
+        {"type": "message", "role": "user", "content": "double"},
+        thought,
+        *calls,
+        {"type": "function_call_output", "call_id": "c1", "output": "2"},
+        {"type": "function_call_output", "call_id": "c2", "output": "4"},
+    ]
 
 
 SUMMARY = "Your organization must be verified to generate reasoning summaries. Please go to: https://example.com"
