@@ -17,7 +17,7 @@ from agenticx.llms._values import text_in
 __all__ = ["ArgumentsWriter"]
 
 _MAX_DEPTH = 100
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[(['"])(.*?)\3\]""")
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[(['"])(.*?)\3\]""", re.DOTALL)
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 _Step = str | int
