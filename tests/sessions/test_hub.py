@@ -59,7 +59,7 @@ async def turn_over(store: Store, session_id: str, *, ends: int = 1) -> list[Sto
             events = list(await store.read(session_id, 0, 10_000))
             if sum(event.terminal for event in events) >= ends:
                 return events
-            await news.wait()
+            await asyncio.wait_for(news.wait(), 10)
 
 
 async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
             for event in await store.read(session_id, 0, 10_000):
                 if event.type == type_:
                     return json.loads(event.frame_json)["data"]
-            await news.wait()
+            await asyncio.wait_for(news.wait(), 10)
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:

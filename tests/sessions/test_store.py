@@ -157,6 +157,9 @@ async def test_a_terminal_event_frees_the_session_and_other_events_do_not(store:
         await store.claim(second)
     await store.append(session_id, first.id, [token("a"), final()], expected_seq=2)
     assert await store.claim(second) == second
+    await store.append(session_id, first.id, [final()], expected_seq=4)
+    with pytest.raises(SessionBusy):
+        await store.claim(TurnRecord(session_id=session_id, input="three"))
 
 
 async def test_a_turn_knows_the_place_before_its_first_event(store: Store) -> None:

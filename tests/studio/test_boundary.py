@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.auth import TICKET_SECONDS, Tickets, load_token
+from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
 from studio.bodies import BODY_BYTES
 from studio.routes import TABLE
 from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
@@ -178,6 +179,24 @@ async def test_a_missing_or_double_host_is_400(studio: Studio) -> None:
             answer = await ask(studio, request_of(method, path, AUTHORIZED, *headers, "Connection: close", host=None))
             assert (path, answer.status) == (path, 400)
     assert (await ask(studio, "GET /api/health HTTP/1.0\r\n\r\n")).status == 400
+
+
+async def test_two_hosts_are_400_also_behind_a_server_that_lets_them_through() -> None:
+    sent: list[Message] = []
+
+    async def unreachable(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise AssertionError("the guard let it through")
+
+    async def receive() -> Message:
+        raise AssertionError("the body was asked for")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    host = (b"host", b"localhost:1")
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host]}
+    await Guard(unreachable, Boundary.of(1), TOKEN)(scope, receive, send)
+    assert sent[0]["status"] == 400
 
 
 # --- Origin: 403, CORS ------------------------------------------------------------------------------------------------

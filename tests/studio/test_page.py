@@ -93,7 +93,6 @@ PAYLOADS = (
 )
 
 
-@pytest.mark.promise("I3")
 @pytest.mark.promise("E6")
 async def test_content_is_text_and_hidden_characters_are_written_out(make_studio: StudioMaker, tab: Tab) -> None:
     odd = " ".join(PAYLOADS)

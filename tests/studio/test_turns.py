@@ -46,6 +46,7 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
         assert frames[0].data["data"]["input"] == "again"
 
 
+@pytest.mark.promise("D1")
 async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         session_id = await studio.session()
