@@ -94,6 +94,7 @@ PAYLOADS = (
 
 
 @pytest.mark.promise("E6")
+@pytest.mark.promise("I3")
 async def test_content_is_text_and_hidden_characters_are_written_out(make_studio: StudioMaker, tab: Tab) -> None:
     odd = " ".join(PAYLOADS)
     hidden = "rm \u202etxt.exe\u200b \x1b[31m"
