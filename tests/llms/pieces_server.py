@@ -24,9 +24,10 @@ async def pieces_server(
     *,
     head: bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n",
     then_silent: bool = False,
+    then_gone: bool = False,
     port: int = 0,
 ) -> AsyncIterator[PiecesServer]:
-    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, or fall silent before its end."""
+    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent or hang up."""
     seen = PiecesServer()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -41,9 +42,9 @@ async def pieces_server(
                 if number % 64 == 0:
                     await writer.drain()
                     await asyncio.sleep(0)
-            if then_silent:
+            if then_silent or then_gone:
                 await writer.drain()
-                await reader.read()
+                await reader.read(0 if then_gone else -1)
                 return
             writer.write(b"0\r\n\r\n")
             await writer.drain()

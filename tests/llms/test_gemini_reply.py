@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 from collections.abc import Iterable
@@ -19,11 +18,6 @@ from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Delta, Finished, Reply, ReplyBuilder, ToolCallDelta, Usage, UsageDelta
 from agenticx.messages import ProviderState
 from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
-
-needs_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("google") is None or importlib.util.find_spec("google.genai") is None,
-    reason="the google-genai package, whose reading this is compared with, is missing",
-)
 
 
 def deltas_of(parser: GeminiReplyParser, chunks: Iterable[bytes]) -> Iterable[Delta]:
@@ -131,23 +125,6 @@ def garble(body: bytes, rng: random.Random) -> bytes:
         if not garbled:
             return b""
     return bytes(garbled)
-
-
-@needs_sdk
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("recording", recordings("gemini"))
-def test_the_provider_s_sdk_reads_the_same(recording: Recording) -> None:
-    from google.genai import types
-
-    payloads = [event.removeprefix(b"data: ") for event in recording.body.split(b"\r\n\r\n") if event.strip()]
-    chunks = [types.GenerateContentResponse._from_response(response=json.loads(p), kwargs={}) for p in payloads]
-    parts = [part for chunk in chunks for part in (chunk.candidates[0].content or types.Content()).parts or []]
-    reply, _ = read([recording.body])
-    assert reply.text == "".join(part.text for part in parts if part.text and not part.thought)
-    assert reply.reasoning == "".join(part.text for part in parts if part.text and part.thought)
-    names = [part.function_call.name for part in parts if part.function_call and part.function_call.name]
-    assert [call.name for call in reply.tool_calls] == names
-    assert reply.finish_reason == [c.candidates[0].finish_reason for c in chunks if c.candidates[0].finish_reason][-1]
 
 
 # --- text, thoughts, calls ----------------------------------------------------------------------------------------
