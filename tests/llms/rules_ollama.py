@@ -1,0 +1,54 @@
+"""What Ollama decodes a chat request into, written apart from the code that builds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["violations"]
+
+_FIELDS = {"model": str, "messages": list, "stream": bool, "tools": list, "options": dict}
+_MESSAGE = {"role": str, "content": str, "thinking": str, "tool_calls": list, "tool_name": str, "tool_call_id": str}
+_OPTIONS = {"num_ctx", "num_predict"}
+
+
+def violations(body: dict[str, Any]) -> list[str]:
+    """What a strict server has against this request; empty if it takes it."""
+    found = _typed("the request", body, _FIELDS)
+    if unknown := body.get("options", {}).keys() - _OPTIONS:
+        found.append(f"unknown options {unknown}")
+    for tool in body.get("tools", []):
+        if tool["type"] != "function" or not isinstance(tool["function"]["parameters"], dict):
+            found.append(f"a malformed tool {tool}")
+    return [*found, *_messages(body["messages"])]
+
+
+def _messages(rows: list[dict[str, Any]]) -> list[str]:
+    found: list[str] = []
+    awaited: list[tuple[str, str]] = []
+    for place, row in enumerate(rows):
+        found += _typed(f"message {place}", row, _MESSAGE)
+        if row["role"] not in ("system", "user", "assistant", "tool"):
+            found.append(f"message {place}: role {row['role']}")
+        if row["role"] == "tool":
+            given = row["tool_call_id"], row["tool_name"]
+            if not awaited or given != awaited.pop(0):
+                found.append(f"message {place}: the result {given} is not awaited")
+        elif awaited:
+            found.append(f"message {place}: the results {awaited} are missing")
+            awaited = []
+        if row.keys() & {"tool_calls", "thinking"} and row["role"] != "assistant":
+            found.append(f"message {place}: calls or thoughts of the {row['role']}")
+        for index, call in enumerate(row.get("tool_calls", [])):
+            function = call["function"]
+            if function["index"] != index or not isinstance(function["arguments"], dict):
+                found.append(f"message {place}: a malformed call {call}")
+            awaited.append((call["id"], function["name"]))
+    return [*found, *(["results are missing"] if awaited else [])]
+
+
+def _typed(what: str, row: dict[str, Any], types: dict[str, type]) -> list[str]:
+    unknown = [f"{what}: unknown field {name}" for name in row.keys() - types.keys()]
+    return [
+        *unknown,
+        *(f"{what}: {name} is {row[name]!r}" for name in row.keys() & types if type(row[name]) is not types[name]),
+    ]
