@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 from urllib.request import getproxies
@@ -68,7 +70,8 @@ class ProviderHttp:
             self._headers[key_header] = key
         elif key:
             self._headers["authorization"] = f"Bearer {key}"
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._urls: dict[tuple[object, ...], httpx.URL] = {}
+        self._ways: WeakKeyDictionary[asyncio.AbstractEventLoop, _Way] = WeakKeyDictionary()
 
     @property
     def host(self) -> str:
@@ -90,49 +93,43 @@ class ProviderHttp:
         closes the answer.
         """
         headers = {**self._headers, "content-type": "application/json", "accept": accept}
-        url = self._url(path).copy_merge_params(query or {})
-        request = self._client().build_request("POST", url, content=body, headers=headers, timeout=_timeout(timeout))
-        return await self._send(request)
+        limits = {"timeout": _timeout(timeout).as_dict()}
+        url = self._url(path, query or {})
+        return await self._send(httpx.Request("POST", url, content=body, headers=headers, extensions=limits))
 
     async def get(self, path: str, *, timeout: float, limit: int) -> bytes:
         """The body at `path`, at most `limit` bytes; raises `ModelError`."""
-        request = self._client().build_request(
-            "GET", self._url(path), headers=self._headers, timeout=httpx.Timeout(timeout)
-        )
+        limits = {"timeout": httpx.Timeout(timeout).as_dict()}
+        request = httpx.Request("GET", self._url(path, {}), headers=self._headers, extensions=limits)
         async with await self._send(request) as answer:
             return await answer.read(limit)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        if client := self._clients.pop(asyncio.get_running_loop(), None):
-            await client.aclose()
+        if way := self._ways.pop(asyncio.get_running_loop(), None):
+            await way.aclose()
 
-    def _url(self, path: str) -> httpx.URL:
-        return self._base.copy_with(path=self._base.path.rstrip("/") + path)
+    def _url(self, path: str, query: Mapping[str, str]) -> httpx.URL:
+        """Kept, because making one takes as long as reading ten tokens, and a provider has few."""
+        key = (path, *query.items())
+        if key not in self._urls:
+            url = self._base.copy_with(path=self._base.path.rstrip("/") + path)
+            self._urls[key] = url.copy_merge_params(query) if query else url
+        return self._urls[key]
 
-    def _client(self) -> httpx.AsyncClient:
+    def _way(self) -> _Way:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
+        way = self._ways.get(loop)
+        if way is None:
             secure = self._base.scheme == "https"
-            direct = _is_loopback(self._base.host) or not getproxies()
             idle_seconds = _IDLE_SECONDS if secure else _IDLE_SECONDS_LOCAL
-            client = self._clients[loop] = httpx.AsyncClient(
-                transport=_Direct(secure, idle_seconds) if direct else None,
-                verify=secure,  # reading the certificates takes 20 ms, and redirects to https are not followed
-                trust_env=not direct,
-                follow_redirects=False,
-                limits=httpx.Limits(
-                    max_connections=None,
-                    max_keepalive_connections=20,
-                    keepalive_expiry=idle_seconds,
-                ),
-            )
-        return client
+            proxied = not _is_loopback(self._base.host) and bool(getproxies())
+            way = self._ways[loop] = _by_proxy(idle_seconds) if proxied else _direct(secure, idle_seconds)
+        return way
 
     async def _send(self, request: httpx.Request) -> Answer:
         try:
-            response = await self._client().send(request, stream=True)
+            response = await self._way().send(request)
         except _BROKEN as exc:
             raise self._transport_error(exc) from exc
         answer = Answer(response, self._transport_error)
@@ -199,11 +196,35 @@ class Answer:
         await self.aclose()
 
 
+# --- the two ways out ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How requests are sent, and how the connections are ended."""
+
+    send: Callable[[httpx.Request], Awaitable[httpx.Response]]
+    aclose: Callable[[], Awaitable[None]]
+
+
+def _by_proxy(idle_seconds: float) -> _Way:
+    """httpx as it comes: it knows all about proxies."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
+    client = httpx.AsyncClient(follow_redirects=False, limits=limits)
+    return _Way(partial(client.send, stream=True), client.aclose)
+
+
+def _direct(secure: bool, idle_seconds: float) -> _Way:
+    """httpx's requests and responses over `_http1`, without a client: no cookies, no redirects."""
+    transport = _Direct(secure, idle_seconds)
+    return _Way(transport.handle_async_request, transport.aclose)
+
+
 class _Direct(httpx.AsyncBaseTransport):
     """httpx's side of `_http1`."""
 
     def __init__(self, secure: bool, idle_seconds: float) -> None:
-        tls = httpx.create_ssl_context() if secure else None
+        tls = httpx.create_ssl_context() if secure else None  # reading the certificates takes 20 ms
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
         self._connections = Connections(idle_seconds=idle_seconds, tls=tls)

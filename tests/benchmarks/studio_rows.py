@@ -30,7 +30,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
         settings = load_settings({"home": home, "workspace_root": work}, environ={}, project=work)
-        models = Models(settings, lambda spec: OpenAIChatModel(spec, base_url=peer.base_url))
+        models = Models(settings, lambda spec, _settings: OpenAIChatModel(spec, base_url=peer.base_url))
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         ready = asyncio.Event()
