@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -13,12 +13,22 @@ from agenticx.cli.asking import AtTheTerminal, Audience, NobodyGate, Silent, som
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output
 from agenticx.cli.turns import play
+from agenticx.clocks import SystemClock
 from agenticx.errors import SettingsError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec
 from agenticx.logs import configure_logging
-from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, Session
+from agenticx.runtime import (
+    AgentRuntime,
+    AsyncConfirmGate,
+    AutoApproveConfirmGate,
+    ConfirmGate,
+    RuntimeEvent,
+    Session,
+    StopSignal,
+)
+from agenticx.runtime.system_prompt import default_system_prompt
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
@@ -88,9 +98,12 @@ class Conversation:
         runtime = AgentRuntime(
             self.model, self.gate, max_tool_rounds=self.settings.max_tool_rounds, settings=self.settings
         )
-        return await play(
-            lambda stop: runtime.run_turn(text, self.session, stop, tools=self.tools), output, self._audience(output)
-        )
+        told = default_system_prompt(self.session.workspace, SystemClock().now().date())
+
+        def start(stop: StopSignal) -> AsyncGenerator[RuntimeEvent]:
+            return runtime.run_turn(text, self.session, stop, tools=self.tools, system_prompt=told)
+
+        return await play(start, output, self._audience(output))
 
     def _audience(self, output: Output) -> Audience:
         return AtTheTerminal(self.gate, output) if isinstance(self.gate, AsyncConfirmGate) else Silent()

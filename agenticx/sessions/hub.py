@@ -14,6 +14,7 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, EventType, RuntimeEvent, Session, StopSignal
+from agenticx.runtime.system_prompt import default_system_prompt
 from agenticx.sessions.base import SessionRecord, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import write_in_batches
 from agenticx.settings import Settings
@@ -194,8 +195,14 @@ class Hub:
                 settings=self._settings,
                 clock=self._clock,
             )
+            session = live.session
             events = runtime.run_turn(
-                turn.input, live.session, running.stop, tools=tools, client_turn_id=turn.client_turn_id
+                turn.input,
+                session,
+                running.stop,
+                tools=tools,
+                system_prompt=default_system_prompt(session.workspace, self._clock.now().date()),
+                client_turn_id=turn.client_turn_id,
             )
             await write_in_batches(events, write)
             if not running.over:
