@@ -56,6 +56,7 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
         await peer.order("turn", session, model)
 
     async with studio(peer):
+        memory = await _memory(peer, scale)  # first: later there would be freed memory to use again
         took = await medians(
             scale.repeats,
             {
@@ -67,7 +68,7 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
                 "paced floor": lambda: raw.ask(paced_model),
             },
         )
-        memory, fan_out = await _memory(peer, scale), await _fan_out(peer, scale)
+        fan_out = await _fan_out(peer, scale)
     burst, burst_floor = (
         (took[name] - took[bare]) / scale.tokens for name, bare in (("burst", "bare"), ("burst floor", "bare floor"))
     )
@@ -115,6 +116,8 @@ async def _fan_out(peer: Peer, scale: Scale) -> float:
 
 async def _memory(peer: Peer, scale: Scale) -> list[Row]:
     """What an idle session and an open stream hold."""
+    (first,) = await peer.order("create", 1)
+    await peer.order("turn", first, "burst:1")
     before = _resident()
     sessions = await peer.order("create", scale.sessions)
     with_sessions = _resident()

@@ -1,0 +1,53 @@
+"""The benchmarks measure what they say they do, at the smallest scale; what comes out is nobody's pass or fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.__main__ import measure
+from tests.benchmarks.rows import Row, Scale, table
+
+SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages=20, readers=3, sessions=3)
+
+
+@pytest.mark.parametrize(
+    ("section", "names"),
+    [
+        (
+            "engine",
+            [
+                "provider byte → RuntimeEvent, burst, per token",
+                "tool round (instant tool)",
+                "fixed cost of a turn",
+                "history, per message and model call",
+            ],
+        ),
+        (
+            "studio",
+            [
+                "provider byte → log in memory → SSE byte, burst, per token",
+                "provider byte → log in memory → SSE byte, paced, per token",
+                "fan-out to 3 readers, per event and reader",
+                "memory per idle session",
+                "memory per open stream",
+            ],
+        ),
+        ("imports", ["import agenticx.runtime", "memory after it"]),
+    ],
+)
+def test_every_figure_is_measured(section: str, names: list[str]) -> None:
+    assert [row.name for row in measure(section, SMALL)] == names
+
+
+def test_a_figure_is_held_against_its_floor_or_taken_as_it_is() -> None:
+    rows = [
+        Row(name="token", value=30, unit="µs", floor=2, first_light=15, goal=3),
+        Row(name="streams", value=150, unit="streams", first_light=150, goal=500, at_least=True),
+        Row(name="import", value=0.4, unit="s", first_light=0.35),
+    ]
+    assert [line.split() for line in table(rows).splitlines()] == [
+        ["measured", "×", "floor", "first", "light", "goal"],
+        ["token", "30", "µs", "15.0×", "≤", "15×", "met", "≤", "3×", "MISSED"],
+        ["streams", "150", "streams", "≥", "150", "met", "≥", "500", "MISSED"],
+        ["import", "0.4", "s", "≤", "0.35", "MISSED", "–"],
+    ]
