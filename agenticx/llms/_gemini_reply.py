@@ -48,6 +48,7 @@ _STOPS: dict[str, StopKind] = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
 }
+_NOTHING_COUNTED = Usage(output_excludes_reasoning=True)
 _PLAIN_TEXT = frozenset({"text", "thought"})
 
 
@@ -66,7 +67,7 @@ class GeminiReplyParser:
         self._tool_names = tool_names or {}
         self._events = JsonEvents(who=who)
         self._finish_reason: str | None = None
-        self._usage = Usage(output_excludes_reasoning=True)
+        self._counted: object = None
         self._parts: list[dict[str, Any]] = []
         self._calls = 0
         self._open: ArgumentsWriter | None = None
@@ -109,12 +110,23 @@ class GeminiReplyParser:
         for candidate in items_in(event, "candidates"):
             if not candidate.get("index"):
                 self._take_candidate(candidate, deltas)
-        if usage := fields_in(event, "usageMetadata"):
-            self._count(usage, deltas)
-        if (feedback := fields_in(event, "promptFeedback")) and (reason := text_in(feedback, "blockReason")):
-            raise self._blocked(reason, text_in(feedback, "blockReasonMessage"))
+        usage = event.get("usageMetadata")
+        if usage != self._counted:  # most events repeat the counts
+            self._counted = usage
+            self._count(fields_in(event, "usageMetadata"), deltas)
+        if "promptFeedback" in event:
+            self._check_prompt(fields_in(event, "promptFeedback"))
         if "candidates" not in event and (complaint := complaint_in(event)):
             raise stream_error(complaint, who=self._who)
+
+    def _check_prompt(self, feedback: dict[str, Any]) -> None:
+        reason, message = text_in(feedback, "blockReason"), text_in(feedback, "blockReasonMessage")
+        if reason:
+            raise ModelError(
+                f"{self._who} refuses the prompt ({reason}){': ' if message else ''}{message}",
+                code="provider.content_filter",
+                provider_type=reason,
+            )
 
     def _take_candidate(self, candidate: dict[str, Any], deltas: list[Delta]) -> None:
         for part in items_in(fields_in(candidate, "content"), "parts"):
@@ -139,16 +151,8 @@ class GeminiReplyParser:
             reasoning_tokens=count_in(fields, "thoughtsTokenCount"),
             output_excludes_reasoning=True,
         )
-        if usage != self._usage:  # most events repeat the counts
-            self._usage = usage
+        if usage != _NOTHING_COUNTED:
             deltas.append(UsageDelta(usage))
-
-    def _blocked(self, reason: str, message: str) -> ModelError:
-        return ModelError(
-            f"{self._who} refuses the prompt ({reason}){': ' if message else ''}{message}",
-            code="provider.content_filter",
-            provider_type=reason,
-        )
 
     # --- calls
 
