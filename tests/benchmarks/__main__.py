@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def main() -> None:
         print(json.dumps([{**asdict(row), "judged": row.judged} for row in rows], indent=2))
         return
     print(table(rows))
-    what = f"Python {platform.python_version()}, {platform.machine()}, CPU time of one process"
+    busy = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    what = f"Python {platform.python_version()}, {platform.machine()}, {busy}, CPU time of one process"
     print(f"\n{what}; budgets with × are ratios to the floor; {time.monotonic() - begun:.0f} s in all")
 
 
