@@ -1,19 +1,18 @@
 """Models that are not ours, used through what they have: `stream_with_tools`, `stream` or `invoke`.
 
 Such a model may be anything: blocking or async, raising whatever it likes. Blocking ones run in a daemon thread of
-their own, which nothing can end and which is left behind when its reader goes. This is the place of the llms floor
-where foreign exceptions are caught; all of them become `ModelError`.
+their own, which nothing can end and which is left behind when its reader goes. All they raise becomes `ModelError`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from agenticx.errors import ModelError
+from agenticx import foreign
+from agenticx.errors import ForeignError, ModelError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
 from agenticx.llms._openai_chat_parts import cleaned
@@ -197,35 +196,22 @@ def _options(way: Callable[..., Any], request: ModelRequest) -> dict[str, Any]:
 
 @contextmanager
 def _contained(what: str) -> Generator[None]:
-    """Whatever foreign code raises in here comes out as `ModelError`; our own cancellation passes."""
+    """Whatever foreign code raises in here comes out as `ModelError`."""
     try:
-        yield
-    except (ModelError, GeneratorExit):
-        raise
-    except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise ModelError(f"{what} was cancelled by its own code", code="provider.transport") from exc
-    except (Exception, SystemExit) as exc:
-        raise _error(what, exc) from exc
+        with foreign.containing(what):
+            yield
+    except ForeignError as exc:
+        raise _error(exc) from exc
 
 
-def _error(what: str, exc: BaseException) -> ModelError:
-    reason = f"{type(exc).__name__}: {_text(exc)}".removesuffix(": ")
-    status = getattr(exc, "status_code", None)
+def _error(failure: ForeignError) -> ModelError:
+    cause = failure.__cause__
+    status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs
-        return status_error(status, {}, Complaint(message=reason, type=_word(exc)), who=what)
-    return ModelError(f"{what} raised {reason}", code="provider.transport", provider_type=_word(exc))
+        return status_error(status, {}, Complaint(message=str(failure), type=_word(cause)), who=failure.what)
+    return ModelError(str(failure), code="provider.transport", provider_type=_word(cause))
 
 
-def _text(exc: BaseException) -> str:
-    try:
-        return str(exc)[:500]
-    except Exception:  # noqa: BLE001 - the exception is foreign code too
-        return "(its message cannot be read)"
-
-
-def _word(exc: BaseException) -> str | None:
-    kinds = (getattr(exc, name, None) for name in ("type", "code"))
+def _word(cause: BaseException | None) -> str | None:
+    kinds = (getattr(cause, name, None) for name in ("type", "code"))
     return next((kind for kind in kinds if isinstance(kind, str) and kind), None)

@@ -21,13 +21,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
+from agenticx import foreign
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, clean_text
-from agenticx.runtime import foreign
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from agenticx import foreign
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Usage, complete
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
-from agenticx.runtime import foreign
 from agenticx.settings import prompt
 
 __all__ = ["TAG", "Compacted", "ContextCompactor", "estimate_tokens"]

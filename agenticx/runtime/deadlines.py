@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agenticx import foreign
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ForeignError, ModelError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
 from agenticx.logs import get_logger
-from agenticx.runtime import foreign
 from agenticx.settings import Settings
 
 __all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
+from agenticx import foreign
 from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
-from agenticx.runtime import foreign
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
 from agenticx.runtime.tool_output import jsonable

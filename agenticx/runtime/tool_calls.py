@@ -17,12 +17,12 @@ from inspect import isawaitable
 from itertools import groupby
 from typing import Any
 
+from agenticx import foreign
 from agenticx.clocks import Clock
 from agenticx.errors import ForeignError, HookFailed, InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments, repair_arguments
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
-from agenticx.runtime import foreign
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.permits import Permits, Refused, validate

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
+from agenticx import foreign
 from agenticx.errors import ForeignError, ToolError
-from agenticx.runtime import foreign
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from agenticx import foreign
 from agenticx.errors import AgenticXError, ForeignError, HookFailed
 from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from agenticx.runtime import foreign
 from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
 
 __all__ = ["HookRegistry", "Report"]

@@ -2,14 +2,16 @@
 
 Whatever foreign code does, the caller gets a value or one exception of our tree: its own `AgenticXError` as it is,
 `ForeignError` for anything else it raises, for a time-out, and for a cancellation that nobody asked for. Code that
-ignores cancellation is left behind and logged; it cannot hold the turn.
+ignores cancellation is left behind and logged; it cannot hold the turn. It stands below the runtime, because models
+and tools call foreign code as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from agenticx.errors import AgenticXError, ForeignError
@@ -17,7 +19,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
 
-__all__ = ["GRACE_SECONDS", "abandon", "call", "call_now", "contained", "describe"]
+__all__ = ["GRACE_SECONDS", "abandon", "call", "call_now", "contained", "containing", "describe"]
 
 GRACE_SECONDS = 0.1
 """Real seconds that cancelled foreign code has to end in before it is left behind."""
@@ -48,33 +50,32 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
 
 def call_now(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
     """`function(*args)` right here, for code whose contract is to be quick and not to block."""
-    try:
+    with containing(what):
         return function(*args)
-    except AgenticXError:
-        raise
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as exc:  # SystemExit, and what native extensions raise when they panic
-        raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
 async def contained(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
     """As `call`, without a limit and in the caller's own task: for a task that is nothing but this."""
-    this = asyncio.current_task()
-    try:
+    with containing(what):
         if inspect.iscoroutinefunction(function):
             return await function(*args)
         result = await run_in_thread(function, *args, name=f"agx {what}")
         return await result if inspect.isawaitable(result) else result
-    except AgenticXError:
+
+
+@contextmanager
+def containing(what: str) -> Generator[None]:
+    """Whatever the body raises comes out as an error of our tree; a cancellation that somebody asked for passes."""
+    try:
+        yield
+    except (AgenticXError, KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError as exc:
-        if this is not None and this.cancelling():
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
             raise
         raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised") from exc
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as exc:
+    except BaseException as exc:  # SystemExit too, and what native extensions raise when they panic
         raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
