@@ -12,15 +12,25 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never, cast
+from typing import Any, Literal, assert_never, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms._attachments import message_pieces
 from agenticx.llms._gemini_reply import WIRE
 from agenticx.llms._gemini_schema import accepted_schema
 from agenticx.llms._values import fields_in, items_in, text_in
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
 
 __all__ = ["Dialect", "contents", "function_declarations", "request_body", "tool_names"]
 
@@ -28,9 +38,12 @@ _OPENING, _CLOSING = "[The conversation begins here.]", "[Go on.]"
 """What the user says where a history does not begin or end with them, which the API refuses."""
 
 _UNSIGNED = "skip_thought_signature_validator"
-"""Documented for calls that another model made: newer models refuse calls without a signature of their own."""
+"""Documented for calls without a signature, such as another model's: newer models refuse them as they are."""
 
 _SIGNS_NOTHING = re.compile(r"(^|/)(gemini-[12]\b|gemma|learnlm)")
+_FILES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
+"""What the API takes of what can be attached."""
+
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _LONGEST_NAME = 64
 
@@ -44,6 +57,9 @@ class Dialect:
 
     system: bool = True
     """Whether instructions have a place of their own; to Gemma models they are said in the user's first turn."""
+
+    output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
+    """Whether an answer can be held to a schema; models before Gemini 3 refuse that beside tools."""
 
 
 def request_body(request: ModelRequest, *, model: str, dialect: Dialect, native: bool = True) -> bytes:
@@ -82,6 +98,9 @@ def _generation_config(request: ModelRequest, dialect: Dialect) -> dict[str, Any
         config["maxOutputTokens"] = request.max_output_tokens
     if dialect.thoughts:
         config["thinkingConfig"] = {"includeThoughts": True}
+    if request.output_schema is not None and dialect.output_schemas != "never":
+        config["responseMimeType"] = "application/json"
+        config["responseJsonSchema"] = accepted_schema(request.output_schema.schema)
     return config
 
 
@@ -125,11 +144,13 @@ def contents(
     calls: dict[str, dict[str, Any]] = {}
     for message in messages:
         match message:
-            case SystemMessage() | UserMessage():
+            case SystemMessage():
                 rows.add("user", _text_parts(message.content))
+            case UserMessage():
+                rows.add("user", [part for piece in message_pieces(message, _FILES) for part in _piece_parts(piece)])
             case AssistantMessage():
-                parts = _as_it_came(message, model) if native else None
-                parts = list(_plain(message, model)) if parts is None else parts
+                came = _as_it_came(message, model) if native else None
+                parts = _signed(list(_plain(message)) if came is None else came, model)
                 made = [part["functionCall"] for part in parts if "functionCall" in part]
                 calls |= {call.id: identity for call, identity in zip(message.tool_calls, made, strict=True)}
                 rows.add("model", parts)
@@ -168,13 +189,24 @@ def _text_parts(text: str) -> list[dict[str, Any]]:
     return [{"text": text}] if text else []
 
 
-def _plain(message: AssistantMessage, model: str) -> Iterator[dict[str, Any]]:
+def _piece_parts(piece: str | Attachment) -> list[dict[str, Any]]:
+    if isinstance(piece, str):
+        return _text_parts(piece)
+    return [{"inlineData": {"mimeType": piece.media_type, "data": piece.data}}]
+
+
+def _plain(message: AssistantMessage) -> Iterator[dict[str, Any]]:
     yield from _text_parts(message.content)
-    for index, call in enumerate(message.tool_calls):
-        part: dict[str, Any] = {"functionCall": {"name": _name(call.name), "args": _arguments(call)}}
-        if index == 0 and not _SIGNS_NOTHING.search(model):
-            part["thoughtSignature"] = _UNSIGNED
-        yield part
+    for call in message.tool_calls:
+        yield {"functionCall": {"name": _name(call.name), "args": _arguments(call)}}
+
+
+def _signed(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+    """The parts with a signature on the first call, which is where newer models look for one."""
+    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or parts[first].get("thoughtSignature") or _SIGNS_NOTHING.search(model):
+        return parts
+    return [*parts[:first], {**parts[first], "thoughtSignature": _UNSIGNED}, *parts[first + 1 :]]
 
 
 def _as_it_came(message: AssistantMessage, model: str) -> list[dict[str, Any]] | None:
