@@ -7,6 +7,8 @@
     ├── ToolError              the tool failed in a way the model should read and react to
     │   └── InvalidArguments   the call's arguments do not parse or do not fit the schema
     ├── ForeignError           code that is not ours (tool, hook, gate, model) raised, hung or returned junk
+    ├── AttachmentRefused      a file that came with a message is none that is let in
+    │   └── AttachmentTooLarge over a limit, which it names
     ├── HookFailed             a hook that guards a step failed, so the step must not happen
     └── StoreError             the session store refused or failed
         ├── SessionNotFound
@@ -22,6 +24,8 @@ from typing import Literal
 
 __all__ = [
     "AgenticXError",
+    "AttachmentRefused",
+    "AttachmentTooLarge",
     "ClockExpired",
     "ForeignError",
     "HookFailed",
@@ -113,6 +117,14 @@ class ForeignError(AgenticXError):
         super().__init__(message)
         self.what = what
         self.kind: Literal["raised", "timed_out", "junk"] = kind
+
+
+class AttachmentRefused(AgenticXError):
+    """A file that came with a message is not let in; the message says what would be."""
+
+
+class AttachmentTooLarge(AttachmentRefused):
+    """A file, or all of a message's together, are over a limit; the message names it."""
 
 
 class HookFailed(AgenticXError):

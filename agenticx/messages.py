@@ -8,8 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from agenticx.attachments import Attachment
+
 __all__ = [
     "AssistantMessage",
+    "Attachment",
     "Message",
     "ProviderState",
     "SystemMessage",
@@ -68,10 +71,11 @@ class SystemMessage(_Frozen):
 
 
 class UserMessage(_Frozen):
-    """What the person said; `injected` marks a reminder the engine speaks in the user's role."""
+    """What the person said and attached; `injected` marks a reminder the engine speaks in the user's role."""
 
     role: Literal["user"] = "user"
     content: str
+    attachments: tuple[Attachment, ...] = ()
     message_id: str = Field(default_factory=lambda: new_id("msg"))
     injected: bool = False
 

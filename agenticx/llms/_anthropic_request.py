@@ -23,10 +23,21 @@ from typing import Any, Literal, cast
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agenticx.llms._anthropic_reply import WIRE
-from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+from agenticx.llms._attachments import DOCUMENTS, IMAGES, message_pieces
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
 
-__all__ = ["request_body", "tool_name"]
+__all__ = ["held_schema", "request_body", "tool_name"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
@@ -40,9 +51,17 @@ _CACHED: _Block = {"type": "ephemeral"}
 
 
 def request_body(
-    request: ModelRequest, *, model: str, max_tokens: int, thinking: Mapping[str, Any] | None = None
+    request: ModelRequest,
+    *,
+    model: str,
+    max_tokens: int,
+    thinking: Mapping[str, Any] | None = None,
+    output_schemas: bool = True,
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. `thinking` goes along where the API permits it."""
+    """The body, UTF-8; lone surrogates in it become U+FFFD. `thinking` goes along where the API permits it.
+
+    Without `output_schemas` an output schema is left out, for models that refuse one.
+    """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text(message.content)]
     rows = _rows(request.messages[len(leading) :], model)
@@ -56,10 +75,18 @@ def request_body(
             body["tool_choice"] = choice
     if thinking and _may_think(thinking, body):
         body["thinking"] = dict(thinking)
+    if output_schemas and request.output_schema and (schema := held_schema(request.output_schema)):
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     try:
         return to_json(body)
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def held_schema(output: OutputSchema) -> dict[str, Any] | None:
+    """The schema as the API takes it, None if it takes none like it: those that contain themselves are refused."""
+    schema = strict_schema(output.schema)
+    return None if schema is None or _recurs(schema) else schema
 
 
 def tool_name(name: str) -> str:
@@ -94,7 +121,9 @@ def _rows(messages: Sequence[Message], model: str) -> list[dict[str, Any]]:
 
 
 def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: _CallIds) -> list[_Block]:
-    if not isinstance(message, ToolMessage):
+    if isinstance(message, UserMessage):
+        return [block for piece in message_pieces(message, IMAGES | DOCUMENTS) for block in _piece_blocks(piece)]
+    if isinstance(message, SystemMessage):
         return _text(message.content)
     call_id = ids.answered(message.tool_call_id)
     if call_id is None:
@@ -107,6 +136,15 @@ def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: _CallI
     if content.strip():
         block["content"] = content
     return [block]
+
+
+def _piece_blocks(piece: str | Attachment) -> list[_Block]:
+    if isinstance(piece, str):
+        return _text(piece)
+    source = {"type": "base64", "media_type": piece.media_type, "data": piece.data}
+    if piece.kind == "image":
+        return [{"type": "image", "source": source}]
+    return [{"type": "document", "source": source, "title": piece.name}]
 
 
 def _assistant_blocks(message: AssistantMessage, model: str, ids: _CallIds) -> list[_Block]:
@@ -192,7 +230,7 @@ def _fitting(name: str) -> str:
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[: _LONGEST_NAME - 32]}_{digest}"
 
 
-# --- tools and thinking ---------------------------------------------------------------------------------------------
+# --- tools, schemas and thinking ------------------------------------------------------------------------------------
 
 
 def _tool(tool: ToolSchema) -> dict[str, Any]:
@@ -202,6 +240,28 @@ def _tool(tool: ToolSchema) -> dict[str, Any]:
         "description": tool.description,
         "input_schema": {**schema, "type": "object"},
     }
+
+
+def _recurs(schema: Mapping[str, Any]) -> bool:
+    """Whether one of its definitions leads to itself."""
+    leads = {name: _references(inner) for name, inner in schema.get("$defs", {}).items()}
+    reached = leads
+    for _ in leads:
+        reached = {
+            name: names.union(*(leads.get(name, frozenset()) for name in names)) for name, names in reached.items()
+        }
+    return any(name in names for name, names in reached.items())
+
+
+def _references(schema: object) -> frozenset[str]:
+    """The definitions that a schema names."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        own = {reference.rpartition("/")[2]} if isinstance(reference := fields.get("$ref"), str) else set[str]()
+        return frozenset(own).union(*map(_references, fields.values()))
+    if isinstance(schema, list):
+        return frozenset[str]().union(*map(_references, cast("list[object]", schema)))
+    return frozenset()
 
 
 def _bygone_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,24 +8,40 @@ from typing import Any, assert_never, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms._attachments import message_pieces
 from agenticx.llms._ollama_reply import WIRE
-from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
 
 __all__ = ["message_rows", "request_body", "tool_rows"]
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
 
 def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
     """The body, UTF-8; lone surrogates in it become U+FFFD.
 
     The server cuts what does not fit its window, silently and from the front, so a known window is asked for. It has
-    no word for a call that must be made; with `tool_choice` none it is not told of the tools.
+    no word for a call that must be made; with `tool_choice` none it is not told of the tools. It holds an answer to a
+    schema, but does not show the schema to the model.
     """
     body: dict[str, Any] = {
         "model": model,
         "messages": message_rows(request.messages, model=model),
         "stream": True,
     }
+    if request.output_schema is not None:
+        body["format"] = _format(request.output_schema.schema)
+        body["messages"].append(_shown(request.output_schema))
     if request.tools and request.tool_choice != "none":
         body["tools"] = tool_rows(request.tools)
     options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
@@ -35,6 +51,26 @@ def request_body(request: ModelRequest, *, model: str, context_window: int | Non
         return to_json(body, inf_nan_mode="null")
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def _format(schema: Any) -> Any:
+    """The schema without what the server's grammars stumble over: patterns other than whole-line ones, and formats."""
+    if isinstance(schema, list):
+        return [_format(inner) for inner in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    is_schema = not isinstance(fields.get("pattern"), dict)  # a property may have that name
+    return {
+        name: _format(value)
+        for name, value in fields.items()
+        if not (is_schema and name in ("pattern", "format") and isinstance(value, str))
+    }
+
+
+def _shown(output: OutputSchema) -> dict[str, Any]:
+    text = f"Answer with one JSON object of this schema and nothing else:\n{to_json(dict(output.schema)).decode()}"
+    return {"role": "system", "content": text}
 
 
 def message_rows(messages: Sequence[Message], *, model: str) -> list[dict[str, Any]]:
@@ -55,8 +91,10 @@ def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
 
 def _row(message: Message, model: str) -> dict[str, Any]:
     match message:
-        case SystemMessage() | UserMessage():
-            return {"role": message.role, "content": message.content}
+        case SystemMessage():
+            return {"role": "system", "content": message.content}
+        case UserMessage():
+            return _user_row(message)
         case ToolMessage():
             return {
                 "role": "tool",
@@ -68,6 +106,13 @@ def _row(message: Message, model: str) -> dict[str, Any]:
             return _assistant_row(message, model)
         case _:
             assert_never(message)
+
+
+def _user_row(message: UserMessage) -> dict[str, Any]:
+    pieces = message_pieces(message, _IMAGES)
+    row = {"role": "user", "content": "\n\n".join(piece for piece in pieces if isinstance(piece, str))}
+    images = [piece.data for piece in pieces if isinstance(piece, Attachment)]
+    return {**row, "images": images} if images else row
 
 
 def _assistant_row(message: AssistantMessage, model: str) -> dict[str, Any]:

@@ -7,13 +7,25 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, ClassVar, Literal, assert_never
 
+from pydantic import ConfigDict
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
 from agenticx.llms._openai_chat_reply import WIRE
-from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
 
 __all__ = ["Dialect", "message_rows", "request_body", "tool_rows"]
 
@@ -21,6 +33,8 @@ __all__ = ["Dialect", "message_rows", "request_body", "tool_rows"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """Where a compatible server departs from what most of them take."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")  # models.toml has it as a table
 
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The field for the output limit; OpenAI's reasoning models refuse the older name."""
@@ -33,6 +47,15 @@ class Dialect:
 
     returns_reasoning: bool = False
     """Whether reasoning that led to calls goes back with their results (DeepSeek and Moonshot refuse without)."""
+
+    images: bool = True
+    """Whether images may stand in a message; models that do not see refuse."""
+
+    files: bool = False
+    """Whether PDFs may stand in a message (OpenAI, OpenRouter)."""
+
+    output_schemas: bool = False
+    """Whether an answer can be held to a schema; many servers refuse, or take it and do not call tools any more."""
 
 
 def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool) -> bytes:
@@ -50,10 +73,21 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
         body[dialect.output_limit] = request.max_output_tokens
+    if request.output_schema is not None and dialect.output_schemas:
+        body["response_format"] = _response_format(request.output_schema)
     try:
         return to_json(body)
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def _response_format(output: OutputSchema) -> dict[str, Any]:
+    strict = strict_schema(output.schema)
+    schema = dict(output.schema) if strict is None else strict
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": output.name, "schema": schema, "strict": strict is not None},
+    }
 
 
 def message_rows(messages: Sequence[Message], *, model: str, dialect: Dialect) -> list[dict[str, Any]]:
@@ -77,7 +111,7 @@ def _row(message: Message, model: str, dialect: Dialect) -> dict[str, Any]:
         case SystemMessage():
             return {"role": "system", "content": message.content}
         case UserMessage():
-            return {"role": "user", "content": message.content}
+            return {"role": "user", "content": _user_content(message, dialect)}
         case ToolMessage():
             call_id = _call_id(message.tool_call_id, dialect)
             return {"role": "tool", "tool_call_id": call_id, "content": message.content}
@@ -85,6 +119,21 @@ def _row(message: Message, model: str, dialect: Dialect) -> dict[str, Any]:
             return _assistant_row(message, model, dialect)
         case _:
             assert_never(message)
+
+
+def _user_content(message: UserMessage, dialect: Dialect) -> str | list[dict[str, Any]]:
+    if not message.attachments:
+        return message.content
+    taken = [*(IMAGES if dialect.images else ()), *(DOCUMENTS if dialect.files else ())]
+    return [_part(piece) for piece in message_pieces(message, taken)]
+
+
+def _part(piece: str | Attachment) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    if piece.kind == "image":
+        return {"type": "image_url", "image_url": {"url": data_url(piece)}}
+    return {"type": "file", "file": {"filename": piece.name, "file_data": data_url(piece)}}
 
 
 def _assistant_row(message: AssistantMessage, model: str, dialect: Dialect) -> dict[str, Any]:

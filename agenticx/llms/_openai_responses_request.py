@@ -15,10 +15,21 @@ from typing import Any, assert_never
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
 from agenticx.llms._openai_responses_reply import WIRE
+from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms._values import items_in, text_in
-from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, clean_text
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
 
 __all__ = ["Dialect", "input_items", "request_body", "tool_rows"]
 
@@ -53,6 +64,9 @@ class Dialect:
     reasoning_summary: bool = False
     """Whether to ask for summaries of the reasoning; models that do not reason and unverified accounts are refused."""
 
+    output_schemas: bool = True
+    """Whether an answer can be held to a schema; models from before gpt-4o refuse."""
+
 
 def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool, native: bool = True) -> bytes:
     """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
@@ -72,10 +86,18 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT_TOKENS)
+    if request.output_schema is not None and dialect.output_schemas:
+        body["text"] = {"format": _format(request.output_schema)}
     try:
         return to_json(body, inf_nan_mode="null")
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
+
+
+def _format(output: OutputSchema) -> dict[str, Any]:
+    strict = strict_schema(output.schema)
+    schema = dict(output.schema) if strict is None else strict
+    return {"type": "json_schema", "name": output.name, "schema": schema, "strict": strict is not None}
 
 
 def input_items(messages: Sequence[Message], *, model: str | None) -> list[dict[str, Any]]:
@@ -100,8 +122,10 @@ def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
 
 def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[str, Any]]:
     match message:
-        case SystemMessage() | UserMessage():
-            yield {"type": "message", "role": message.role, "content": message.content}
+        case SystemMessage():
+            yield {"type": "message", "role": "system", "content": message.content}
+        case UserMessage():
+            yield {"type": "message", "role": "user", "content": _user_content(message)}
         case ToolMessage():
             yield sent.output(message)
         case AssistantMessage():
@@ -112,6 +136,20 @@ def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[st
                 yield from _plain(message, sent)
         case _:
             assert_never(message)
+
+
+def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if not message.attachments:
+        return message.content
+    return [_part(piece) for piece in message_pieces(message, IMAGES | DOCUMENTS)]
+
+
+def _part(piece: str | Attachment) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "input_text", "text": piece}
+    if piece.kind == "image":
+        return {"type": "input_image", "image_url": data_url(piece), "detail": "auto"}
+    return {"type": "input_file", "filename": piece.name, "file_data": data_url(piece)}
 
 
 def _plain(message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:

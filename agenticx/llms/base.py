@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
@@ -16,6 +16,7 @@ __all__ = [
     "Delta",
     "Finished",
     "ModelRequest",
+    "OutputSchema",
     "Reply",
     "ReplyBuilder",
     "StopKind",
@@ -27,6 +28,7 @@ __all__ = [
     "UsageDelta",
     "close_model",
     "complete",
+    "takes_output_schema",
 ]
 
 StopKind = Literal["end", "tool_calls", "length", "content_filter"]
@@ -42,10 +44,19 @@ class ToolSchema:
     parameters: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """What an answer is to be: an object of this JSON Schema. `name` is made of letters, digits, `_` and `-`."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One model call.
 
+    An `output_schema` is for models that `takes_output_schema` says yes of; what comes is checked all the same.
     `timeout` is the provider's request time-out in seconds, past all our clocks; `attempt_seconds` is what an attempt
     may take to its first delta where there is a fallback to go to.
     """
@@ -54,6 +65,7 @@ class ModelRequest:
     tools: Sequence[ToolSchema] = ()
     tool_choice: Literal["auto", "none", "required"] = "auto"
     max_output_tokens: int | None = None
+    output_schema: OutputSchema | None = None
     timeout: float | None = None
     attempt_seconds: float | None = None
 
@@ -189,6 +201,15 @@ class ChatModel(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]: ...
+
+
+def takes_output_schema(model: ChatModel, output: OutputSchema, *, with_tools: bool) -> bool:
+    """Whether `model` can be held to that schema, in requests with tools or without.
+
+    Models say so by a method of the same name; one that has none cannot.
+    """
+    ask: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
+    return ask is not None and ask(output, with_tools=with_tools)
 
 
 @dataclass(frozen=True, slots=True)

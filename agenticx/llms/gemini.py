@@ -12,7 +12,7 @@ from agenticx.llms._gemini_reply import GeminiReplyParser
 from agenticx.llms._gemini_request import Dialect, request_body, tool_names
 from agenticx.llms._http import Answer, ProviderHttp
 from agenticx.llms._reading import read_reply
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms.base import Delta, ModelRequest, OutputSchema
 from agenticx.logs import get_logger
 
 __all__ = ["GEMINI_BASE_URL", "Dialect", "GeminiModel"]
@@ -24,6 +24,10 @@ _DOES_NOT_THINK = re.compile(r"(^|/)(gemini-1|gemini-2\.0|gemma|learnlm)|-image|
 
 _REFUSES_STATE = re.compile(r"thought.?signature", re.IGNORECASE)
 _REFUSES_THOUGHTS = re.compile(r"thinking|include.?thoughts", re.IGNORECASE)
+_HOLDS_WITH_TOOLS = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+_NEVER_HOLDS = re.compile(r"(^|/)(gemma|learnlm|gemini-1\.0)|-image|-tts")
+
+_REFUSES_SCHEMAS = re.compile(r"response mime type|json mode|response_?(json_?)?schema", re.IGNORECASE)
 _REFUSES_SYSTEM = re.compile(r"developer instruction|system.?instruction", re.IGNORECASE)
 
 log = get_logger(__name__)
@@ -54,7 +58,7 @@ class GeminiModel:
         self._context_window = context_window
         self._http = ProviderHttp(base_url, who=self._name, key=api_key, key_header="x-goog-api-key", headers=headers)
         self._path = _path(base_url, model)
-        self._dialect = dialect or Dialect(thoughts=not _DOES_NOT_THINK.search(model))
+        self._dialect = dialect or _usual_dialect(model)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, host={self._http.host!r})"
@@ -66,6 +70,10 @@ class GeminiModel:
     @property
     def context_window(self) -> int | None:
         return self._context_window
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        held = self._dialect.output_schemas
+        return held == "always" or (held == "without_tools" and not with_tools)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -113,10 +121,19 @@ class GeminiModel:
             self._dialect = replace(self._dialect, thoughts=False)
         elif self._dialect.system and _REFUSES_SYSTEM.search(text):
             self._dialect = replace(self._dialect, system=False)
+        elif self._dialect.output_schemas != "never" and _REFUSES_SCHEMAS.search(text):
+            self._dialect = replace(self._dialect, output_schemas="never")
         else:
             return False
         log.info("the model refuses a field; asking without it", model=self._name, reason=text)
         return True
+
+
+def _usual_dialect(model: str) -> Dialect:
+    thoughts = not _DOES_NOT_THINK.search(model)
+    if _NEVER_HOLDS.search(model):
+        return Dialect(thoughts=thoughts, output_schemas="never")
+    return Dialect(thoughts=thoughts, output_schemas="always" if _HOLDS_WITH_TOOLS.search(model) else "without_tools")
 
 
 def _path(base_url: str, model: str) -> str:

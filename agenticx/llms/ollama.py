@@ -9,7 +9,7 @@ from agenticx.llms._ollama_host import OLLAMA_BASE_URL, ollama_url
 from agenticx.llms._ollama_reply import OllamaReplyParser
 from agenticx.llms._ollama_request import request_body
 from agenticx.llms._reading import read_reply
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms.base import Delta, ModelRequest, OutputSchema
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 
@@ -47,6 +47,10 @@ class OllamaModel:
     @property
     def context_window(self) -> int | None:
         return self._context_window
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        """Only without tools: a model that is held to a schema cannot write a call."""
+        return not with_tools
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""

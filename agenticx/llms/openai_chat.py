@@ -11,7 +11,8 @@ from agenticx.errors import ModelError
 from agenticx.llms._http import Answer, ProviderHttp
 from agenticx.llms._openai_chat_reply import WIRE, ChatReplyParser
 from agenticx.llms._openai_chat_request import Dialect, request_body
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import Delta, ModelRequest, OutputSchema
 from agenticx.logs import get_logger
 from agenticx.settings import provider_key, provider_setting
 
@@ -31,6 +32,8 @@ _REFUSES_STREAMING = re.compile(
     r"|'stream' does not support|stream must be (set to )?false",
     re.IGNORECASE,
 )
+
+_REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
 log = get_logger(__name__)
 
@@ -71,6 +74,9 @@ class OpenAIChatModel:
     @property
     def context_window(self) -> int | None:
         return self._context_window
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return self._dialect.output_schemas and strict_schema(output.schema) is not None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -118,6 +124,8 @@ class OpenAIChatModel:
             self._dialect = replace(self._dialect, stream_options=False)
         elif self._dialect.output_limit == "max_tokens" and "max_completion_tokens" in text:
             self._dialect = replace(self._dialect, output_limit="max_completion_tokens")
+        elif self._dialect.output_schemas and _REFUSES_SCHEMAS.search(text):
+            self._dialect = replace(self._dialect, output_schemas=False)
         elif self._streams and _REFUSES_STREAMING.search(text):
             self._streams = False
             log.warning("the server refuses to stream; asking for whole replies", model=self._name, reason=text)
@@ -179,5 +187,5 @@ async def _drain(answer: Answer) -> None:
 
 def _usual_dialect(host: str) -> Dialect:
     if host == "api.openai.com" or host.endswith(".openai.azure.com"):
-        return Dialect(output_limit="max_completion_tokens")
+        return Dialect(output_limit="max_completion_tokens", files=True, output_schemas=True)
     return Dialect()

@@ -11,7 +11,8 @@ from agenticx.llms._http import Answer, ProviderHttp
 from agenticx.llms._openai_responses_reply import ResponsesReplyParser
 from agenticx.llms._openai_responses_request import Dialect, request_body
 from agenticx.llms._reading import read_reply
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import Delta, ModelRequest, OutputSchema
 from agenticx.logs import get_logger
 
 __all__ = ["Dialect", "OpenAIResponsesModel"]
@@ -27,6 +28,7 @@ _REFUSES_STATE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REFUSES_SUMMARY = re.compile(r"reasoning[._ ]summar|parameter:? '?reasoning\b", re.IGNORECASE)
+_REFUSES_SCHEMAS = re.compile(r"text\.format|json_schema|structured output", re.IGNORECASE)
 _REFUSES_ENCRYPTED = re.compile(r"encrypted.content|\binclude\b", re.IGNORECASE)
 _REFUSES_STREAMING = re.compile(
     r"verified to stream"
@@ -74,6 +76,9 @@ class OpenAIResponsesModel:
     def context_window(self) -> int | None:
         return self._context_window
 
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return self._dialect.output_schemas and strict_schema(output.schema) is not None
+
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._http.aclose()
@@ -110,6 +115,8 @@ class OpenAIResponsesModel:
             self._dialect = replace(self._dialect, reasoning_summary=False)
         elif self._dialect.encrypted_reasoning and _REFUSES_ENCRYPTED.search(text):
             self._dialect = replace(self._dialect, encrypted_reasoning=False)
+        elif self._dialect.output_schemas and _REFUSES_SCHEMAS.search(text):
+            self._dialect = replace(self._dialect, output_schemas=False)
         elif self._streams and _REFUSES_STREAMING.search(text):
             self._streams = False
         else:

@@ -14,7 +14,15 @@ from typing import cast
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ClockExpired, ModelError
-from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, close_model
+from agenticx.llms.base import (
+    Attempt,
+    ChatModel,
+    Delta,
+    ModelRequest,
+    OutputSchema,
+    close_model,
+    takes_output_schema,
+)
 
 __all__ = ["RetryPolicy", "RetryingModel"]
 
@@ -116,6 +124,11 @@ class RetryingModel:
                 await source.aclose()
             yield [attempt]
             await self.clock.sleep(attempt.wait_seconds)
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        """Whether all of them do, so that a fallback can take over."""
+        models = (self.model, *self.fallbacks)
+        return all(takes_output_schema(model, output, with_tools=with_tools) for model in models)
 
     async def aclose(self) -> None:
         for model in (self.model, *self.fallbacks):

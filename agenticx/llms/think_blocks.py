@@ -11,7 +11,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, TextDelta, ThinkingDelta, close_model
+from agenticx.llms.base import (
+    ChatModel,
+    Delta,
+    Finished,
+    ModelRequest,
+    OutputSchema,
+    TextDelta,
+    ThinkingDelta,
+    close_model,
+    takes_output_schema,
+)
 
 __all__ = ["ThinkBlockModel", "ThinkBlocks"]
 
@@ -96,6 +106,9 @@ class ThinkBlockModel:
     @property
     def context_window(self) -> int | None:
         return self._model.context_window
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return takes_output_schema(self._model, output, with_tools=with_tools)
 
     async def aclose(self) -> None:
         await close_model(self._model)

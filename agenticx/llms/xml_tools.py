@@ -18,10 +18,12 @@ from agenticx.llms.base import (
     Delta,
     Finished,
     ModelRequest,
+    OutputSchema,
     TextDelta,
     ToolCallDelta,
     ToolSchema,
     close_model,
+    takes_output_schema,
 )
 from agenticx.llms.xml_format import XmlCallParser, render_call, render_tools
 from agenticx.logs import get_logger
@@ -46,6 +48,10 @@ class XmlToolModel:
     @property
     def context_window(self) -> int | None:
         return self._model.context_window
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        """Only without tools: calls are text, which a schema for the text would forbid."""
+        return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
     async def aclose(self) -> None:
         await close_model(self._model)

@@ -1,0 +1,184 @@
+"""Images and files that come with a message: what they are, and what is let in.
+
+What a file is shows in its first bytes, never in its name: PNG, JPEG, GIF, WebP, PDF, or text in UTF-8.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+
+__all__ = [
+    "MOST_ATTACHMENTS",
+    "TOTAL_BYTES",
+    "Attachment",
+    "check_attachments",
+    "load_attachment",
+    "make_attachment",
+]
+
+MOST_ATTACHMENTS = 20
+TOTAL_BYTES = 16 * 1024 * 1024
+"""Of one message. Providers take requests of 20 to 50 MB, and base64 makes a third more of each byte."""
+
+_LIMITS = {"image": 5 * 1024 * 1024, "document": 12 * 1024 * 1024, "text": 512 * 1024}
+"""By kind. No provider takes less than 5 MB for an image; text stands in the prompt, about four bytes a token."""
+
+_LONGEST_NAME = 255
+_IMAGE_CHARACTERS = 6_000
+_DOCUMENT_BYTES_PER_CHARACTER = 8
+_SPACES = "\t\n\r\f\b\x1b"  # control characters that stand in text files
+
+
+class Attachment(BaseModel):
+    """One file as it is kept and sent: `data` is base64. `make_attachment` and `load_attachment` make checked ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    media_type: str
+    data: str
+
+    @property
+    def kind(self) -> str:
+        """`image`, `document` or `text`."""
+        if self.media_type.startswith("image/"):
+            return "image"
+        return "document" if self.media_type == "application/pdf" else "text"
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.data) * 3 // 4 - self.data[-2:].count("=")
+
+    @property
+    def text(self) -> str:
+        """What a text file says; what is not UTF-8 in it becomes U+FFFD."""
+        return b64decode(self.data).decode("utf-8-sig", "replace")
+
+    @property
+    def weight(self) -> int:
+        """Roughly as many characters of text take as much room in a context (four to a token)."""
+        match self.kind:
+            case "image":
+                return _IMAGE_CHARACTERS
+            case "document":
+                return max(_IMAGE_CHARACTERS, self.size // _DOCUMENT_BYTES_PER_CHARACTER)
+            case _:
+                return self.size
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What events and lists say of it: everything but the data."""
+        return {"name": self.name, "media_type": self.media_type, "size": self.size}
+
+
+def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:
+    """`content` under the media type that it has; `media_type` is believed only as to which kind of text it is.
+
+    Raises `AttachmentRefused` for what is none of the types that are let in, `AttachmentTooLarge`.
+    """
+    attachment = Attachment(
+        name=name, media_type=_media_type(name, content, media_type), data=b64encode(content).decode()
+    )
+    _check(attachment)
+    return attachment
+
+
+def load_attachment(path: Path) -> Attachment:
+    """The file at `path`; raises as `make_attachment` does, and `AttachmentRefused` for one that cannot be read."""
+    try:
+        if not path.is_file():
+            raise AttachmentRefused(f"{str(path)!r} is not a file")
+        if path.stat().st_size > TOTAL_BYTES:  # not worth reading
+            raise AttachmentTooLarge(f"{path.name!r} is larger than {_mib(TOTAL_BYTES)}, the most that goes along")
+        return make_attachment(path.name, path.read_bytes())
+    except (OSError, ValueError) as exc:
+        raise AttachmentRefused(f"{str(path)!r} cannot be read: {exc}") from exc
+
+
+def check_attachments(attachments: Sequence[Attachment]) -> None:
+    """Raise `AttachmentRefused` or `AttachmentTooLarge` unless one message may have all of these."""
+    if len(attachments) > MOST_ATTACHMENTS:
+        raise AttachmentTooLarge(f"{len(attachments)} files are attached; {MOST_ATTACHMENTS} are the most")
+    for attachment in attachments:
+        _check(attachment)
+        found = _media_type(attachment.name, _decoded(attachment), attachment.media_type)
+        if found != attachment.media_type:
+            raise AttachmentRefused(f"{attachment.name!r} is {found}, not {attachment.media_type}")
+    total = sum(attachment.size for attachment in attachments)
+    if total > TOTAL_BYTES:
+        raise AttachmentTooLarge(f"the files have {total} bytes together; {_mib(TOTAL_BYTES)} are the most")
+
+
+def _check(attachment: Attachment) -> None:
+    if not (0 < len(attachment.name) <= _LONGEST_NAME and attachment.name.isprintable()):
+        raise AttachmentRefused(
+            f"a file's name is 1 to {_LONGEST_NAME} printable characters, not {attachment.name[:80]!r}"
+        )
+    limit = _LIMITS[attachment.kind]
+    if attachment.size > limit:
+        kind = {"image": "an image", "document": "a PDF", "text": "a text file"}[attachment.kind]
+        sentence = f"{attachment.name!r} has {attachment.size} bytes; {kind} may have {_mib(limit)}"
+        raise AttachmentTooLarge(sentence)
+
+
+def _decoded(attachment: Attachment) -> bytes:
+    try:
+        return b64decode(attachment.data, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise AttachmentRefused(f"the data of {attachment.name!r} is not base64: {exc}") from exc
+
+
+def _media_type(name: str, content: bytes, declared: str | None) -> str:
+    found = _sniffed(content)
+    if found is None:
+        raise AttachmentRefused(
+            f"{name[:80]!r} is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8; send one of these"
+        )
+    if found != "text/plain" or declared is None:
+        return found
+    declared = declared.partition(";")[0].strip().lower()
+    return declared if _names_text(declared) else found
+
+
+def _sniffed(content: bytes) -> str | None:
+    for magic, media_type in _MAGIC.items():
+        if content.startswith(magic):
+            return media_type
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "text/plain" if _is_text(content) else None
+
+
+_MAGIC = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not any(character < " " and character not in _SPACES for character in set(text)) and "\x7f" not in text
+
+
+def _names_text(media_type: str) -> bool:
+    return re.fullmatch(r"text/[a-z0-9.+-]+|application/([a-z0-9.-]+\+)?(json|xml|yaml)", media_type[:100]) is not None
+
+
+def _mib(size: int) -> str:
+    return f"{size // 1024} KiB" if size < 1024 * 1024 else f"{size // (1024 * 1024)} MiB"
