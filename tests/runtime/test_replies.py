@@ -213,3 +213,14 @@ async def test_final_has_the_last_replys_text_only_and_unstripped(play):
         ("tool", "call_1", "ok", "3"),
         ("assistant", " Second.\n"),
     ]
+
+
+async def test_a_call_that_the_provider_could_not_read_is_told_once(play):
+    run = await play([[finish("tool_calls", finish_reason="MALFORMED_FUNCTION_CALL")], "Sorry."], tools=[add])
+
+    assert outline(run.events) == ["turn_started", "round_start", "round_start", "token", "final"]
+    assert run.session.messages[1] == UserMessage(
+        content="[reminder] Your last call named no tool or could not be read. The tools are: add.",
+        injected=True,
+        message_id=run.session.messages[1].message_id,
+    )
