@@ -184,7 +184,7 @@ async def test_a_call_without_a_name_is_told_about_once_and_then_bad_reply(play)
     assert run.rows == [
         ("user", "go"),
         ("assistant", "Hm."),
-        ("reminder", "[reminder] Your last call named no tool. The tools are: add, note."),
+        ("reminder", "[reminder] Your last call named no tool or could not be read. The tools are: add, note."),
     ]
 
 
