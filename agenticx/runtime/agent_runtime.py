@@ -6,7 +6,7 @@
             ├── _prepare   compact, sanitise, before_model
             ├── _think     call the model under its clocks, after_model
             ├── _act       run the calls, watch for loops
-            ├── _finish    no calls: the answer
+            ├── _finish    no calls, or the one that gives the object that was asked for: the answer
             └── _exhausted out of rounds
 
 The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator.
@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from agenticx import foreign
+from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply
@@ -37,6 +38,7 @@ from agenticx.runtime.inline_calls import inline_calls
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.permits import Permits
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session
@@ -106,6 +108,7 @@ class AgentRuntime:
         agent_id: str = "meta",
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        output_type: Any = None,
         client_turn_id: str | None = None,
         parent_turn_id: str | None = None,
     ) -> AsyncGenerator[RuntimeEvent, None]:
@@ -114,11 +117,17 @@ class AgentRuntime:
         `should_stop` ends the turn within 200 ms at any await; a plain callable is asked every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up
         to 3 s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
+
+        With an `output_type` (a pydantic model, dataclass or TypedDict) the answer is an object of that type, whose
+        JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer, and
+        `AttachmentRefused` for attachments that are not let in, both before the turn begins.
         """
         message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-        turn = self._new_turn(session, tools, agent_id, system_prompt)
+        check_attachments(message.attachments)
+        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type)
         started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
-        optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id}
+        attached = [dict(attachment.summary) for attachment in message.attachments]
+        optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, "attachments": attached}
         session.begin_turn(turn)
         turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         turn.remember(message)
@@ -142,11 +151,14 @@ class AgentRuntime:
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None,
         agent_id: str,
         system_prompt: str | None,
+        output_type: Any,
     ) -> Turn:
+        toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools or ())
         return Turn(
             session=session,
             agent_id=agent_id,
-            tools=tools if isinstance(tools, Toolbox) else Toolbox(tools or ()),
+            tools=toolbox,
+            output=TurnOutput(output_type, self._model, toolbox.names),
             system_prompt=system_prompt,
             model_name=self._model.name,
             max_rounds=self._max_rounds,
@@ -197,8 +209,12 @@ class AgentRuntime:
                 self._tell_about_tools(turn, reply, message_id)
             elif calls:
                 await self._act(turn, reply, message_id, calls)
+            elif fault := turn.output.fault(reply):
+                self._ask_again(turn, reply, message_id, fault)
             else:
                 return await self._finish(turn, reply, message_id)
+            if turn.output.settled():
+                return await self._final(turn, reply.text, message_id, "answer")
             self._checkpoint(turn)
         await self._exhausted(turn)
 
@@ -208,12 +224,13 @@ class AgentRuntime:
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         messages = await self._hooks.run_before_model(messages, turn.hook_context)
-        return ModelRequest(
+        request = ModelRequest(
             messages=messages,
             tools=turn.tools.schemas(),
             timeout=self._clocks.request_timeout,
             attempt_seconds=self._clocks.invoke,
         )
+        return turn.output.ask(request)
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await call_model(turn, self._model, request, self._clocks)
@@ -225,7 +242,7 @@ class AgentRuntime:
                 turn.remember(_assistant_message(replace(reply, provider_state=None), message_id, ()))
             raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
-            reply = _with_inline_calls(turn, reply)
+            reply = _with_inline_calls(turn, reply, [tool.name for tool in request.tools])
         return reply, message_id
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
@@ -247,6 +264,12 @@ class AgentRuntime:
             turn.remember(
                 _reminder(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
             )
+
+    def _ask_again(self, turn: Turn, reply: Reply, message_id: str, fault: str) -> None:
+        """The answer is not the object that was asked for: the model is told why, behind what it said."""
+        if reply.text:
+            turn.remember(_assistant_message(reply, message_id, ()))
+        turn.remember(_reminder(fault))
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str) -> None:
         if reply.text:
@@ -318,7 +341,7 @@ class AgentRuntime:
         turn.remember(
             _reminder("You are out of rounds or time. Without calling tools, say what you found and what is missing.")
         )
-        request = replace(await self._prepare(turn), tools=(), tool_choice="none")
+        request = replace(await self._prepare(turn), tools=(), tool_choice="none", output_schema=None)
         reply, message_id = await self._think(turn, request)
         if reply.text:
             turn.remember(_assistant_message(reply, message_id, ()))
@@ -330,7 +353,7 @@ class AgentRuntime:
         await self._say_end(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage)}
-        turn.emit(EventType.FINAL, data)
+        turn.emit(EventType.FINAL, {**data, **turn.output.data})
 
     async def _fail(self, turn: Turn, code: str, text: str, **more: Any) -> None:
         await self._say_end(turn, code, turn.last_text)
@@ -421,8 +444,8 @@ async def _joined(task: asyncio.Task[None]) -> None:
     await task
 
 
-def _with_inline_calls(turn: Turn, reply: Reply) -> Reply:
-    text, calls = inline_calls(reply.text, turn.tools.names)
+def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:
+    text, calls = inline_calls(reply.text, known)
     if not calls:
         return reply
     named = tuple(call.model_copy(update={"id": turn.session.call_id("")}) for call in calls)

@@ -109,10 +109,17 @@ def encode_envelope(event: RuntimeEvent, *, session_id: str, turn_id: str | None
 # --- payloads, typed ----------------------------------------------------------------------------------------------
 
 
+class AttachmentData(TypedDict):
+    name: str
+    media_type: str
+    size: int
+
+
 class TurnStarted(TypedDict):
     input: str
     model: str
     message_id: str
+    attachments: NotRequired[list[AttachmentData]]
     client_turn_id: NotRequired[str]
     parent_turn_id: NotRequired[str]
 

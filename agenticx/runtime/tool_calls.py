@@ -25,6 +25,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime.output import Verdict
 from agenticx.runtime.permits import Permits, Refused, validate
 from agenticx.runtime.tool_output import jsonable, render
 from agenticx.runtime.turn import Turn
@@ -91,7 +92,11 @@ class ToolCalls:
 
         `cut` says that the output limit ended the reply, so that no call of it can be trusted.
         """
-        pending = [self._read(turn, call, cut=cut) for call in calls]
+        verdicts = turn.output.verdicts(calls, cut=cut)
+        pending = [
+            _judged(call, verdicts[call.id]) if call.id in verdicts else self._read(turn, call, cut=cut)
+            for call in calls
+        ]
         turn.enter("executing")
         for one in pending:
             arguments: Any = one.call.arguments if one.arguments is None else jsonable(one.arguments)
@@ -359,6 +364,15 @@ def _validated(one: _Pending, arguments: dict[str, Any]) -> _Pending:
         one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments", repaired=False)
         one.repaired = False
     return one
+
+
+def _judged(call: ToolCall, verdict: Verdict) -> _Pending:
+    """A call that is the turn's answer: nobody runs it."""
+    try:
+        arguments = parse_arguments(call.arguments)
+    except InvalidArguments:
+        arguments = None
+    return _Pending(call, None, arguments, CallOutcome(verdict.text, verdict.outcome))
 
 
 def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:

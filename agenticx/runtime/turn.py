@@ -17,6 +17,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.session import Session
 from agenticx.tools.registry import Toolbox
 
@@ -35,6 +36,7 @@ class Turn:
     session: Session
     agent_id: str
     tools: Toolbox
+    output: TurnOutput
     system_prompt: str | None
     model_name: str
     max_rounds: int
