@@ -6,6 +6,7 @@ What a file is shows in its first bytes, never in its name: PNG, JPEG, GIF, WebP
 from __future__ import annotations
 
 import binascii
+import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ __all__ = [
     "TOTAL_BYTES",
     "Attachment",
     "check_attachments",
+    "fingerprint",
     "load_attachment",
     "make_attachment",
 ]
@@ -117,6 +119,16 @@ def check_attachments(attachments: Sequence[Attachment]) -> None:
     total = sum(attachment.size for attachment in attachments)
     if total > TOTAL_BYTES:
         raise AttachmentTooLarge(f"the files have {total} bytes together; {_mib(TOTAL_BYTES)} are the most")
+
+
+def fingerprint(attachments: Sequence[Attachment]) -> str:
+    """The same for the same files and for no others; "" for none."""
+    if not attachments:
+        return ""
+    digest = hashlib.sha256()
+    for attachment in attachments:
+        digest.update(attachment.model_dump_json().encode())
+    return digest.hexdigest()
 
 
 def _check(attachment: Attachment) -> None:

@@ -33,14 +33,14 @@ class Body(BaseModel):
 B = TypeVar("B", bound=Body)
 
 
-async def read_body(request: Request, schema: type[B]) -> B:
-    """The request's body as `schema`; no body at all counts as `{}`.
+async def read_body(request: Request, schema: type[B], *, limit: int = BODY_BYTES) -> B:
+    """The request's body, of at most `limit` bytes, as `schema`; no body at all counts as `{}`.
 
     Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
     duplicate keys and nesting beyond 32 levels included), 422 not of this schema.
     """
     _check_type(request)
-    raw = await _read(request)
+    raw = await _read(request, limit)
     value: Any = _parse(raw) if raw else {}
     try:
         return schema.model_validate(value)
@@ -65,16 +65,16 @@ def _empty(request: Request) -> bool:
     return request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
 
 
-async def _read(request: Request) -> bytes:
-    too_large = Problem(413, "too_large", f"The body is larger than {BODY_BYTES} bytes, the most that is read.")
-    if int(request.headers.get("content-length", "0")) > BODY_BYTES:
+async def _read(request: Request, limit: int) -> bytes:
+    too_large = Problem(413, "too_large", f"The body is larger than {limit} bytes, the most that is read.")
+    if int(request.headers.get("content-length", "0")) > limit:
         raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(_SECONDS):
             async for piece in request.stream():
                 body += piece
-                if len(body) > BODY_BYTES:
+                if len(body) > limit:
                     raise too_large
     except TimeoutError:
         raise Problem(408, "too_slow", f"The body did not arrive within {_SECONDS:g} seconds.") from None

@@ -10,7 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
+from agenticx.errors import (
+    AgenticXError,
+    AttachmentRefused,
+    AttachmentTooLarge,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+)
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
@@ -68,6 +75,8 @@ _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
     TurnConflict: (409, "client_turn_id_reused"),
     DigestMismatch: (409, "digest_mismatch"),
     ConfirmClosed: (410, "confirm_closed"),
+    AttachmentTooLarge: (413, "attachment_too_large"),
+    AttachmentRefused: (422, "attachment_refused"),
     TurnFailed: (500, "internal"),
     StoreError: (503, "storage"),
     HubClosed: (503, "shutting_down"),

@@ -19,6 +19,7 @@ from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec
 from agenticx.logs import configure_logging
+from agenticx.messages import UserMessage
 from agenticx.runtime import (
     AgentRuntime,
     AsyncConfirmGate,
@@ -87,21 +88,21 @@ class Conversation:
     gate: ConfirmGate
     tools: Sequence[Tool] = field(default_factory=tuple[Tool, ...])
 
-    def turn(self, runner: asyncio.Runner, text: str, output: Output) -> int:
+    def turn(self, runner: asyncio.Runner, said: str | UserMessage, output: Output) -> int:
         """Play one turn; returns its exit code. Raises KeyboardInterrupt when the person wants to leave at once."""
         try:
-            return runner.run(self._turn(text, output))
+            return runner.run(self._turn(said, output))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
-    async def _turn(self, text: str, output: Output) -> int:
+    async def _turn(self, said: str | UserMessage, output: Output) -> int:
         runtime = AgentRuntime(
             self.model, self.gate, max_tool_rounds=self.settings.max_tool_rounds, settings=self.settings
         )
         told = default_system_prompt(self.session.workspace, SystemClock().now().date())
 
         def start(stop: StopSignal) -> AsyncGenerator[RuntimeEvent]:
-            return runtime.run_turn(text, self.session, stop, tools=self.tools, system_prompt=told)
+            return runtime.run_turn(said, self.session, stop, tools=self.tools, system_prompt=told)
 
         return await play(start, output, self._audience(output))
 

@@ -11,7 +11,7 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Usage, complete
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.settings import prompt
 
 __all__ = ["TAG", "Compacted", "ContextCompactor", "estimate_tokens"]
@@ -66,8 +66,9 @@ class ContextCompactor:
         """The compacted history, or None when nothing needs to be or can be gained.
 
         `input_tokens` is what the provider counted for the last call. The result's `messages` are one system row
-        tagged `[compacted]` and the retained tail; where shortening old tool results already brings the history
-        under its limits, it is the same rows with those results cut to head and tail.
+        tagged `[compacted]` and the retained tail, at whose head the current request stands if files came with it;
+        where shortening old tool results already brings the history under its limits, it is the same rows with those
+        results cut to head and tail.
         """
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
@@ -77,16 +78,17 @@ class ContextCompactor:
         pruned = [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
         if pruned != list(messages) and not self.is_due(pruned, model):
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
-        prefix, tail = pruned[:cut], pruned[cut:]
+        carried = _request_with_files(pruned[:cut], pruned[cut:])
+        prefix, tail = [message for message in pruned[:cut] if message not in carried], [*carried, *pruned[cut:]]
         if not self._worth_it(messages[:cut], messages):
             return None
         summary, usage = await self._summarise(prefix, model)
-        text = f"{TAG} Summary of {cut} earlier messages:\n{summary}{_current_request(prefix, tail)}"
+        text = f"{TAG} Summary of {len(prefix)} earlier messages:\n{summary}{_current_request(prefix, tail)}"
         result: list[Message] = [SystemMessage(content=text), *tail]
         if _characters(result) >= _characters(messages):
             _log.info("compaction would not make the history smaller; it stays as it is", messages=len(messages))
             return None
-        return Compacted(result, cut, summary, before, estimate_tokens(result), usage)
+        return Compacted(result, len(prefix), summary, before, estimate_tokens(result), usage)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
         """Whether the history is over one of the limits; asked in every round, so it counts no more than it must."""
@@ -142,11 +144,21 @@ class ContextCompactor:
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
-    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages)) // 4
+    texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
+    return (texts + _weight_of_files(messages)) // 4
 
 
 def _characters(messages: Sequence[Message]) -> int:
-    return sum(map(len, _texts(messages)))
+    return sum(map(len, _texts(messages))) + _weight_of_files(messages)
+
+
+def _weight_of_files(messages: Sequence[Message]) -> int:
+    return sum(
+        attachment.weight
+        for message in messages
+        if isinstance(message, UserMessage)
+        for attachment in message.attachments
+    )
 
 
 def _texts(messages: Sequence[Message]) -> Iterator[str]:
@@ -177,14 +189,29 @@ def _render_row(message: Message) -> str:
             return f"assistant: {message.content}{calls}"
         case ToolMessage():
             return f"result of {message.name} ({message.outcome}): {message.content}"
-        case SystemMessage() | UserMessage():
-            return f"{message.role}: {message.content}"
+        case UserMessage():
+            return f"user: {message.content}{''.join(map(_render_file, message.attachments))}"
+        case SystemMessage():
+            return f"system: {message.content}"
+
+
+def _render_file(attachment: Attachment) -> str:
+    what = f"\n[attached {attachment.name}, {attachment.media_type}]"
+    return f"{what}\n{attachment.text}" if attachment.kind == "text" else what
 
 
 def _snippets(messages: Sequence[Message]) -> str:
     """The fallback of the AgentRuntime page: the beginning of each row."""
     rows = (_render_row(message) for message in messages)
     return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
+
+
+def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
+    """The request being worked on if files came with it and the tail no longer has it: no summary could hold them."""
+    if any(_is_request(message) for message in tail):
+        return []
+    request = next((message for message in reversed(prefix) if _is_request(message)), None)
+    return [request] if isinstance(request, UserMessage) and request.attachments else []
 
 
 def _current_request(prefix: Sequence[Message], tail: Sequence[Message]) -> str:

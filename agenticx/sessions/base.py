@@ -44,11 +44,15 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """One claimed turn. `after_seq` is the sequence number just before its first event, None until that is stored."""
+    """One claimed turn. `after_seq` is the sequence number just before its first event, None until that is stored.
+
+    `attached` is the fingerprint of what came with the input, "" for nothing.
+    """
 
     id: str = field(default_factory=lambda: new_id("turn"))
     session_id: str
     input: str
+    attached: str = ""
     client_turn_id: str | None = None
     after_seq: int | None = None
 

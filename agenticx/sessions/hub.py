@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agenticx.attachments import Attachment, check_attachments, fingerprint
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, EventType, RuntimeEvent, Session, StopSignal
 from agenticx.runtime.system_prompt import default_system_prompt
 from agenticx.sessions.base import SessionRecord, Store, StoredEvent, TurnRecord
@@ -44,6 +46,7 @@ class TurnRequest:
     """What a client asks for; `model` overrides the session's for this turn."""
 
     input: str
+    attachments: tuple[Attachment, ...] = ()
     client_turn_id: str | None = None
     model: str | None = None
 
@@ -101,22 +104,31 @@ class Hub:
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
         """Begin a turn and return once its first event is stored, `after_seq` being the place just before it.
 
-        The same `client_turn_id` again gives the same turn, running or over. Raises `SessionNotFound`, `SessionBusy`
-        (nothing was written), `TurnConflict`, `TurnFailed`, `HubClosed`, or what the model's name got wrong.
+        The same `client_turn_id` again gives the same turn, running or over. Raises `AttachmentRefused`,
+        `SessionNotFound`, `SessionBusy` (nothing was written), `TurnConflict`, `TurnFailed`, `HubClosed`, or what the
+        model's name got wrong.
         """
         if self._closing:
             raise HubClosed("the server is shutting down; try again when it is back")
+        check_attachments(request.attachments)
         record = await self._store.get(session_id)
         model, tools = self._models(request.model or record.model), self._tools(record)
         live = await self._open(record)
-        wanted = TurnRecord(session_id=session_id, input=request.input, client_turn_id=request.client_turn_id)
+        wanted = TurnRecord(
+            session_id=session_id,
+            input=request.input,
+            attached=fingerprint(request.attachments),
+            client_turn_id=request.client_turn_id,
+        )
         turn = await self._store.claim(wanted)
         if turn.id != wanted.id:
             return await self._known(turn, request)
         running = live.running = _Running(turn)
         self._running.add(running)
         with bound_ids(session=session_id, turn=turn.id):
-            running.task = asyncio.create_task(self._run(live, running, model, tools), name=f"agx hub {turn.id}")
+            message = UserMessage(content=request.input, attachments=request.attachments)
+            work = self._run(live, running, message, model, tools)
+            running.task = asyncio.create_task(work, name=f"agx hub {turn.id}")
         return await _started(running)
 
     async def stop(self, session_id: str) -> TurnRecord | None:
@@ -172,7 +184,7 @@ class Hub:
     # --- one turn -----------------------------------------------------------------------------------------------------
 
     async def _known(self, turn: TurnRecord, request: TurnRequest) -> TurnRecord:
-        if turn.input != request.input:
+        if (turn.input, turn.attached) != (request.input, fingerprint(request.attachments)):
             raise TurnConflict(
                 f"client_turn_id {turn.client_turn_id!r} was used for another input; a new message takes a new id"
             )
@@ -181,7 +193,9 @@ class Hub:
                 return await _started(running)
         return turn
 
-    async def _run(self, live: _Live, running: _Running, model: ChatModel, tools: Sequence[Tool]) -> None:
+    async def _run(
+        self, live: _Live, running: _Running, message: UserMessage, model: ChatModel, tools: Sequence[Tool]
+    ) -> None:
         turn = running.turn
 
         async def write(batch: Sequence[RuntimeEvent]) -> None:
@@ -197,7 +211,7 @@ class Hub:
             )
             session = live.session
             events = runtime.run_turn(
-                turn.input,
+                message,
                 session,
                 running.stop,
                 tools=tools,

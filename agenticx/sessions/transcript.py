@@ -12,7 +12,7 @@ __all__ = ["transcript"]
 
 
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """The messages of a session: `{message_id, role, content, tool_calls?, tool_call_id?}`.
+    """The messages of a session: `{message_id, role, content, attachments?, tool_calls?, tool_call_id?}`.
 
     Sub-agents speak in turns of their own and are left out. An assistant message that had no text but calls takes
     its id from the first call.
@@ -34,7 +34,9 @@ class _Fold:
     def take(self, type_: str, data: dict[str, Any]) -> None:
         match type_:
             case "turn_started":
-                self._add(data["message_id"], "user", data["input"])
+                message = self._add(data["message_id"], "user", data["input"])
+                if attached := data.get("attachments"):
+                    message["attachments"] = attached
             case "steered":
                 self._add(data["message_id"], "user", data["text"])
             case "round_start":

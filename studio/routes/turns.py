@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Literal
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
+from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub import TurnRequest
-from studio.bodies import Body, read_body
+from studio.bodies import BODY_BYTES, Body, read_body
 from studio.problems import Problem
 from studio.routes.sessions import check_model
 from studio.services import services
 
-__all__ = ["NewTurn", "Stop", "start", "stop"]
+__all__ = ["TURN_BYTES", "NewAttachment", "NewTurn", "Stop", "start", "stop"]
+
+
+TURN_BYTES = BODY_BYTES + TOTAL_BYTES * 4 // 3
+"""Attachments as base64, and everything else."""
+
+
+class NewAttachment(Body):
+    """An image, a PDF or a text file in base64; what it is shows in its content. `media_type` tells kinds of text."""
+
+    name: str = Field(min_length=1, max_length=255)
+    media_type: str | None = Field(None, max_length=200)
+    data: str
 
 
 class NewTurn(Body):
     """One message of the person. `client_turn_id` makes sending it again harmless."""
 
     input: str = Field(min_length=1)
+    attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MOST_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: str | None = Field(None, max_length=200)
     when_busy: Literal["reject", "queue", "steer", "interrupt"] = "reject"
@@ -32,14 +48,18 @@ class Stop(Body):
 
 async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, NewTurn)
+    body = await read_body(request, NewTurn, limit=TURN_BYTES)
     if body.when_busy != "reject":
         sentence = f"when_busy {body.when_busy!r} is not available yet; 'reject' is."
         raise Problem(422, "when_busy_unavailable", sentence, field="when_busy")
     check_model(studio, body.model)
-    turn = await studio.hub.start(
-        session_id, TurnRequest(input=body.input, client_turn_id=body.client_turn_id, model=body.model)
+    wanted = TurnRequest(
+        input=body.input,
+        attachments=tuple(_attachment(index, given) for index, given in enumerate(body.attachments)),
+        client_turn_id=body.client_turn_id,
+        model=body.model,
     )
+    turn = await studio.hub.start(session_id, wanted)
     cursor = studio.relay.cursor(session_id, turn.after_seq or 0)
     if _wants_events(request):
         return studio.relay.respond(session_id, cursor, until_turn=turn.id)
@@ -50,6 +70,19 @@ async def stop(request: Request) -> Response:
     await read_body(request, Stop)
     turn = await services(request).hub.stop(request.path_params["session_id"])
     return JSONResponse({"turn_id": None if turn is None else turn.id}, 202)
+
+
+def _attachment(index: int, given: NewAttachment) -> Attachment:
+    """Raises `Problem`: 413 over a limit, 422 not base64 or of no type that is let in."""
+    field = f"attachments.{index}.data"
+    try:
+        return make_attachment(given.name, b64decode(given.data, validate=True), given.media_type)
+    except AttachmentTooLarge as exc:
+        raise Problem(413, "attachment_too_large", f"{exc}.", field=field) from exc
+    except AttachmentRefused as exc:
+        raise Problem(422, "attachment_refused", f"{exc}.", field=field) from exc
+    except ValueError as exc:
+        raise Problem(422, "invalid_body", f"{field!r} must be base64.", field=field) from exc
 
 
 def _wants_events(request: Request) -> bool:

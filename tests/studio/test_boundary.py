@@ -15,6 +15,7 @@ from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
 from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
 from studio.bodies import BODY_BYTES
+from studio.routes.turns import TURN_BYTES
 from studio.routes import TABLE
 from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
 
@@ -307,7 +308,8 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: s
 
 async def test_a_body_over_the_cap_is_413_announced_or_not(studio: Studio) -> None:
     for method, path in BODIES:
-        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {BODY_BYTES + 1}")
+        most = TURN_BYTES if path.endswith("/turns") else BODY_BYTES
+        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {most + 1}")
         assert (path, (await ask(studio, announced)).status) == (path, 413)
     chunk = b"%x\r\n%b\r\n" % (64 * 1024, b" " * 64 * 1024)
     head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
