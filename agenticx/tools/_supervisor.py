@@ -2,11 +2,17 @@
 
     python -I -S _supervisor.py STATUS_FD SHELL ARGUMENT…
 
-It becomes the child subreaper of what it starts, so that descendants that lose their parent become its children:
-nothing gets away by a double fork or a session of its own, and "no children left" means that all is over. Its standard
-input is a pipe that nobody writes to; when that closes, because the caller asks for it or is itself dead, everything is
-ended: SIGTERM, and SIGKILL after a second. One line of JSON on STATUS_FD tells how the command ended and how many of
-its descendants were still there. Exit code 0: nothing is left; 1: something could not be ended.
+Two processes share the work, each the child subreaper of what is below it: the guardian, which the caller starts, and
+below it the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest of
+them, so nothing gets away by a double fork, a session of its own or an emptied environment, and "no children left"
+means that all is over. The command sees the supervisor as its parent and may kill or stop it: then the guardian takes
+over and ends all, without mercy; if it is the guardian that dies, the supervisor sees their pipe close and ends all.
+Only a command that looks for both and kills them within the same moment leaves them no time.
+
+The guardian's standard input is a pipe that nobody writes to; when that closes, because the caller asks for it or is
+itself dead, everything is ended: SIGTERM, and SIGKILL after a second. One line of JSON on STATUS_FD tells how the
+command ended and how many of its descendants were still there. Exit code 0: nothing is left; 1: something could not be
+ended. STATUS_FD is open until both are done.
 
 It imports little and nothing of AgenticX, because it starts once per command.
 """
@@ -24,19 +30,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TERM_SECONDS = 1.0
-KILL_SECONDS = 1.5
+KILL_SECONDS = 1.0
 LINGER_SECONDS = 0.1
+PATIENCE_SECONDS = TERM_SECONDS + 0.4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     status_fd = int(sys.argv[1])
     os.set_inheritable(status_fd, False)
+    watched, lifeline = os.pipe()
+    supervisor = os.fork()
+    if supervisor:
+        os.close(watched)
+        guard(supervisor, lifeline)
+    else:
+        os.setsid()  # one signal to a process group does not reach both
+        os.dup2(watched, 0)
+        os.close(watched)
+        os.close(lifeline)
+        supervise(sys.argv[2:], status_fd)
+
+
+def guard(supervisor: int, lifeline: int) -> None:
+    """Pass on that the caller wants an end, and see to it myself where the supervisor does not or cannot."""
+    family = Family(supervisor, _become_subreaper(), _wake_on_signals())
+    _let_go_of_output()
+    if not family.wait_for_command():
+        os.close(lifeline)
+        _sent(os.kill, supervisor, signal.SIGCONT)
+        family.wait_for_all(PATIENCE_SECONDS)
+    os._exit(0 if family.alone or family.kill() else 1)
+
+
+def supervise(arguments: list[str], status_fd: int) -> None:
+    """Start the command, tell how it ended, and end what it left or what is no longer wanted."""
     adopts = _become_subreaper()
     wake = _wake_on_signals()
-    command = _start(sys.argv[2:])
+    family = Family(_start(arguments), adopts, wake)
     _let_go_of_output()
-    family = Family(command, adopts, wake)
     if family.wait_for_command():
         family.wait_for_all(LINGER_SECONDS)
         left = len(family.members())
@@ -45,7 +77,7 @@ def main() -> None:
 
 
 class Family:
-    """The command and its descendants."""
+    """A process that one of us started, and its descendants."""
 
     def __init__(self, command: int, adopts: bool, wake: int) -> None:
         self.command = command
@@ -85,6 +117,10 @@ class Family:
         self._signal(signal.SIGCONT)
         if self.wait_for_all(TERM_SECONDS):
             return True
+        return self.kill()
+
+    def kill(self) -> bool:
+        """End whatever is left, with SIGKILL; whether that worked."""
         deadline = time.monotonic() + KILL_SECONDS
         while time.monotonic() < deadline:
             self._signal(signal.SIGKILL)

@@ -1,10 +1,11 @@
 """Commands as families of processes that end as a whole.
 
-Each command runs below a small supervisor process (`_supervisor.py`), which is the child subreaper of all that the
-command starts. Ours stays out of it: we adopt no strangers, disturb nobody's `waitpid`, need no child watcher, and if
-we are killed the supervisor sees our end of its pipe close and ends the family all the same. Every process of a family
-also carries a mark in its environment, by which it is found if the supervisor itself was killed. Off Linux there
-is neither; there the command's process group is ended, and descendants that leave the group get away.
+Each command runs below two small processes (`_supervisor.py`), child subreapers of all that the command starts; two, so
+that a command that kills its parent is not free. Ours stays out of it: we adopt no strangers, disturb nobody's
+`waitpid`, need no child watcher, and if we are killed they see our end of their pipe close and end the family all the
+same. Every process of a family also carries a mark in its environment, by which it is found should both have been
+killed. Off Linux there is neither; there the command's process group is ended, and descendants that leave the group get
+away.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ class RunningCommand:
                 os.write(self._control, b"!")
             os.close(self._control)
             self._control = None
+            self._process.send_signal(signal.SIGCONT)  # the command may have stopped the one that shall end it
 
     async def gone(self) -> None:
         """Until no process of this command is left, at most 3 real seconds after `end`; what resists is logged."""

@@ -386,13 +386,47 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
     assert (watched, alive(sign)) == ([], [])
 
 
+DAEMON = (
+    "import os\nfor _ in '12': os.fork() and os._exit(0); os.setsid()\nos.execve('/bin/sleep', ['sleep','NNN'], {})"
+)
+LEFT_BEHIND = {
+    "marked": "trap '' TERM; setsid -f sleep NNN",
+    "emptied environment": "env -i setsid -f sleep NNN",
+    "double fork, emptied environment": f'{sys.executable} -ISc "{DAEMON}"; until pgrep -f "^sleep NNN"; do :; done',
+}
+ATTACKS = {
+    "its parent": "kill -KILL $PPID",
+    "its parent's parent": "kill -KILL $(ps -o ppid= -p $PPID)",
+    "its parent's process group": "kill -KILL -- -$PPID",
+    "the other process group": "kill -KILL -- -$(ps -o ppid= -p $PPID | tr -d ' ')",
+}
+
+
 @pytest.mark.promise("F2")
-async def test_killing_the_watcher_frees_nothing(bench) -> None:
-    """The supervisor is the shell's parent, so a command can kill it; its descendants are found by their mark."""
-    sign = f"1000.{next(_numbers)}"
-    with pytest.raises(ToolError, match="the command was ended from outside"):
-        await bench.call(bash_exec, command=f"trap '' TERM; setsid sleep {sign} & kill -KILL $PPID; sleep {sign}")
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_killing_one_of_the_watchers_frees_nothing(bench, attack) -> None:
+    """They are the command's own ancestors, so it can kill them; the other one sees to the rest."""
+
+    async def killing(left: str) -> list[int]:
+        sign = f"1000.{next(_numbers)}"
+        leaving = LEFT_BEHIND[left].replace("NNN", sign)
+        with pytest.raises(ToolError, match="the command was ended from outside"):
+            await bench.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {sign}")
+        return alive(sign)
+
+    assert await asyncio.gather(*map(killing, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
     await asyncio.gather(*bench.afterwork)
+    assert our_zombies() == []
+
+
+@pytest.mark.promise("F2")
+async def test_stopping_the_watchers_frees_nothing(bench) -> None:
+    command = "env -i setsid -f sleep NNN; echo ready; kill -STOP $PPID $(ps -o ppid= -p $PPID); sleep NNN"
+    sign = f"1000.{next(_numbers)}"
+    async with started(bench, command.replace("NNN", sign)) as call:
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
     assert alive(sign) == []
 
 
