@@ -17,6 +17,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
+from agenticx.runtime.question import question_lines
 from agenticx.threads import run_in_thread
 
 __all__ = [
@@ -89,7 +90,10 @@ class ConfirmGate(ABC):
 
     @abstractmethod
     def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
-        """Whether the call that `context` describes may run; a plain function runs in a thread, so it may block."""
+        """Whether the call that `context` describes may run: True or False; what is neither counts as a failed gate.
+
+        A plain function runs in a thread, so it may block.
+        """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         """Park the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
@@ -101,7 +105,12 @@ class ConfirmGate(ABC):
             approved = await run_in_thread(ask, request.question, request.context, name="agx confirm gate")
             if isawaitable(approved):
                 approved = await approved
-        return ConfirmAnswer(approved=approved is True)
+        if not isinstance(approved, bool):
+            given = type(approved).__name__
+            raise AgenticXError(
+                f"the gate {type(self).__name__} returned {given}, which is no answer: True or False is"
+            )
+        return ConfirmAnswer(approved=approved)
 
 
 class AutoApproveConfirmGate(ConfirmGate):
@@ -207,6 +216,7 @@ def _answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
 class SyncConfirmGate(ConfirmGate):
     """Asks at the terminal: y or yes is yes, anything else (and end of input) is no.
 
+    The question shows all that will run or be written, and nothing in it can hide or pretend (`question_lines`).
     One daemon thread does all reading, so neither the event loop nor the end of the process waits for Enter. A line
     typed while no question is open belongs to none and is dropped.
     """
@@ -221,8 +231,9 @@ class SyncConfirmGate(ConfirmGate):
         self._reading = False
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        shown = "\n".join(line.text for line in question_lines(question, context))
         async with self._lock:
-            line = await self._line(f"{question}\nAllow this? [y/N] ")
+            line = await self._line(f"{shown}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
 
     async def _line(self, prompt: str) -> str:

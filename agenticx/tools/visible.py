@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["tame", "visible"]
+__all__ = ["tame", "visible", "visible_line"]
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # Letters, marks and symbols that show nothing: joiners, fillers, variation selectors, the blank Braille cell.
@@ -26,6 +26,18 @@ def visible(text: str) -> str:
     if not text.isascii() or not text.replace("\n", " ").replace("\t", " ").isprintable():
         text = "".join(map(_shown, text))
     return _PADDING.sub(_counted, text)
+
+
+def visible_line(text: str, limit: int = 500) -> str:
+    """`text` as `visible` writes it, on one line; of more than `limit` characters the head, the tail and their number.
+
+    >>> visible_line("notes.txt?\\n  tool     file_read")
+    'notes.txt?⟨U+000A⟩  tool     file_read'
+    """
+    if len(text) > limit:
+        tail = limit // 4
+        text = f"{text[: limit - tail]}⟨… {len(text)} characters …⟩{text[-tail:]}"
+    return visible(text).replace("\n", "⟨U+000A⟩")
 
 
 def _shown(character: str) -> str:

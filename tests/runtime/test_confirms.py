@@ -350,6 +350,22 @@ async def test_junk_from_ask_counts_as_no(play, notes, junk):
     assert notes.kept == []
 
 
+@pytest.mark.parametrize("junk", ["yes", 1, None])
+async def test_what_is_neither_true_nor_false_is_no_answer_and_the_denial_says_so(play, notes, junk):
+    class Chatty(ConfirmGate):
+        def request_confirm(self, question, context):
+            return junk
+
+    run = await play([note(), "ok"], tools=notes.tools(), gate=Chatty())
+
+    assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
+    reason = f"the gate Chatty returned {type(junk).__name__}, which is no answer: True or False is"
+    (response,) = run.of("confirm_response")
+    assert (response.data["by"], response.data["reason"]) == ("policy", reason)
+    assert run.results[0][2] == f"Denied by policy. Reason: {reason}"
+    assert notes.kept == []
+
+
 async def test_a_gate_that_hangs_and_ignores_cancellation_is_left_behind(play, notes):
     release = asyncio.Event()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.tools.visible import tame, visible
+from agenticx.tools.visible import tame, visible, visible_line
 
 pytestmark = pytest.mark.promise("E6")
 
@@ -44,3 +44,16 @@ def test_nothing_hidden_is_left_whatever_the_text(text) -> None:
 
 def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:
     assert tame("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("src/a b.py", "src/a b.py"),
+        ("a\nb\r\u2028c", "a⟨U+000A⟩b⟨U+000D⟩⟨U+2028⟩c"),
+        ("a" + "\n" * 9 + "b", "a⟨U+000A⟩⟨8 empty lines⟩⟨U+000A⟩b"),
+        ("a" * 20 + "b" * 20, "aaaaaa⟨… 40 characters …⟩bb"),
+    ],
+)
+def test_a_field_is_one_line_and_says_what_is_cut(text, shown) -> None:
+    assert visible_line(text, 20 if len(text) < 40 else 8) == shown
