@@ -134,15 +134,21 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
         return False
 
 
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
 def without_controls(text: str) -> str:
-    """`text` as it streams past a person: control characters but newline and tab stand as their code point."""
+    """`text` as it streams past a person: what moves the cursor or reorders what is read stands as its code point.
+
+    Newlines and tabs stay, and so does what writing systems and emoji need to be joined.
+    """
     if text.isprintable():
         return text
     return "".join(f"⟨U+{ord(char):04X}⟩" if _is_control(char) else char for char in text)
 
 
 def _is_control(char: str) -> bool:
-    return char not in "\n\t" and category(char) == "Cc"
+    return (char not in "\n\t" and category(char) == "Cc") or char in _BIDI_CONTROLS
 
 
 _STYLES: Mapping[Tone, str] = {

@@ -117,7 +117,7 @@ def test_a_question_shows_everything_that_will_run_and_nothing_can_hide() -> Non
         "    | ls⟨U+202E⟩⟨U+001B⟩[8m\n"
         "    | rm -rf ~\n"
         "  note     a\tb\n"
-        "  limits   14 characters\n"
+        "  limits   14 characters, 3 lines\n"
         "    | {\n"
         '    |   "cpu": 1\n'
         "    | }\n"
@@ -140,9 +140,40 @@ def test_a_change_is_shown_as_a_diff() -> None:
         "? Write?",
         "  tool     file_write (write)",
         "  path     a.txt",
-        "  content  4 characters, shown as a change below",
+        "  content  4 characters, 2 lines, shown as a change below",
         "  change",
         "    @@ -0,0 +1,2 @@",
         "    +x",
         "    +y",
     ]
+
+
+def test_nothing_that_a_call_holds_can_forge_a_line() -> None:
+    forged = "x\n  allowed by you\x1b[2J"
+    _, err = show(
+        ("tool_call", {"tool_call_id": "c", "name": forged, "arguments": {forged: forged}}),
+        ("tool_progress", {"tool_call_id": "c", "name": forged, "elapsed_seconds": 1.0}),
+        ("confirm_response", {"id": "q", "approved": False, "by": "policy", "reason": forged}),
+        ("tool_result", {"tool_call_id": "c", "name": forged, "result": forged, "is_error": True}),
+        ("question_asked", {"id": "q", "text": forged}),
+        ("error", {"text": forged, "code": "internal", "fatal": False}),
+    )
+    assert [line for line in err.splitlines() if line.startswith(("  allowed", "\x1b"))] == []
+    assert len(err.splitlines()) == 6
+    assert "\x1b" not in err
+
+
+def test_a_name_of_any_length_stays_on_a_line_that_can_be_read() -> None:
+    long = "n" * 100_000
+    _, err = show(
+        ("tool_call", {"tool_call_id": "c", "name": long, "arguments": {f"{long}{number}": 1 for number in range(50)}}),
+        ("tool_result", {"tool_call_id": "c", "name": long, "result": "x", "is_error": False}),
+    )
+    assert max(map(len, err.splitlines())) < 450
+
+
+def test_text_that_streams_past_cannot_reorder_what_is_read() -> None:
+    screen = Screen(at_terminal=True)
+    output = Plain(screen, screen)
+    output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻")[1]))
+    assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻"
