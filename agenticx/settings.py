@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agenticx.errors import SettingsError
+from agenticx.secret_names import is_secret_name, is_secret_value
 
 __all__ = [
     "PROJECT_FILE",
@@ -322,9 +323,11 @@ def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
 
 # --- secrets and the environment of others ----------------------------------------------------------------------------
 
-_SECRET_NAME = re.compile(
+# Names that end so hold nothing else; of others a value may be a mere word, which is then no secret to hide everywhere.
+_PLAINLY_SECRET = re.compile(
     r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
 )
+_MERE_WORD = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 _SHORTEST_SECRET = 8
 
 
@@ -339,15 +342,27 @@ def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> 
 
 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The values of all variables whose names say that they are secret, longest first."""
+    """What must not be shown of our variables: values of those with secret names, longest first."""
     environ = os.environ if environ is None else environ
-    values = {environ[name].strip() for name in environ if _SECRET_NAME.search(name)}
+    values = {
+        value.strip()
+        for name, value in environ.items()
+        if _PLAINLY_SECRET.search(name) or (is_secret_name(name) and not _MERE_WORD.fullmatch(value))
+    }
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a command of the agent: ours without variables that hold secrets, plus `extra`."""
-    kept = {name: value for name, value in os.environ.items() if not _SECRET_NAME.search(name)}
+    """The environment for a command of the agent: ours without variables that hold secrets, plus `extra`.
+
+    A variable holds one if its name says so, if its value looks so, or if the value of such a variable is part of it.
+    """
+    secrets = secret_values()
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not (is_secret_name(name) or is_secret_value(value) or any(secret in value for secret in secrets))
+    }
     return {**kept, **(extra or {})}
 
 

@@ -254,14 +254,77 @@ def test_commands_of_the_agent_do_not_inherit_secrets(monkeypatch: pytest.Monkey
     assert (kept["MONKEY"], kept["AGX_CALL"], kept["PATH"]) == ("banana", "call_1", os.environ["PATH"])
 
 
+_SECRET_VARIABLES = """
+    OPENAI_API_KEY_WORK OPENAI_API_KEYS SSHPASS BORG_PASSPHRASE TOKEN_GITHUB DATABASE_URL REDIS_URL SENTRY_DSN
+    AZURE_STORAGE_CONNECTION_STRING NPM_CONFIG__AUTH npm_config__authToken DOCKER_AUTH_CONFIG SLACK_WEBHOOK
+    GOOGLE_APPLICATION_CREDENTIALS_JSON SLACK_WEBHOOK_URL MYSQL_PWD GH_PAT STRIPE_KEY_2 AGX_TOKEN_FILE SSH_AUTH_SOCK
+"""
+_SECRET_LOOKS = [
+    "postgres://user:hunter2@db/x",
+    "http://proxy-user:pw@proxy:3128",
+    "redis://:hunter2@cache",
+    "Server=db;User Id=a;Password=hunter2;",
+    '{"type": "service_account", "private_key": "abcdef"}',
+    "sk-proj-0123456789abcdefghij",
+    "ghp_0123456789abcdefghijABCDEFGHIJ",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+    "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "https://hooks.slack.com/services/T0/B0/x",
+    "Authorization: Bearer abcdefgh12345678",
+    "prefix canary-of-a-key-1 suffix",
+]
+_ORDINARY_VARIABLES = {
+    "PATH": "/usr/bin:/bin",
+    "PWD": "/home/a",
+    "OLDPWD": "/home",
+    "HOME": "/home/a",
+    "LANG": "C.UTF-8",
+    "VIRTUAL_ENV": "/home/a/.venv",
+    "XDG_SESSION_ID": "3",
+    "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1000/bus",
+    "GIT_AUTHOR_NAME": "A Person",
+    "TOKENIZERS_PARALLELISM": "false",
+    "KEYBOARD": "us",
+    "SSL_CERT_FILE": "/etc/ssl/certs/ca.pem",
+    "HTTP_PROXY": "http://proxy:3128",
+    "PIP_INDEX_URL": "https://pypi.org/simple",
+    "LS_COLORS": "rs=0:di=01;34:*.tar=01;31",
+    "COMPASS": "north",
+    "PYTHONHASHSEED": "0",
+    "CXXFLAGS": "-O2 -DKEY=1",
+}
+
+
+@pytest.mark.promise("I1")
+def test_no_variable_that_may_hold_a_secret_reaches_a_command_and_ordinary_ones_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name in _SECRET_VARIABLES.split():
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("SOME_KEY", "canary-of-a-key-1")
+    for number, value in enumerate(_SECRET_LOOKS):
+        monkeypatch.setenv(f"HARMLESS_NAME_{number}", value)
+    for name, value in _ORDINARY_VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    kept = child_environment()
+    kept.pop("PYTEST_CURRENT_TEST", None)
+    assert kept == _ORDINARY_VARIABLES
+
+
 def test_secret_values_are_those_of_variables_with_secret_names() -> None:
     environ = {
         "A_API_KEY": "long-enough-1",
         "B_TOKEN": "longer-than-that-2",
         "C_KEY": "short",
         "AGX_TOKEN_FILE": "/a/b/c/d",
+        "AUTH_MODE": "disabled",
+        "D_API_KEY_WORK": "canary-1",
+        "DB_PASSWORD": "onlyletters",
     }
-    assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1")
+    assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1", "onlyletters", "canary-1")
 
 
 def test_loading_logs_nothing_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:

@@ -386,13 +386,11 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
     assert (watched, alive(sign)) == ([], [])
 
 
-DAEMON = (
-    "import os\nfor _ in '12': os.fork() and os._exit(0); os.setsid()\nos.execve('/bin/sleep', ['sleep','NNN'], {})"
-)
+DAEMON = "import os\nfor _ in 'ab': os.fork() and os._exit(0)\nos.execve('/bin/sleep', ['sleep', 'NNN'], {})"
 LEFT_BEHIND = {
     "marked": "trap '' TERM; setsid -f sleep NNN",
     "emptied environment": "env -i setsid -f sleep NNN",
-    "double fork, emptied environment": f'{sys.executable} -ISc "{DAEMON}"; until pgrep -f "^sleep NNN"; do :; done',
+    "double fork, emptied environment": f'setsid {sys.executable} -ISc "{DAEMON}"; until pgrep -f "^sleep NNN"; do :; done',
 }
 ATTACKS = {
     "its parent": "kill -KILL $PPID",

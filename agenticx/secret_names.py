@@ -1,0 +1,89 @@
+"""Which environment variables and files hold secrets, judged by their names and by what such values look like."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_secret_file", "is_secret_name", "is_secret_value"]
+
+# --- variables --------------------------------------------------------------------------------------------------------
+
+# Words of a name, between underscores or where its case changes.
+_WORDS = """
+    AUTH BEARER CONN CONNECTION CONNECTIONS CONNSTR COOKIE COOKIES CRED CREDS DSN HMAC JWT KEY KEYS OAUTH OTP PASS PAT
+    PATS PRIVATE PWD SALT SAS TOTP
+"""
+# Not ambiguous wherever they stand. TOKENIZERS_PARALLELISM is none.
+_ANYWHERE = re.compile(
+    r"SECRET|PASSW|PASSPHRASE|PASSCODE|TOKEN(?!I[SZ])|CREDENTIAL|WEBHOOK|CONNECTIONSTRING|MNEMONIC|(?:API|AUTH|ACCESS|"
+    r"MASTER|ACCOUNT|ENCRYPTION|SIGNING|PRIVATE|SSH|HOST)KEY|(?<!COM)(?<!BY)PASS$"
+)
+_STORES = """
+    AMQP BROKER CACHE CELERY CLICKHOUSE CLOUDAMQP DATABASE DB ELASTIC ELASTICSEARCH KAFKA LDAP MONGO MONGODB MYSQL NATS
+    NEO PG POSTGRES POSTGRESQL RABBITMQ REDIS SENTRY SMTP SQL SQLALCHEMY
+"""
+_ADDRESSES = frozenset({"URI", "URL"})
+_HARMLESS = frozenset({"PWD", "OLDPWD"})
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of that name is one to keep; rather one too many than one too few."""
+    if name in _HARMLESS:
+        return False
+    words = set(re.findall(r"[A-Z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()))
+    if not words.isdisjoint(_WORDS.split()) or _ANYWHERE.search(re.sub(r"[^A-Z]", "", name.upper())):
+        return True
+    return not words.isdisjoint(_ADDRESSES) and not words.isdisjoint(_STORES.split())
+
+
+# Published shapes of keys: Anthropic and OpenAI, GitHub, GitLab, Slack, AWS, Google, npm, PyPI, Hugging Face, SendGrid,
+# Stripe; web tokens; private keys.
+_VALUE = re.compile(
+    r"""
+      \b(?:sk|rk|pk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{16}
+    | \b(?:gh[pousr]_|github_pat_|glpat-|npm_|hf_|pypi-|xox[a-z]-|SG\.)[A-Za-z0-9_.-]{16}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAIza[A-Za-z0-9_-]{30}
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY
+    | ://[^\s/@:]*:[^\s/@]+@
+    | ://hooks\.slack\.com/services/ | ://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/
+    | (?:^|[\s;,&?"'{])(?:[\w-]*(?:password|passwd|pwd|secret|token|api_?key|accountkey|accesskey|private_key|auth))
+      ["']?\s*[:=]\s*["']?[^\s"';,]{4}
+    | (?:^|[\s"'])(?:Bearer|Basic)\s+[A-Za-z0-9+/=._-]{8}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_LOOKED_AT = 65_536
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether a value looks like a key, or holds one: in a URL, in a connection string, in JSON."""
+    return _VALUE.search(value[:_LOOKED_AT]) is not None
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+_FILE = re.compile(
+    r"""
+      \.env(?:rc|\..+)? | .+\.env
+    | [._]netrc | \.(?:npmrc|yarnrc|yarnrc\.yml|pypirc|pgpass|my\.cnf|htpasswd|dockercfg|git-credentials)
+    | \.(?:vault-token|s3cfg|boto)
+    | id_(?:rsa|dsa|ecdsa|ed25519)[^.]*(?:\.(?!pub$).*)?
+    | .+\.(?:pem|key|p12|pfx|p8|jks|keystore|kdbx?|ppk|tfvars|tfstate|ovpn)
+    | \.?(?:.+[._-])?(?:credentials?|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|db))?
+    | (?:.+[._-])?(?:client[_-]secret|service[_-]?account)[^/]*\.json
+    | kubeconfig
+    """,
+    re.VERBOSE,
+)
+_EXAMPLES = (".example", ".sample", ".template", ".dist", ".tmpl")
+_FOLDERS = frozenset({".aws", ".azure", ".docker", ".gcloud", ".gnupg", ".kube", ".password-store", ".ssh"})
+
+
+def is_secret_file(*parts: str) -> bool:
+    """Whether the file at a path of these parts usually holds keys or passwords."""
+    folded = [part.casefold() for part in parts]
+    if not folded or folded[-1].endswith(_EXAMPLES):
+        return False
+    return _FILE.fullmatch(folded[-1]) is not None or not _FOLDERS.isdisjoint(folded)
