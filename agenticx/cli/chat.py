@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -25,6 +26,7 @@ __all__ = ["configure", "run"]
 
 _PROMPT = "› "
 _HISTORY_LINES = 1000
+_LOOK_SECONDS = 0.1
 _EPILOG = """\
 Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands. The conversation is
 kept while the process runs. From a pipe each line is one message, and the exit code is that of the last turn.
@@ -66,12 +68,33 @@ def _typed_lines(output: Output) -> Iterator[str]:
         try:
             if not shown_by_input:
                 print(_PROMPT, end="", file=sys.stderr, flush=True)
-            yield input(_PROMPT if shown_by_input else "")
+            with _hearing_ctrl_c():
+                line = input(_PROMPT if shown_by_input else "")
+            yield line
         except KeyboardInterrupt:
             output.note(Note("\n(Ctrl-D or /quit leaves)"))
         except EOFError:
             output.note(Note(""))
             return
+
+
+@contextmanager
+def _hearing_ctrl_c() -> Generator[None]:
+    """Let input() look for signals ten times a second.
+
+    It looks only when a signal interrupts its wait for a key, so a Ctrl-C that comes just before it begins to wait
+    would count for nothing until the next key.
+    """
+    if not hasattr(signal, "setitimer"):  # Windows, where input() is told of Ctrl-C
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _piped_lines() -> Iterator[str]:

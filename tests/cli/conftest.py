@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ class Terminal:
     process: subprocess.Popen[bytes]
     descriptor: int
     screen: str = field(default="", init=False)
+    _text: str = field(default="", init=False)
+    _decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"), init=False)
     _seen: int = field(default=0, init=False)
 
     def wait_for(self, text: str) -> None:
@@ -93,8 +96,8 @@ class Terminal:
             data = os.read(self.descriptor, 65536)
         except OSError:  # Linux: the other side is closed
             return False
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        self.screen += text.replace("\r\n", "\n")
+        self._text += self._decoder.decode(data)  # what is read may end within a character or a control sequence
+        self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._text).replace("\r\n", "\n")
         return bool(data)
 
 

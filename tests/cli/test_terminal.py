@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_ctrl_c_at_the_chat_prompt_drops_the_line(terminal: Callable[..., Any]) 
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.type("say nothi\x03")
+    screen.wait_for("(Ctrl-D or /quit leaves)")
+    screen.wait_for("› ")
+    screen.type("/quit\n")
+    assert screen.exit_code() == 0
+
+
+def test_ctrl_c_is_heard_while_the_prompt_is_busy_with_a_key(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.process.send_signal(signal.SIGSTOP)  # so that the signal and the next key are there at once
+    screen.type("say nothi\x03x")
+    screen.process.send_signal(signal.SIGCONT)
     screen.wait_for("(Ctrl-D or /quit leaves)")
     screen.wait_for("› ")
     screen.type("/quit\n")
