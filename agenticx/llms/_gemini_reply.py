@@ -29,7 +29,9 @@ MAX_CALLS = 256
 """Calls of one reply; real models ask for a few dozen at most."""
 
 MAX_REPLY_COST = 32 * 1024 * 1024
-"""Longest reply, in bytes of its events, which is about what it takes in memory."""
+"""Longest reply, in bytes of its events plus `_PART_COST` for each part, which is about what it takes in memory."""
+
+_PART_COST = 256  # what the object of a part takes beside its text
 
 _STOPS: dict[str, StopKind] = {
     "MAX_TOKENS": "length",
@@ -141,6 +143,7 @@ class GeminiReplyParser:
             deltas.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
         elif part.keys() <= _PLAIN_TEXT:
             return
+        self._spent += _PART_COST
         self._parts.append(part)
 
     def _count(self, fields: dict[str, Any], deltas: list[Delta]) -> None:

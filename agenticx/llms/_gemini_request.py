@@ -224,7 +224,8 @@ def _as_it_came(message: AssistantMessage, model: str) -> list[dict[str, Any]] |
 
 
 def _with_arguments(part: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    return {**part, "functionCall": {**part["functionCall"], "args": _arguments(call)}}
+    made = fields_in(dict(part), "functionCall")
+    return {**part, "functionCall": {**made, "name": _name(text_in(made, "name")), "args": _arguments(call)}}
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from agenticx.llms._values import cleaned
 __all__ = ["Frames", "JsonEvents", "malformed"]
 
 _SNIFFED_BYTES = 1024
+_BOM = b"\xef\xbb\xbf"
 
 
 class Frames(Protocol):
@@ -30,12 +31,17 @@ class Frames(Protocol):
 class JsonEvents:
     """Bytes in, `(object, bytes it took)` out. `is_whole` says that the body is one object, which comes at the end.
 
+    `[DONE]` is no object and skipped; where it `closes` the body nothing comes out behind it, and `closed` says so.
+    Numbers that are not finite stay what they are: arguments with one in them are never taken for others.
+
     Iterating raises `ModelError` at what is no JSON object, after everything before it was handed out. `who` names
     the provider in it. Without `frames` the events are server-sent ones.
     """
 
-    def __init__(self, *, who: str, frames: Frames | None = None) -> None:
+    def __init__(self, *, who: str, frames: Frames | None = None, closes: bool = False) -> None:
         self.is_whole = False
+        self.closed = False
+        self._closes = closes
         self._who = who
         self._frames: Frames = frames or SseParser()
         self._head: bytes | None = b"" if frames is None else None
@@ -68,8 +74,8 @@ class JsonEvents:
     def _sniff(self, data: bytes) -> bytes:
         """Decide by the first visible byte: no line of an event stream begins with a brace."""
         head = (self._head or b"") + data
-        visible = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not visible and len(head) < _SNIFFED_BYTES:
+        visible = head.removeprefix(_BOM).lstrip()
+        if (not visible or _BOM.startswith(head)) and len(head) < _SNIFFED_BYTES:
             self._head = head
             return b""
         self._head = None
@@ -79,9 +85,13 @@ class JsonEvents:
     def _objects(self, payloads: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], int]]:
         for payload in payloads:
             try:
-                value = from_json(payload, allow_inf_nan=False)
+                value = from_json(payload)
             except ValueError:
-                if payload.strip() in (b"", b"[DONE]"):
+                word = payload.strip()
+                if word == b"[DONE]" and self._closes:
+                    self.closed = True
+                    return
+                if word in (b"", b"[DONE]"):
                     continue
                 value = self._lenient(payload)
             if type(value) is not dict:
@@ -89,9 +99,9 @@ class JsonEvents:
             yield cast("dict[str, Any]", value), len(payload)
 
     def _lenient(self, payload: bytes) -> object:
-        """What the fast parser refuses and is right all the same: lone surrogates, bytes that are not UTF-8, NaN."""
+        """What the fast parser refuses and is right all the same: lone surrogates, bytes that are not UTF-8."""
         try:
-            return cleaned(json.loads(payload.decode("utf-8", "replace"), parse_constant=lambda _: None))
+            return cleaned(json.loads(payload.decode("utf-8-sig", "replace")))
         except ValueError as exc:
             raise malformed(f"an event is not JSON ({exc})", who=self._who) from exc
         except RecursionError as exc:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, cast
 
+from agenticx.llms._values import cost_in, count_in, fields_in
 from agenticx.llms.base import Usage
-from agenticx.messages import clean_text
 
-__all__ = ["ReasoningDetails", "cleaned", "field_of", "plain_text", "usage_of"]
+__all__ = ["ReasoningDetails", "plain_text", "usage_of"]
 
 
 def plain_text(value: object) -> str:
@@ -25,9 +25,13 @@ def plain_text(value: object) -> str:
 
 
 class ReasoningDetails:
-    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
+    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail.
+
+    `pieces` counts what has been taken in.
+    """
 
     def __init__(self) -> None:
+        self.pieces = 0
         self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
     def add(self, pieces: list[object]) -> None:
@@ -37,6 +41,7 @@ class ReasoningDetails:
                 self._add(cast("dict[str, Any]", piece))
 
     def _add(self, piece: dict[str, Any]) -> None:
+        self.pieces += 1
         if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
             self._details.append(({}, {}))
         fields, texts = self._details[-1]
@@ -54,45 +59,31 @@ class ReasoningDetails:
 
 
 def usage_of(usage: object) -> Usage | None:
-    """The counts in a `usage` object, None if it is none."""
+    """The counts in a `usage` object, None if it is none. xAI has thoughts on top of the output: its total tells."""
     if not isinstance(usage, dict):
         return None
     fields = cast("dict[str, Any]", usage)
-    prompt, completion = field_of(fields, "prompt_tokens_details"), field_of(fields, "completion_tokens_details")
-    cached = prompt.get("cached_tokens", fields.get("cached_tokens", fields.get("prompt_cache_hit_tokens")))
+    prompt, completion = fields_in(fields, "prompt_tokens_details"), fields_in(fields, "completion_tokens_details")
+    tokens_in, tokens_out = count_in(fields, "prompt_tokens"), count_in(fields, "completion_tokens")
+    thought = _first((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
     return Usage(
-        input_tokens=_count(fields.get("prompt_tokens")),
-        output_tokens=_count(fields.get("completion_tokens")),
-        cached_tokens=_count(cached),
-        reasoning_tokens=_count(completion.get("reasoning_tokens", fields.get("reasoning_tokens"))),
-        cost_usd=_cost(fields.get("cost")),
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        cached_tokens=_first((prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")),
+        reasoning_tokens=thought,
+        cost_usd=_reported_cost(fields),
+        cache_write_tokens=count_in(prompt, "cache_write_tokens"),
+        output_excludes_reasoning=bool(thought)
+        and count_in(fields, "total_tokens") == (tokens_in or 0) + (tokens_out or 0) + (thought or 0),
     )
 
 
-def field_of(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object in a field, empty if there is none."""
-    value = fields.get(name)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def _first(*places: tuple[dict[str, Any], str]) -> int | None:
+    """The first count that is there."""
+    return next((count for fields, name in places if (count := count_in(fields, name)) is not None), None)
 
 
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 0 <= value < 1e15 else None
-
-
-def _cost(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return Decimal(str(value)) if 0 <= value < 1e9 else None
-
-
-def cleaned(value: Any) -> Any:
-    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [cleaned(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {clean_text(name): cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
-    return value
+def _reported_cost(fields: dict[str, Any]) -> Decimal | None:
+    """What the provider says that the call cost: dollars as OpenRouter has it, 10⁻¹⁰ dollars as xAI has it."""
+    ticks = count_in(fields, "cost_in_usd_ticks")
+    return cost_in(fields, "cost") if ticks is None else Decimal(ticks).scaleb(-10)

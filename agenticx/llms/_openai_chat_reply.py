@@ -6,16 +6,15 @@ follow the finish reason. A server that answers a streaming request with one JSO
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import Any, cast
-
-from pydantic_core import from_json
 
 from agenticx.errors import ModelError
 from agenticx.llms._failures import complaint_in, stream_error
+from agenticx.llms._json_events import JsonEvents, malformed
 from agenticx.llms._openai_chat_calls import CallSorter
-from agenticx.llms._openai_chat_parts import ReasoningDetails, cleaned, field_of, plain_text, usage_of
-from agenticx.llms._sse import SseParser
+from agenticx.llms._openai_chat_parts import ReasoningDetails, plain_text, usage_of
+from agenticx.llms._values import fields_in
 from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
 from agenticx.messages import ProviderState
 
@@ -54,9 +53,7 @@ class ChatReplyParser:
         self.done = False
         self._who = who
         self._model = model
-        self._head: bytes | None = b""
-        self._whole: bytearray | None = None
-        self._sse = SseParser()
+        self._events = JsonEvents(who=who, closes=True)
         self._calls = CallSorter()
         self._finish_reason: str | None = None
         self._spent = 0
@@ -71,41 +68,11 @@ class ChatReplyParser:
 
     def feed(self, data: bytes) -> list[Delta]:
         """The deltas of all events that `data` completes."""
-        if self._head is not None:
-            data = self._sniff(data)
-        if self._whole is not None:
-            return self._keep(data)
-        deltas: list[Delta] = []
-        try:
-            for payload in self._sse.feed(data):
-                self._take(payload, deltas)
-                if self.done:
-                    return deltas
-            if self._sse.overflowed:
-                raise self._malformed("an event is longer than any reply may be")
-        except ModelError as exc:
-            self.error = exc
-        except RecursionError:
-            self.error = self._malformed("an event is nested too deeply")
-        return deltas
+        return self._take(self._events.feed(data))
 
     def end(self) -> list[Delta]:
         """What the clean end of the body completes. Without an end marker there is no `Finished` in it."""
-        deltas: list[Delta] = []
-        if self.done or self.error:
-            return deltas
-        try:
-            if self._whole is not None:
-                self._take_whole(bytes(self._whole), deltas)
-            else:
-                self._take_rest(deltas)
-            if self.finishing and not self.done:
-                self._finish(deltas)
-        except ModelError as exc:
-            self.error = exc
-        except RecursionError:
-            self.error = self._malformed("the reply is nested too deeply")
-        return deltas
+        return [] if self.done or self.error else self._take(self._events.end(), at_end=True)
 
     def take(self, chunk: dict[str, Any]) -> list[Delta]:
         """The deltas of one event that came parsed, as from a model that is a Python object; raises `ModelError`."""
@@ -119,81 +86,39 @@ class ChatReplyParser:
         self._finish(deltas)
         return deltas
 
-    # --- which kind of body
-
-    def _sniff(self, data: bytes) -> bytes:
-        """Decide by the first visible byte: no line of an event stream begins with a brace."""
-        head = (self._head or b"") + data
-        visible = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not visible and len(head) < 1024:
-            self._head = head
-            return b""
-        self._head = None
-        if visible[:1] == b"{":
-            self._whole = bytearray()
-            return visible
-        return head
-
-    def _keep(self, data: bytes) -> list[Delta]:
-        whole = cast("bytearray", self._whole)
-        whole += data
-        if len(whole) > MAX_REPLY_COST:
-            self.error = self._malformed("the reply is longer than any reply may be")
-        return []
-
-    def _take_whole(self, body: bytes, deltas: list[Delta]) -> None:
-        self._take(body, deltas)
-        if not (self._answered or self.finishing):
-            raise self._malformed("the reply has no choices")
-        self._finish(deltas)
-
-    def _take_rest(self, deltas: list[Delta]) -> None:
-        rest = (self._sse.feed(self._head) if self._head else []) + self._sse.flush()
-        for payload in rest:
-            try:
-                self._take(payload, deltas)
-            except ModelError as exc:
-                if exc.provider_type != "protocol_error":
-                    raise
-                return  # cut in the middle of an event: that is truncation, which having no end marker says
-
     # --- one event
 
-    def _take(self, payload: bytes, deltas: list[Delta]) -> None:
+    def _take(self, events: Iterator[tuple[dict[str, Any], int]], *, at_end: bool = False) -> list[Delta]:
+        deltas: list[Delta] = []
         try:
-            chunk = from_json(payload)
-        except ValueError:
-            word = payload.strip()
-            if word == b"[DONE]":
+            for event, size in events:
+                pieces = self._reasoning_details.pieces
+                self._take_chunk(event, deltas)
+                if self._reasoning_details.pieces != pieces:
+                    self._spent += size
+                if self._spent > MAX_REPLY_COST:
+                    raise malformed("it is longer than any reply may be", who=self._who)
+            if at_end and self._events.is_whole and not (self._answered or self.finishing):
+                raise malformed("it has no choices", who=self._who)
+            if self._events.closed or (at_end and (self._events.is_whole or self.finishing)):
                 self._finish(deltas)
-                return
-            if not word:
-                return
-            chunk = self._lenient(payload)
-        if type(chunk) is not dict:
-            raise self._malformed(f"an event is {type(chunk).__name__}, not an object")
-        self._take_chunk(cast("dict[str, Any]", chunk), deltas)
-        if self._spent > MAX_REPLY_COST:
-            raise self._malformed("the reply is longer than any reply may be")
-
-    def _lenient(self, payload: bytes) -> object:
-        """What the fast parser refuses and is right all the same: lone surrogates, bytes that are not UTF-8."""
-        try:
-            return cleaned(json.loads(payload.decode("utf-8", "replace")))
-        except ValueError as exc:
-            raise self._malformed(f"an event is not JSON ({exc})") from exc
+        except ModelError as exc:
+            self.error = exc
+        except RecursionError:
+            self.error = malformed("an event is nested too deeply", who=self._who)
+        return deltas
 
     def _take_chunk(self, chunk: dict[str, Any], deltas: list[Delta]) -> None:
         choices = chunk.get("choices")
         if choices:
             if type(choices) is not list:
-                raise self._malformed(f"choices is {type(choices).__name__}, not a list")
+                raise malformed(f"choices is {type(choices).__name__}, not a list", who=self._who)
             for choice in cast("list[object]", choices):
                 if type(choice) is not dict:
-                    raise self._malformed(f"a choice is {type(choice).__name__}, not an object")
+                    raise malformed(f"a choice is {type(choice).__name__}, not an object", who=self._who)
                 self._take_choice(cast("dict[str, Any]", choice), deltas)
         if "x_groq" in chunk:
-            self._count(field_of(chunk, "x_groq").get("usage"), deltas)
+            self._count(fields_in(chunk, "x_groq").get("usage"), deltas)
         if usage := chunk.get("usage"):
             self._count(usage, deltas)
         if (not choices or "error" in chunk) and (complaint := complaint_in(chunk)):
@@ -233,10 +158,10 @@ class ChatReplyParser:
             self._take_calls(delta, deltas)
 
     def _take_calls(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
-        pieces: object = delta.get("tool_calls") or ()
+        pieces: object = delta.get("tool_calls") or []
         if function := delta.get("function_call"):
-            pieces = [{"index": "function_call", "function": function}]
-        for piece in cast("list[object]", [pieces] if isinstance(pieces, dict) else pieces):
+            pieces = {"index": "function_call", "function": function}
+        for piece in cast("list[object]", pieces if isinstance(pieces, list) else [pieces]):
             if (call := self._calls.sort(piece)) is not None:
                 self._answered = True
                 self._spent += len(call.arguments) + _DELTA_COST
@@ -306,8 +231,3 @@ class ChatReplyParser:
         if not payload or not len(self._calls):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload=payload)
-
-    def _malformed(self, what: str) -> ModelError:
-        return ModelError(
-            f"{self._who} sent a malformed reply: {what}", code="provider.bad_reply", provider_type="protocol_error"
-        )

@@ -72,6 +72,7 @@ class OutputItem:
             if channel in ("summary", "reasoning") and self._reply.thought:
                 deltas.append(ThinkingDelta("\n\n"))
         pieces.append(text)
+        self._reply.characters += len(text)
         if channel == "text" or channel == "refusal":
             deltas.append(TextDelta(text))
         elif channel == "summary" or channel == "reasoning":
@@ -121,11 +122,15 @@ class OutputItem:
 
 
 class OutputItems:
-    """The items of one reply in the order in which they began. `calls` counts those that call a tool of ours."""
+    """The items of one reply in the order in which they began.
+
+    `calls` counts those that call a tool of ours, `characters` what has been said in all.
+    """
 
     def __init__(self, *, who: str) -> None:
         self.who = who
         self.calls = 0
+        self.characters = 0
         self.thought = False
         self._all: list[OutputItem] = []
         self._by_index: dict[int, OutputItem] = {}
@@ -173,7 +178,7 @@ class OutputItems:
             for index, item in enumerate(output):
                 self.close(index, item, deltas)
         for index, begun in list(self._by_index.items()):
-            if begun.final is None and index < len(output) and output[index].get("type") == begun.kind:
+            if begun.final is None and 0 <= index < len(output) and output[index].get("type") == begun.kind:
                 begun.close(output[index], deltas)
 
     def _find(self, index: object, id_: object, kind: str) -> OutputItem | None:

@@ -120,12 +120,11 @@ class ResponsesReplyParser:
             self._take_response(kind.removeprefix("response."), fields_in(event, "response"), deltas)
         else:
             self._take_complaint(kind, event)
-        if self._spent > MAX_REPLY_COST:
+        if self._spent + self._items.characters > MAX_REPLY_COST:
             raise malformed("it is longer than any reply may be", who=self._who)
 
     def _take_delta(self, event: dict[str, Any], channel: Channel, index_name: str, deltas: list[Delta]) -> None:
         if text := text_in(event, "delta"):
-            self._spent += len(text)
             self._item_of(event, channel, deltas).extend(channel, _index(event, index_name), text, deltas)
 
     def _item_of(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
@@ -191,4 +190,5 @@ def _usage(usage: dict[str, Any]) -> Usage:
         cached_tokens=count_in(fields_in(usage, "input_tokens_details"), "cached_tokens"),
         reasoning_tokens=count_in(fields_in(usage, "output_tokens_details"), "reasoning_tokens"),
         cost_usd=cost_in(usage, "cost"),
+        cache_write_tokens=count_in(fields_in(usage, "input_tokens_details"), "cache_write_tokens"),
     )

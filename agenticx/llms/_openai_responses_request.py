@@ -187,7 +187,7 @@ def _native(message: AssistantMessage, model: str | None) -> list[dict[str, Any]
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
     output = [_without_nulls(item) for item in items_in(state.payload, "output")]
-    if any(item.get("type") not in _REPLAYED for item in output) or not _says(output, message):
+    if any(text_in(item, "type") not in _REPLAYED for item in output) or not _says(output, message):
         return None
     return _with_usable_reasoning(output) or None
 

@@ -29,14 +29,18 @@ class ReplyParser(Protocol):
 
 
 async def read_reply(
-    ask: Callable[[], Awaitable[Answer]], parser: ReplyParser, *, who: str
+    ask: Callable[[], Awaitable[Answer]],
+    parser: ReplyParser,
+    *,
+    who: str,
+    next_bytes: Callable[[Answer], Awaitable[bytes | None]] = Answer.next_bytes,
 ) -> AsyncGenerator[Sequence[Delta], None]:
-    """The reply to what `ask` sends, read by read. Closing the iterator closes the socket."""
+    """The reply to what `ask` sends, read by read with `next_bytes`. Closing the iterator closes the socket."""
     answer = await ask()
     try:
         _check(answer, who)
         while not parser.done:
-            data = await answer.next_bytes()
+            data = await next_bytes(answer)
             batch = parser.end() if data is None else parser.feed(data)
             if batch:
                 yield batch

@@ -9,6 +9,9 @@ from agenticx.messages import clean_text
 
 __all__ = ["cleaned", "cost_in", "count_in", "fields_in", "items_in", "text_in"]
 
+_MAX_DEPTH = 200
+"""What the fast JSON parser takes too; a message that holds more could not be stored."""
+
 
 def text_in(fields: dict[str, Any], name: str) -> str:
     """The string at `name`, else `""`."""
@@ -46,12 +49,14 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
     return Decimal(str(value)) if 0 <= value < 1e9 else None
 
 
-def cleaned(value: Any) -> Any:
-    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD."""
+def cleaned(value: Any, levels: int = _MAX_DEPTH) -> Any:
+    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD; raises `RecursionError` below `levels`."""
+    if levels < 0:
+        raise RecursionError(f"nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [cleaned(item) for item in cast("list[Any]", value)]
+        return [cleaned(item, levels - 1) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {clean_text(name): cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {clean_text(name): cleaned(item, levels - 1) for name, item in cast("dict[str, Any]", value).items()}
     return value

@@ -15,10 +15,10 @@ from agenticx import foreign
 from agenticx.errors import ForeignError, ModelError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
-from agenticx.llms._openai_chat_parts import cleaned
 from agenticx.llms._openai_chat_reply import ChatReplyParser
 from agenticx.llms._openai_chat_request import Dialect, message_rows, tool_rows
 from agenticx.llms._pump import ThreadPump
+from agenticx.llms._values import cleaned
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
 from agenticx.logs import get_logger
 

@@ -11,6 +11,7 @@ from agenticx.errors import ModelError
 from agenticx.llms._http import Answer, ProviderHttp
 from agenticx.llms._openai_chat_reply import WIRE, ChatReplyParser
 from agenticx.llms._openai_chat_request import Dialect, request_body
+from agenticx.llms._reading import read_reply
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.base import Delta, ModelRequest, OutputSchema
 from agenticx.logs import get_logger
@@ -22,9 +23,6 @@ OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 _TAIL_SECONDS = 5.0
 """How long usage and `[DONE]` may lag behind the finish reason; the reply is whole without them."""
-
-_DRAIN_SECONDS = 0.1
-"""How long the end of the body may lag behind `[DONE]` before the connection is given up."""
 
 _REFUSES_STREAMING = re.compile(
     r"stream\w*\W.{0,40}(not|n't|un)\W?.{0,12}support|(not|n't|un)\W?.{0,12}support.{0,40}\bstream"
@@ -82,24 +80,15 @@ class OpenAIChatModel:
         """Close the connections of the running event loop."""
         await self._http.aclose()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The reply, read by read. Closing the iterator closes the socket."""
-        answer = await self._ask(request)
-        try:
-            self._check(answer)
-            parser = ChatReplyParser(who=self._name, model=self._model)
-            while not parser.done:
-                data = await _next_bytes(answer, parser)
-                batch = parser.end() if data is None else parser.feed(data)
-                if batch:
-                    yield batch
-                if parser.error:
-                    raise parser.error
-                if data is None:
-                    return
-            await _drain(answer)
-        finally:
-            await answer.aclose()
+        parser = ChatReplyParser(who=self._name, model=self._model)
+        return read_reply(
+            lambda: self._ask(request),
+            parser,
+            who=f"{self._name} at {self._http.host}",
+            next_bytes=lambda answer: _next_bytes(answer, parser),
+        )
 
     async def _ask(self, request: ModelRequest) -> Answer:
         """Send the request, in the way this server takes it; what it refuses is remembered."""
@@ -135,17 +124,6 @@ class OpenAIChatModel:
         log.info("the server refuses a field; asking without it", model=self._name, reason=text)
         return True
 
-    def _check(self, answer: Answer) -> None:
-        if answer.headers.get("content-encoding", "identity").lower() != "identity":
-            raise self._bad_reply("compressed its reply, which it was asked not to do")
-        if answer.content_type == "text/html":
-            raise self._bad_reply("answered with a web page; is the base URL right? It usually ends in /v1")
-
-    def _bad_reply(self, what: str) -> ModelError:
-        return ModelError(
-            f"{self._name} at {self._http.host} {what}", code="provider.bad_reply", provider_type="protocol_error"
-        )
-
 
 class OpenAIProvider(OpenAIChatModel):
     """OpenAI, or what OPENAI_BASE_URL names, always over Chat Completions.
@@ -173,16 +151,6 @@ async def _next_bytes(answer: Answer, parser: ChatReplyParser) -> bytes | None:
             return await answer.next_bytes()
     except (TimeoutError, ModelError):
         return None
-
-
-async def _drain(answer: Answer) -> None:
-    """Read to the end of the body, so that the connection can serve the next call."""
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while await answer.next_bytes() is not None:
-                pass
-    except (TimeoutError, ModelError):
-        return
 
 
 def _usual_dialect(host: str) -> Dialect:
