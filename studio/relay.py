@@ -4,7 +4,9 @@ Differences from what one may expect:
 
 1. There is no queue per reader. A reader keeps a place in the log and reads on when the bell rings, so a slow one costs
    only what its socket buffers; one that takes nothing for ten seconds has its socket aborted and resumes by cursor.
-2. All that waits goes out as one write, and readers at the same place share the very same bytes object.
+2. All that waits goes out as one write, and readers at the same place share the very same bytes object. An event too
+   large for one write goes out in pieces, each once the socket has drained the one before: framing and buffering copy
+   what is written for every reader, and a copy of a piece is all that a stopped one may cost.
 3. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
 """
 
@@ -14,8 +16,9 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import anyio
@@ -37,8 +40,8 @@ ABORT = "agenticx.abort"
 _HEARTBEAT_SECONDS = 10.0
 _STALLED_SECONDS = 10.0
 _FAREWELL_SECONDS = 4.5  # longer than the hub takes to stop its turns
-_CHUNK_EVENTS = 512
-_CHUNK_BYTES = 128 * 1024
+_WRITE_EVENTS = 512
+_WRITE_BYTES = 64 * 1024
 
 _OPENING = b"retry: 500\n\n"
 _FAREWELL = b'data: {"type":"server_closing"}\n\n'
@@ -112,14 +115,12 @@ class Relay:
             yield _OPENING + reset
             while True:
                 news.clear()
-                events = await feed.read(place)
-                ending = _end_of(until_turn, events)
-                if ending is not None:
-                    yield feed.chunk(events[:ending])
-                    return
-                if events:
-                    place = feed.place(events[-1])
-                    yield feed.chunk(events)
+                chunk = await feed.after(place, until_turn)
+                if chunk is not None:
+                    place = chunk.last
+                    yield chunk.frames
+                    if until_turn is not None and chunk.ends == until_turn:
+                        return
                 elif self.closing.is_set():
                     yield _FAREWELL
                     return
@@ -127,6 +128,15 @@ class Relay:
                     await news.wait()
         except StoreError as exc:  # deleted while it was read, or the storage failed: the client asks again
             _log.info("a stream ended early", reason=str(exc))
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Chunk:
+    """Frames to be sent together: the place of the last one, and the turn that it ends, if any."""
+
+    frames: bytes
+    last: int
+    ends: str | None
 
 
 class _Feed:
@@ -138,7 +148,8 @@ class _Feed:
         named = f"log {store.log_id}" if session_id is None else f"session {session_id}"
         self._tag = hashlib.sha256(named.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
-        self._chunk: tuple[tuple[int, int, int], bytes] = ((0, 0, 0), b"")
+        self._chunks: WeakValueDictionary[tuple[int, int, int], _Chunk] = WeakValueDictionary()
+        self._latest: _Chunk | None = None  # kept for readers that are about to be equally far
 
     def subscribe(self, news: asyncio.Event) -> AbstractContextManager[None]:
         return self._store.subscribe(self._session_id, news)
@@ -161,26 +172,24 @@ class _Feed:
         place = int(known[1], 16)
         return (place, b"") if place <= last else (first, self._reset("The cursor lies ahead of the log."))
 
-    async def read(self, place: int) -> Sequence[StoredEvent]:
-        """What stands behind `place`, as much as makes one write."""
+    async def after(self, place: int, until_turn: str | None) -> _Chunk | None:
+        """What stands behind `place`, as much as makes one write, and not beyond the end of `until_turn`."""
         if self._session_id is None:
-            events = await self._store.read_all(place, _CHUNK_EVENTS)
+            events = await self._store.read_all(place, _WRITE_EVENTS)
         else:
-            events = await self._store.read(self._session_id, place, _CHUNK_EVENTS)
-        size = 0
-        for count, event in enumerate(events, 1):
-            size += len(event.frame_json)
-            if size >= _CHUNK_BYTES:
-                return events[:count]
-        return events
+            events = await self._store.read(self._session_id, place, _WRITE_EVENTS)
+        events = _up_to_end(until_turn, _one_write(events))
+        return self._chunk(events) if events else None
 
-    def chunk(self, events: Sequence[StoredEvent]) -> bytes:
-        """The frames of `events`; readers that are equally far get the same object."""
+    def _chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
+        """The frames of `events`: the same object for all readers that are equally far, for as long as one is."""
         key = (self.place(events[0]), self.place(events[-1]), len(events))
-        if self._chunk[0] != key:
+        chunk = self._chunks.get(key)
+        if chunk is None:
             frames = [self._frame % (self.place(event), event.frame_json) for event in events]
-            self._chunk = (key, b"".join(frames))
-        return self._chunk[1]
+            chunk = self._chunks[key] = _Chunk(b"".join(frames), key[1], _ended(events[-1]))
+            self._latest = chunk
+        return chunk
 
     async def _last(self) -> int:
         if self._session_id is None:
@@ -192,12 +201,26 @@ class _Feed:
         return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
 
 
-def _end_of(turn_id: str | None, events: Sequence[StoredEvent]) -> int | None:
-    """How many of `events` there are up to the turn's terminal one, None if it is not among them."""
+def _one_write(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """As many of `events` as make one write; the first in any case."""
+    size = 0
+    for count, event in enumerate(events):
+        size += len(event.frame_json)
+        if size > _WRITE_BYTES and count:
+            return events[:count]
+    return events
+
+
+def _up_to_end(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """`events` up to the turn's terminal one, if it is among them."""
     if turn_id is None:
-        return None
-    ends = (count for count, event in enumerate(events, 1) if event.terminal and event.turn_id == turn_id)
-    return next(ends, None)
+        return events
+    ends = (count for count, event in enumerate(events, 1) if _ended(event) == turn_id)
+    return events[: next(ends, len(events))]
+
+
+def _ended(event: StoredEvent) -> str | None:
+    return event.turn_id if event.terminal else None
 
 
 class _EventStream(EventSourceResponse):
@@ -227,7 +250,7 @@ class _EventStream(EventSourceResponse):
         if (abort := scope.get(ABORT)) is not None:
             send = _impatient(send, abort, self._stalled_seconds)
         with self._subscription:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, _in_pieces(send))
 
 
 def _heartbeat() -> ServerSentEvent:
@@ -245,3 +268,23 @@ def _impatient(send: Send, abort: Callable[[], None], seconds: float) -> Send:
             timer.cancel()
 
     return sending
+
+
+def _in_pieces(send: Send) -> Send:
+    """`send` that writes a large body piece by piece, with no other message in between."""
+    whole = asyncio.Lock()
+
+    async def sending(message: Message) -> None:
+        async with whole:
+            for piece in _pieces(message):
+                await send(piece)
+
+    return sending
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    body: bytes = message.get("body", b"")
+    last = max(len(body) - 1, 0) // _WRITE_BYTES * _WRITE_BYTES
+    for start in range(0, last, _WRITE_BYTES):
+        yield {**message, "body": body[start : start + _WRITE_BYTES], "more_body": True}
+    yield message if last == 0 else {**message, "body": body[last:]}

@@ -4,87 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.studio.conftest import frames_of, until
+from tests.studio.serving import agx, agx_serve, outcome
 
 pytestmark = pytest.mark.anyio
-
-READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
-
-
-def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
-    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", **more}
-
-
-@dataclass
-class Served:
-    """`agx serve` in a process of its own."""
-
-    process: asyncio.subprocess.Process
-    port: int
-    ticket: str
-    home: Path
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def client(self) -> httpx.AsyncClient:
-        token = (self.home / "token").read_text().strip()
-        return httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
-
-
-@asynccontextmanager
-async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncIterator[Served]:
-    process = await agx(home, "serve", "--port", "0", *arguments, **more)
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(20):
-            line = await process.stderr.readline()
-        ready = READY.search(line)
-        assert ready is not None, line + await process.stderr.read()
-        yield Served(process, int(ready[1]), ready[2].decode(), home)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def agx(home: Path, *arguments: str, **more: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "agenticx.cli",
-        *arguments,
-        stdout=pipe,
-        stderr=pipe,
-        cwd=home.parent,
-        env=environment(home, **more),
-    )
-
-
-async def outcome(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
-    try:
-        async with asyncio.timeout(20):
-            out, err = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        raise
-    return process.returncode, out.decode(), err.decode()
 
 
 async def test_serve_says_one_line_whose_ticket_opens_the_door_once(tmp_path: Path) -> None:

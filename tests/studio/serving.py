@@ -1,0 +1,84 @@
+"""`agx` in processes of its own, as a person runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
+    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", **more}
+
+
+@dataclass
+class Served:
+    """`agx serve` in a process of its own."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    ticket: str
+    home: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
+    def client(self, connections: int = 100) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=connections)
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, limits=limits, trust_env=False)
+
+
+@asynccontextmanager
+async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncIterator[Served]:
+    process = await agx(home, "serve", "--port", "0", *arguments, **more)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            line = await process.stderr.readline()
+        ready = READY.search(line)
+        assert ready is not None, line + await process.stderr.read()
+        yield Served(process, int(ready[1]), ready[2].decode(), home)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def agx(home: Path, *arguments: str, **more: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "agenticx.cli",
+        *arguments,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=home.parent,
+        env=environment(home, **more),
+    )
+
+
+async def outcome(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    try:
+        async with asyncio.timeout(20):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        raise
+    return process.returncode, out.decode(), err.decode()
