@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tests.llms.rules_schemas import schema_violations
+
 __all__ = ["violations"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_FIELDS = {"model", "max_tokens", "stream", "messages", "system", "tools", "tool_choice", "thinking"}
+_FIELDS = {"model", "max_tokens", "stream", "messages", "system", "tools", "tool_choice", "thinking", "output_config"}
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _PROVIDERS_OWN = ("server_tool_use", "mcp_tool_use", "compaction")  # and whatever ends in _tool_result
 
@@ -29,6 +32,10 @@ def _envelope(body: dict[str, Any]) -> list[str]:
         if body.get("tool_choice", {}).get("type") in ("any", "tool"):
             found.append("thinking and a forced call")
         found += _thoughts_of_the_turn(body["messages"])
+    if "output_config" in body:
+        output = body["output_config"]["format"]
+        found += [] if output.keys() == {"type", "schema"} else [f"an output format of {sorted(output)}"]
+        found += schema_violations(output["schema"], recursive=False)
     return found
 
 
@@ -102,12 +109,24 @@ def _user_block(block: dict[str, Any]) -> str | None:
     match block["type"]:
         case "text":
             return None if _is_text(block) else "blank text"
+        case "image":
+            return _source(block, _IMAGES)
+        case "document":
+            return _source(block, ("application/pdf",))
         case "tool_result":
             if block.get("is_error") and not block.get("content", "").strip():
                 return "an error without content"
             return "blank content" if "content" in block and not block["content"].strip() else None
         case kind:
             return f"a block of type {kind} from the user"
+
+
+def _source(block: dict[str, Any], media_types: tuple[str, ...]) -> str | None:
+    source = block["source"]
+    good = source.keys() == {"type", "media_type", "data"} and source["type"] == "base64" and source["data"]
+    if not good or block.keys() - {"type", "source", "title", "cache_control"}:
+        return f"a malformed {block['type']}"
+    return None if source["media_type"] in media_types else f"{source['media_type']} as {block['type']}"
 
 
 def _assistant_block(block: dict[str, Any]) -> str | None:

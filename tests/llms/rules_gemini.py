@@ -10,6 +10,8 @@ __all__ = ["violations"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 _FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 _KINDS = {"text", "functionCall", "functionResponse", "inlineData", "executableCode", "codeExecutionResult"}
+_MEDIA_TYPES = {"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf"}
+_CONFIG = {"maxOutputTokens", "thinkingConfig", "responseMimeType", "responseJsonSchema"}
 _BESIDE = {"thought", "thoughtSignature"}
 _KEYWORDS = {
     *("type", "format", "title", "description", "default", "enum", "pattern", "required", "properties", "items"),
@@ -23,6 +25,11 @@ def violations(body: dict[str, Any], *, signed: bool) -> list[str]:
     found = [f"unknown field {name}" for name in body.keys() - _FIELDS]
     if "systemInstruction" in body and not all(part["text"] for part in body["systemInstruction"]["parts"]):
         found.append("an empty instruction")
+    config = body.get("generationConfig", {})
+    found += [f"unknown setting {name}" for name in config.keys() - _CONFIG]
+    if schema := config.get("responseJsonSchema"):
+        found += _schema(schema)
+        found += [] if config.get("responseMimeType") == "application/json" else ["a schema for what is no JSON"]
     return [*found, *_tools(body), *_order(body["contents"]), *_calls(body["contents"], signed=signed)]
 
 
@@ -88,7 +95,9 @@ def _part(role: str, part: dict[str, Any]) -> list[str]:
         found.append(f"a part of the kinds {sorted(kinds)}")
     if kinds == {"text"} and not (part["text"] or part.get("thoughtSignature")):
         found.append("a part without text")
-    if role == "user" and not kinds <= {"text", "functionResponse"}:
+    if "inlineData" in kinds and part["inlineData"].get("mimeType") not in _MEDIA_TYPES:
+        found.append(f"inline data {part['inlineData'].get('mimeType')}")
+    if role == "user" and not kinds <= {"text", "functionResponse", "inlineData"}:
         found.append(f"{sorted(kinds)} from the user")
     if role == "user" and part.keys() & _BESIDE:
         found.append("a thought of the user")

@@ -6,8 +6,9 @@ from typing import Any
 
 __all__ = ["violations"]
 
-_FIELDS = {"model": str, "messages": list, "stream": bool, "tools": list, "options": dict}
+_FIELDS = {"model": str, "messages": list, "stream": bool, "tools": list, "options": dict, "format": dict}
 _MESSAGE = {"role": str, "content": str, "thinking": str, "tool_calls": list, "tool_name": str, "tool_call_id": str}
+_MESSAGE |= {"images": list}
 _OPTIONS = {"num_ctx", "num_predict"}
 
 
@@ -38,6 +39,8 @@ def _messages(rows: list[dict[str, Any]]) -> list[str]:
             awaited = []
         if row.keys() & {"tool_calls", "thinking"} and row["role"] != "assistant":
             found.append(f"message {place}: calls or thoughts of the {row['role']}")
+        if "images" in row and (row["role"] != "user" or not all(isinstance(image, str) for image in row["images"])):
+            found.append(f"message {place}: images of the {row['role']}")
         for index, call in enumerate(row.get("tool_calls", [])):
             function = call["function"]
             if function["index"] != index or not isinstance(function["arguments"], dict):

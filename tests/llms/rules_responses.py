@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from typing import Any
 
+from tests.llms.rules_schemas import schema_violations
+
 __all__ = ["violations"]
 
 _TOP = {
@@ -24,6 +26,7 @@ _TOP = {
     "tools",
     "tool_choice",
     "max_output_tokens",
+    "text",
 }
 _FIELDS = {
     "message": {"role", "content"},
@@ -57,6 +60,11 @@ def violations(body: dict[str, Any]) -> list[str]:
             found.append(f"tool {tool} is malformed")
     if "tool_choice" in body and not body.get("tools"):
         found.append("a tool choice without tools")
+    if "text" in body:
+        output = body["text"]["format"]
+        if output.keys() != {"type", "name", "schema", "strict"} or not _NAME.fullmatch(output["name"]):
+            found.append(f"an output format of {sorted(output)}")
+        found += schema_violations(output["schema"]) if output["strict"] else []
     for place, item in enumerate(body["input"]):
         found += [f"input[{place}]: {complaint}" for complaint in _item(item)]
     return found + _sequence(body["input"])
@@ -93,8 +101,23 @@ def _message(item: dict[str, Any]) -> list[str]:
         return [f"the role {role!r}"]
     if isinstance(content, str):
         return ["an assistant message without content"] if role == "assistant" and not content else []
-    allowed = {"output_text", "refusal"} if role == "assistant" else {"input_text", "input_image", "input_file"}
-    return [f"a part of type {part['type']!r}" for part in content if part["type"] not in allowed]
+    if role != "assistant":
+        return [fault for part in content if (fault := _input_part(part))] or ([] if content else ["no content"])
+    return [f"a part of type {part['type']!r}" for part in content if part["type"] not in ("output_text", "refusal")]
+
+
+def _input_part(part: dict[str, Any]) -> str | None:
+    match part["type"]:
+        case "input_text":
+            good = part.keys() == {"type", "text"} and isinstance(part["text"], str)
+        case "input_image":
+            good = part.keys() == {"type", "image_url", "detail"} and part["image_url"].startswith("data:image/")
+        case "input_file":
+            good = part.keys() == {"type", "filename", "file_data"}
+            good = good and part["filename"] and part["file_data"].startswith("data:application/pdf;base64,")
+        case _:
+            good = False
+    return None if good else f"a malformed part of type {part['type']!r}"
 
 
 def _is_object(text: str) -> bool:

@@ -15,8 +15,8 @@ from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
 from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
 from studio.bodies import BODY_BYTES
-from studio.routes.turns import TURN_BYTES
 from studio.routes import TABLE
+from studio.routes.turns import TURN_BYTES
 from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]

@@ -1,0 +1,28 @@
+"""Small files of every kind that may come with a message."""
+
+from __future__ import annotations
+
+from agenticx.attachments import Attachment, make_attachment
+
+__all__ = ["GIF", "JPEG", "PDF", "PNG", "TEXT", "WEBP", "contents"]
+
+contents = {
+    "image/png": b"\x89PNG\r\n\x1a\n" + b"\0" * 8,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + b"\0" * 8,
+    "image/gif": b"GIF89a" + b"\0" * 8,
+    "image/webp": b"RIFF\0\0\0\0WEBPVP8 ",
+    "application/pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+    "text/plain": "grüße\n".encode(),
+}
+
+
+def _made(name: str, media_type: str) -> Attachment:
+    return make_attachment(name, contents[media_type])
+
+
+PNG = _made("a.png", "image/png")
+JPEG = _made("b.jpg", "image/jpeg")
+GIF = _made("c.gif", "image/gif")
+WEBP = _made("d.webp", "image/webp")
+PDF = _made("e.pdf", "application/pdf")
+TEXT = _made("f.txt", "text/plain")

@@ -1,0 +1,293 @@
+"""Files that come with a message: what is let in, and what each wire makes of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.attachments import (
+    MOST_ATTACHMENTS,
+    TOTAL_BYTES,
+    Attachment,
+    check_attachments,
+    fingerprint,
+    load_attachment,
+    make_attachment,
+)
+from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.llms import (
+    _anthropic_request,
+    _gemini_request,
+    _ollama_request,
+    _openai_chat_request,
+    _openai_responses_request,
+)
+from agenticx.llms.base import ModelRequest
+from agenticx.messages import UserMessage, message_adapter
+from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
+from tests.llms.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
+
+ALL = (PNG, JPEG, GIF, WEBP, PDF, TEXT)
+SAID = "What is this?"
+WRITTEN = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
+
+
+# --- what is let in ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("media_type", contents)
+def test_what_a_file_is_shows_in_its_content_whatever_it_is_called(media_type: str) -> None:
+    attachment = make_attachment("liar.exe", contents[media_type], "application/x-msdownload")
+    assert attachment == Attachment(
+        name="liar.exe", media_type=media_type, data=b64encode(contents[media_type]).decode()
+    )
+    assert attachment.size == len(contents[media_type])
+
+
+@pytest.mark.parametrize(
+    ("declared", "kept"),
+    [
+        ("text/csv", "text/csv"),
+        ("application/json; charset=utf-8", "application/json"),
+        ("application/ld+json", "application/ld+json"),
+        ("image/png", "text/plain"),
+        ("application/pdf", "text/plain"),
+        ("text/", "text/plain"),
+        ("text/x\ny", "text/plain"),
+        (None, "text/plain"),
+    ],
+)
+def test_only_which_kind_of_text_it_is_is_believed(declared: str | None, kept: str) -> None:
+    assert make_attachment("a", b"a,b\n", declared).media_type == kept
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x00\x01", b"MZ\x90", b"PK\x03\x04", "ä".encode("utf-16"), b"caf\xe9", b"RIFF\0\0\0\0WAVE", b"a\x7f"]
+)
+def test_anything_else_is_refused_by_name(content: bytes) -> None:
+    with pytest.raises(AttachmentRefused, match=r"'x\.png' is neither a PNG, .* nor text in UTF-8") as caught:
+        make_attachment("x.png", content)
+    assert not isinstance(caught.value, AttachmentTooLarge)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "limit", "sentence"),
+    [
+        ("image/png", 5 * 1024 * 1024, "'x' has 5242881 bytes; an image may have 5 MiB"),
+        ("application/pdf", 12 * 1024 * 1024, "'x' has 12582913 bytes; a PDF may have 12 MiB"),
+        ("text/plain", 512 * 1024, "'x' has 524289 bytes; a text file may have 512 KiB"),
+    ],
+)
+def test_each_kind_has_its_limit_and_the_sentence_names_it(media_type: str, limit: int, sentence: str) -> None:
+    content = contents[media_type] + b" " * (limit - len(contents[media_type]))
+    assert make_attachment("x", content).size == limit
+    with pytest.raises(AttachmentTooLarge) as caught:
+        make_attachment("x", content + b" ")
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "a\x1b[31m", "\u202egnp.exe"])
+def test_a_name_is_one_line_of_print(name: str) -> None:
+    with pytest.raises(AttachmentRefused, match="1 to 255 printable characters"):
+        make_attachment(name, b"x")
+
+
+def test_all_files_of_a_message_have_limits_together() -> None:
+    check_attachments([TEXT] * MOST_ATTACHMENTS)
+    with pytest.raises(AttachmentTooLarge, match="21 files are attached; 20 are the most"):
+        check_attachments([TEXT] * (MOST_ATTACHMENTS + 1))
+    large = make_attachment("l.png", contents["image/png"] + b"\0" * 4_500_000)
+    check_attachments([large] * 3)
+    with pytest.raises(AttachmentTooLarge, match=f"bytes together; {TOTAL_BYTES // 1024**2} MiB are the most"):
+        check_attachments([large] * 4)
+
+
+@pytest.mark.parametrize(
+    ("attachment", "sentence"),
+    [
+        (PNG.model_copy(update={"media_type": "image/jpeg"}), "'a.png' is image/png, not image/jpeg"),
+        (PNG.model_copy(update={"data": "*"}), "the data of 'a.png' is not base64"),
+        (TEXT.model_copy(update={"media_type": "application/zip"}), "'f.txt' is text/plain, not application/zip"),
+    ],
+)
+def test_one_that_was_made_by_hand_is_looked_at_like_any_other(attachment: Attachment, sentence: str) -> None:
+    with pytest.raises(AttachmentRefused, match=sentence):
+        check_attachments([attachment])
+
+
+def test_a_file_is_loaded_under_its_name_alone(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.png"
+    path.parent.mkdir()
+    path.write_bytes(contents["image/png"])
+    assert load_attachment(path) == PNG
+    with pytest.raises(AttachmentRefused, match="is not a file"):
+        load_attachment(tmp_path)
+    with (tmp_path / "huge").open("wb") as sparse:
+        sparse.truncate(TOTAL_BYTES + 1)
+    with pytest.raises(AttachmentTooLarge, match="'huge' is larger than 16 MiB"):
+        load_attachment(tmp_path / "huge")
+
+
+@given(st.binary(max_size=200))
+def test_whatever_is_let_in_can_be_let_in_again_and_stored(content: bytes) -> None:
+    try:
+        attachment = make_attachment("x", content)
+    except AttachmentRefused:
+        return
+    check_attachments([attachment])
+    message = UserMessage(content="", attachments=(attachment,))
+    assert message_adapter().validate_json(message_adapter().dump_json(message)) == message
+    assert attachment.size == len(content)
+    assert attachment.weight >= 0
+
+
+def test_a_fingerprint_differs_with_name_type_and_content() -> None:
+    other = [PNG, PNG.model_copy(update={"name": "b.png"}), PNG.model_copy(update={"data": "AAAA"})]
+    assert len({fingerprint(files) for files in ([], *([one] for one in other), [PNG, PNG])}) == 5
+    assert fingerprint([PNG]) == fingerprint([PNG.model_copy()])
+
+
+# --- what each wire makes of them -------------------------------------------------------------------------------------
+
+
+def asked(*files: Attachment, said: str = SAID) -> ModelRequest:
+    return ModelRequest(messages=[UserMessage(content=said, attachments=files)])
+
+
+def note(file: Attachment) -> str:
+    what = f"{file.name} ({file.media_type}, {file.size} bytes)"
+    return f"[attached file {what}: its content is not here, because you cannot be given files of this type]"
+
+
+def url(file: Attachment) -> str:
+    return f"data:{file.media_type};base64,{file.data}"
+
+
+def chat(request: ModelRequest, **dialect: bool) -> dict[str, Any]:
+    known = _openai_chat_request.Dialect(**dialect)
+    return json.loads(_openai_chat_request.request_body(request, model="m", dialect=known, stream=True))
+
+
+def responses(request: ModelRequest) -> dict[str, Any]:
+    dialect = _openai_responses_request.Dialect()
+    body = json.loads(_openai_responses_request.request_body(request, model="m", dialect=dialect, stream=True))
+    assert rules_responses.violations(body) == []
+    return body
+
+
+def anthropic(request: ModelRequest) -> dict[str, Any]:
+    body = json.loads(_anthropic_request.request_body(request, model="m", max_tokens=10))
+    assert rules_anthropic.violations(body) == []
+    return body
+
+
+def gemini(request: ModelRequest) -> dict[str, Any]:
+    body = json.loads(_gemini_request.request_body(request, model="m", dialect=_gemini_request.Dialect()))
+    assert rules_gemini.violations(body, signed=False) == []
+    return body
+
+
+def ollama(request: ModelRequest) -> dict[str, Any]:
+    body = json.loads(_ollama_request.request_body(request, model="m", context_window=None))
+    assert rules_ollama.violations(body) == []
+    return body
+
+
+def test_chat_completions_has_image_urls_and_files() -> None:
+    assert chat(asked(*ALL), files=True)["messages"][0]["content"] == [
+        *({"type": "image_url", "image_url": {"url": url(image)}} for image in (PNG, JPEG, GIF, WEBP)),
+        {"type": "file", "file": {"filename": "e.pdf", "file_data": url(PDF)}},
+        {"type": "text", "text": WRITTEN},
+        {"type": "text", "text": SAID},
+    ]
+
+
+def test_a_chat_server_without_eyes_or_files_is_told_what_it_does_not_get() -> None:
+    assert chat(asked(PNG, PDF), images=False)["messages"][0]["content"] == [
+        {"type": "text", "text": note(PNG)},
+        {"type": "text", "text": note(PDF)},
+        {"type": "text", "text": SAID},
+    ]
+
+
+def test_responses_has_input_images_and_input_files() -> None:
+    assert responses(asked(*ALL))["input"][0]["content"] == [
+        *({"type": "input_image", "image_url": url(image), "detail": "auto"} for image in (PNG, JPEG, GIF, WEBP)),
+        {"type": "input_file", "filename": "e.pdf", "file_data": url(PDF)},
+        {"type": "input_text", "text": WRITTEN},
+        {"type": "input_text", "text": SAID},
+    ]
+
+
+def test_anthropic_has_image_and_document_blocks() -> None:
+    def source(file: Attachment) -> dict[str, Any]:
+        return {"type": "base64", "media_type": file.media_type, "data": file.data}
+
+    assert anthropic(asked(*ALL))["messages"][0]["content"] == [
+        *({"type": "image", "source": source(image)} for image in (PNG, JPEG, GIF, WEBP)),
+        {"type": "document", "source": source(PDF), "title": "e.pdf"},
+        {"type": "text", "text": WRITTEN},
+        {"type": "text", "text": SAID, "cache_control": {"type": "ephemeral"}},
+    ]
+
+
+def test_gemini_has_inline_data_but_takes_no_gif() -> None:
+    assert gemini(asked(*ALL))["contents"][0]["parts"] == [
+        {"inlineData": {"mimeType": "image/png", "data": PNG.data}},
+        {"inlineData": {"mimeType": "image/jpeg", "data": JPEG.data}},
+        {"text": note(GIF)},
+        {"inlineData": {"mimeType": "image/webp", "data": WEBP.data}},
+        {"inlineData": {"mimeType": "application/pdf", "data": PDF.data}},
+        {"text": WRITTEN},
+        {"text": SAID},
+    ]
+
+
+def test_ollama_has_images_beside_the_text() -> None:
+    assert ollama(asked(PNG, PDF, TEXT))["messages"] == [
+        {"role": "user", "content": f"{note(PDF)}\n\n{WRITTEN}\n\n{SAID}", "images": [PNG.data]}
+    ]
+
+
+_messages = st.builds(
+    UserMessage,
+    content=st.text(st.characters(exclude_categories=("Cs",)), max_size=5),
+    attachments=st.lists(st.sampled_from(ALL)).map(tuple),
+)
+
+
+@given(st.lists(_messages, min_size=1, max_size=4))
+def test_any_files_become_a_request_that_keeps_the_rules_of_each_wire(messages: list[UserMessage]) -> None:
+    request = ModelRequest(messages=messages)
+    for build in (responses, anthropic, gemini, ollama):
+        assert build(request) == build(request)
+    text = json.dumps(chat(request, files=True))
+    for message in messages:
+        assert all(file.data in text for file in message.attachments if file.kind != "text")
+
+
+@pytest.mark.parametrize("files", [(), (PNG,), ALL])
+def test_the_providers_own_clients_would_send_the_same(files: tuple[Attachment, ...]) -> None:
+    if any(importlib.util.find_spec(name) is None for name in ("openai", "anthropic")):
+        pytest.skip("the openai and anthropic packages, whose types these are, are missing")
+    from anthropic.types import MessageParam
+    from openai.types.chat import ChatCompletionUserMessageParam
+    from openai.types.responses import EasyInputMessageParam
+    from pydantic import TypeAdapter
+
+    def check(type_: Any, value: dict[str, Any]) -> None:
+        adapter = TypeAdapter(type_)  # is needed until all was read
+        read = adapter.validate_python(value)
+        if not isinstance(read["content"], str):
+            assert len(list(read["content"])) == len(value["content"])
+
+    check(ChatCompletionUserMessageParam, chat(asked(*files), files=True)["messages"][0])
+    check(EasyInputMessageParam, responses(asked(*files))["input"][0])
+    check(MessageParam, anthropic(asked(*files))["messages"][0])
