@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -26,6 +26,7 @@ __all__ = [
     "PROJECT_SETTINGS",
     "Settings",
     "child_environment",
+    "config_layers",
     "config_text",
     "load_settings",
     "prompt",
@@ -185,6 +186,9 @@ class Settings(BaseModel):
     )
     prune_tool_result_chars: Annotated[int, _whole(200, 10_000_000)] = Field(
         4_000, description="Longest tool result of an old round, once history is compacted."
+    )
+    xml_tools: Annotated[Literal["auto", "always"], _one_of("auto", "always")] = Field(
+        "auto", description="Tools in the prompt: for models without function calling, or for all (auto, always)."
     )
     model: str | None = Field(
         None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
@@ -371,7 +375,7 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def config_text(name: str, *, home: Path | None = None) -> str:
     """A file of the config folder, such as `models.toml`; a file of that name in `home` (default: AGX_HOME) wins."""
-    own = home or _absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
+    own = home or _own_folder()
     for folder in (own, *_config_folders()):
         try:
             return (folder / name).read_text(encoding="utf-8")
@@ -380,11 +384,27 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
 
 
+def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """The file of that name that we ship and the one in `home` (default: AGX_HOME), each where there is one."""
+    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
+    for path in (shipped, (home or _own_folder()) / name):
+        if path is None or not path.is_file():
+            continue
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise SettingsError(f"{path} cannot be read: {exc}") from exc
+
+
 def prompt(name: str, *, home: Path | None = None) -> str:
     """The text of `prompts/{name}.md`, your own in AGX_HOME or the one we ship."""
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise SettingsError(f"{name!r} is no prompt's name; names are lower-case letters, digits, _ and -")
     return config_text(f"prompts/{name}.md", home=home)
+
+
+def _own_folder() -> Path:
+    return _absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 
 def _config_folders() -> tuple[Path, Path]:

@@ -9,16 +9,19 @@ import shutil
 import stat
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.errors import SettingsError
-from agenticx.llms.catalog import default_model_spec, list_models
+from agenticx.llms.catalog import ModelInfo, default_model_spec, list_models
+from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
+from agenticx.llms.key_check import KeyCheck, check_key
+from agenticx.llms.local_servers import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 
 __all__ = ["Finding", "configure", "findings", "run"]
@@ -35,13 +38,22 @@ class Finding:
     status: Status = "ok"
 
 
+_EPILOG = """\
+Keys are named, never shown. Nothing leaves this machine unless --online is given: then each key that is set is sent to
+its own provider, with one request that costs nothing. Keys of providers that were moved to this machine, as with
+OPENAI_BASE_URL=http://127.0.0.1:…, are tested in any case.
+
+exit codes: 0 no problem found, 1 a problem found, 2 usage"""
+
+
 def configure(parser: ArgumentParser) -> None:
-    parser.epilog = "Keys are named, never shown.\n\nexit codes: 0 no problem found, 1 a problem found, 2 usage"
+    parser.epilog = _EPILOG
+    parser.add_argument("--online", action="store_true", help="test keys at providers that are not on this machine")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
-    found = list(findings())
+    found = list(findings(online=arguments.online))
     if arguments.json:
         print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
     else:
@@ -55,8 +67,8 @@ def _print(found: list[Finding]) -> None:
         print(f"{marks[finding.status]}  {finding.topic:<12} {finding.text}")
 
 
-def findings() -> Iterator[Finding]:
-    """Look at everything, the cheap and certain first."""
+def findings(*, online: bool = False) -> Iterator[Finding]:
+    """Look at everything, the cheap and certain first; only with `online` beyond this machine."""
     yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
@@ -67,7 +79,7 @@ def findings() -> Iterator[Finding]:
     yield from _changed_settings(settings)
     yield _private("home", settings.home, "is made at the first start", wanted=0o700)
     yield _private("token", settings.token_file or settings.home / "token", "is made by `agx serve`", wanted=0o600)
-    yield from _models(settings)
+    yield from _models(settings, online)
     yield _sandbox()
 
 
@@ -130,18 +142,72 @@ def _private(topic: str, path: Path, absent: str, *, wanted: int) -> Finding:
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def _models(settings: Settings) -> Iterator[Finding]:
-    """Which keys are set (by name, never by value), which local servers answer, and what that makes the default."""
-    models = asyncio.run(list_models(settings))
-    keys = sorted({model.why.partition(" ")[0] for model in models if model.why.endswith(" is set")})
-    yield Finding("keys", ", ".join(keys)) if keys else Finding("keys", "no provider's key is set", "note")
-    servers = Counter((model.provider, model.why) for model in models if "local server" in model.why)
-    for (provider, why), count in servers.items():
-        yield Finding("servers", f"{provider}: {why}, {count} models")
+def _models(settings: Settings, online: bool) -> Iterator[Finding]:
+    """Which keys are set and whether they work, which local servers answer, and what that makes the default."""
+    try:
+        facts, models = load_facts(), asyncio.run(list_models(settings))
+    except SettingsError as exc:
+        yield Finding("models", str(exc), "problem")
+        return
+    yield from _keys(facts, online)
+    servers = {model.why: model.provider for model in models if "local server" in model.why}
+    for why, provider in servers.items():
+        names = ", ".join(model.spec for model in models if model.why == why)
+        yield Finding("servers", f"{provider}: {why}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
     spec, reason = default_model_spec(settings)
     yield Finding("model", f"{spec} ({reason})", "note" if spec == "demo" and not settings.model else "ok")
+    for model in models:
+        yield from _abilities(model, settings)
+
+
+def _keys(facts: Facts, online: bool) -> Iterator[Finding]:
+    """The variables that are set, by name, and what the provider says to them."""
+    set_keys: dict[str, tuple[str, Provider]] = {}
+    for provider in facts.providers.values():
+        if found := provider.key_set():
+            set_keys.setdefault(found[0], (found[1], provider))
+    if not set_keys:
+        yield Finding("keys", "no provider's key is set", "note")
+    for variable, (key, provider) in set_keys.items():
+        if online or is_loopback(urlsplit(provider.where()).hostname or ""):
+            yield _tested(variable, asyncio.run(check_key(provider, key)))
+        else:
+            yield Finding("keys", f"{variable} is set; --online tests it at {provider.where()}")
+
+
+def _tested(variable: str, check: KeyCheck) -> Finding:
+    statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
+    return Finding("keys", f"{variable} {check.text}", statuses[check.answer])
+
+
+def _abilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
+    """What a model can do, as far as anybody says."""
+    if model.spec == "demo":
+        return
+    facts = model.facts
+    if not facts.is_known:
+        own = settings.home / "models.toml"
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (a row in {own} says more)", "note")
+        return
+    can = [words for ability, words in _ABILITIES.items() if facts.can(ability)]
+    if not facts.can("tools"):
+        can.append("gets tools in its prompt")
+    if facts.input_window:
+        can.append(f"takes {facts.input_window:,} tokens")
+    if (price := facts.price) is not None:
+        can.append(f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}")
+    yield Finding("abilities", f"{model.spec}: {', '.join(can)}")
+
+
+_ABILITIES: Mapping[Ability, str] = {
+    "tools": "calls tools",
+    "parallel": "several at once",
+    "vision": "sees images",
+    "reasoning": "thinks",
+    "structured_output": "keeps to a schema",
+}
 
 
 # --- the sandbox ------------------------------------------------------------------------------------------------------

@@ -1,12 +1,16 @@
-"""A model as turns use it: found by name, its think blocks lifted, asked again when it fails, with fallbacks."""
+"""A model as turns use it: its think blocks lifted, tools as it can take them, priced, asked again when it fails."""
 
 from __future__ import annotations
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import resolve_model
+from agenticx.llms.catalog import facts_of, local_window, resolve_model
+from agenticx.llms.local_servers import LocalModel
+from agenticx.llms.pricing import PricedModel
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
 from agenticx.llms.think_blocks import ThinkBlockModel
+from agenticx.llms.tool_fallback import ToolFallbackModel
+from agenticx.llms.xml_tools import XmlToolModel
 from agenticx.settings import Settings
 
 __all__ = ["assemble_model"]
@@ -19,10 +23,24 @@ def assemble_model(
 
     Raises `SettingsError` for a name that means nothing here, a fallback's included.
     """
+    clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     return RetryingModel(
-        ThinkBlockModel(resolve_model(spec, base_url=base_url)),
-        [ThinkBlockModel(resolve_model(name)) for name in settings.fallback_models if name != spec],
+        _one(spec, settings, clock, base_url),
+        [_one(name, settings, clock) for name in settings.fallback_models if name != spec],
         policy,
-        clock or SystemClock(),
+        clock,
     )
+
+
+def _one(spec: str, settings: Settings, clock: Clock, base_url: str | None = None) -> ChatModel:
+    """One model, from the wire outwards."""
+    if spec == "demo":
+        return resolve_model(spec)
+    facts, model = facts_of(spec), resolve_model(spec, base_url=base_url)
+    if (ask := local_window(spec, base_url)) is not None:
+        model = LocalModel(model, ask)
+    model = ThinkBlockModel(model)
+    in_prompt = settings.xml_tools == "always" or not facts.can("tools")
+    model = XmlToolModel(model) if in_prompt else ToolFallbackModel(model)
+    return model if facts.price is None else PricedModel(model, facts.price, clock)

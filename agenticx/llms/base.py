@@ -102,15 +102,23 @@ class Usage:
             return self.output_tokens
         return self.output_tokens + (self.reasoning_tokens or 0)
 
+    def updated(self, later: Usage) -> Usage:
+        """What is known once the same call has said `later`: its counts, and these where it has none."""
+
+        def pick(name: str) -> Any:
+            value = getattr(later, name)
+            return getattr(self, name) if value is None else value
+
+        return Usage(*(pick(name) for name in Usage.__slots__))
+
     def __add__(self, other: Usage) -> Usage:
+        """Both calls together; the cost is unknown unless both are known, so that a sum is never too low."""
         return Usage(
             _add(self.total_input_tokens, other.total_input_tokens),
             _add(self.total_output_tokens, other.total_output_tokens),
             _add(self.cached_tokens, other.cached_tokens),
             _add(self.reasoning_tokens, other.reasoning_tokens),
-            None
-            if self.cost_usd is None and other.cost_usd is None
-            else (self.cost_usd or Decimal(0)) + (other.cost_usd or Decimal(0)),
+            None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd,
             _add(self.cache_write_tokens, other.cache_write_tokens),
         )
 
@@ -254,7 +262,7 @@ class ReplyBuilder:
             case ToolCallDelta():
                 self._add_call(delta)
             case UsageDelta():
-                self._usage = _latest(self._usage, delta.usage)
+                self._usage = self._usage.updated(delta.usage)
             case Attempt():
                 pass
             case Finished():
@@ -295,14 +303,6 @@ class ReplyBuilder:
             complete=finished is not None,
             provider_state=finished.provider_state if finished else None,
         )
-
-
-def _latest(old: Usage, new: Usage) -> Usage:
-    def pick(name: str) -> Any:
-        value = getattr(new, name)
-        return getattr(old, name) if value is None else value
-
-    return Usage(*(pick(name) for name in Usage.__slots__))
 
 
 async def close_model(model: ChatModel) -> None:

@@ -25,7 +25,7 @@ from agenticx import foreign
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Reply
+from agenticx.llms.base import ChatModel, ModelRequest, Reply, Usage
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, clean_text
@@ -352,7 +352,7 @@ class AgentRuntime:
     async def _final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
         await self._say_end(turn, reason, text)
         turn.enter("done")
-        data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage)}
+        data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data})
 
     async def _fail(self, turn: Turn, code: str, text: str, **more: Any) -> None:

@@ -46,7 +46,7 @@ class Turn:
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
     state: TurnState = "idle"
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage | None = None
     last_input_tokens: int | None = None
     last_text: str = ""
     told_about_tools: bool = False
@@ -90,7 +90,7 @@ class Turn:
 
     def spent(self, usage: Usage, model_name: str) -> None:
         """Account for one model call."""
-        self.usage = self.usage + usage
+        self.usage = usage if self.usage is None else self.usage + usage
         self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
 
     def report(self, failure: AgenticXError) -> None:
@@ -129,5 +129,5 @@ def usage_data(usage: Usage) -> dict[str, Any]:
     if usage.reasoning_tokens is not None:
         data["reasoning_tokens"] = usage.reasoning_tokens
     if usage.cost_usd is not None:
-        data["cost_usd"] = str(usage.cost_usd)
+        data["cost_usd"] = format(usage.cost_usd.normalize(), "f")
     return data

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
+
+from agenticx.llms.facts import ModelFacts
 
 
 @pytest.mark.parametrize(
@@ -78,3 +83,120 @@ def test_doctor_still_answers_when_settings_are_wrong(agx: Any) -> None:
     done = agx("doctor")
     assert done.returncode == 1
     assert "!!  settings     AGX_PERMISSION_MODE is 'bold'" in done.stdout
+
+
+# --- keys and models --------------------------------------------------------------------------------------------------
+
+NOWHERE = "http://127.0.0.1:9/v1"
+LISTED = {"data": [{"id": "gpt-5.4"}, {"id": "gpt-4o"}]}
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, str]]]]]]:
+    """Starts a server that answers every GET alike; gives its address and what it was asked."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(answer: object, status: int = 200) -> tuple[str, list[tuple[str, dict[str, str]]]]:
+        seen: list[tuple[str, dict[str, str]]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(answer).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}", seen
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def doctor(agx: Any, *words: str, **environment: str) -> tuple[int, list[str]]:
+    """Exit code and lines of a doctor that finds no local servers but those named."""
+    local = {f"{name}_BASE_URL": NOWHERE for name in ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM")}
+    agx.environment |= {**local, **environment}
+    done = agx("doctor", *words)
+    assert "canary" not in done.stdout + done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("variable", "moved", "path", "header"),
+    [
+        ("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1/models", ("authorization", "Bearer sk-canary")),
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "/v1/models", ("x-api-key", "sk-canary")),
+        ("GEMINI_API_KEY", "GEMINI_BASE_URL", "/v1beta/models", ("x-goog-api-key", "sk-canary")),
+        ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "/v1/key", ("authorization", "Bearer sk-canary")),
+    ],
+)
+def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
+    agx: Any, answering: Any, variable: str, moved: str, path: str, header: tuple[str, str]
+) -> None:
+    address, seen = answering(LISTED)
+    base_url = address if variable.startswith(("ANTHROPIC", "GEMINI")) else f"{address}/v1"
+    code, lines = doctor(agx, **{variable: "sk-canary", moved: base_url})
+    assert code == 0
+    assert f"ok  keys         {variable} is accepted by {base_url}, which lists 2 models" in lines
+    assert [(where, headers[header[0]]) for where, headers in seen] == [(path, header[1])]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_doctor_says_that_a_key_is_refused(agx: Any, answering: Any, status: int) -> None:
+    address, _ = answering({"error": {"message": "Incorrect API key provided: sk-canary"}}, status)
+    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary", OPENAI_BASE_URL=f"{address}/v1")
+    (line,) = [line for line in lines if "OPENAI_API_KEY is" in line and " keys " in line]
+    assert (code, line.startswith("!!  keys         OPENAI_API_KEY is refused: openai ")) == (1, True)
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_doctor_says_where_a_key_cannot_be_tested(agx: Any, answering: Any, status: int) -> None:
+    address, _ = answering({}, status)
+    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary", OPENAI_BASE_URL=f"{address}/v1")
+    assert code == 0
+    (line,) = [line for line in lines if " keys " in line]
+    assert line.startswith(f"--  keys         OPENAI_API_KEY could not be tested: openai answered with HTTP {status}")
+
+
+def test_doctor_sends_no_key_away_unless_it_is_told_to(agx: Any) -> None:
+    _, lines = doctor(agx, XAI_API_KEY="sk-canary")
+    assert "ok  keys         XAI_API_KEY is set; --online tests it at https://api.x.ai/v1" in lines
+    _, lines = doctor(agx, "--online", XAI_API_KEY="sk-canary", XAI_BASE_URL=NOWHERE)
+    (line,) = [line for line in lines if " keys " in line]
+    assert line.startswith("--  keys         XAI_API_KEY could not be tested: xai at 127.0.0.1:9 could not be reached")
+
+
+def test_doctor_lists_local_models_and_says_what_they_can_do(agx: Any, answering: Any) -> None:
+    address, _ = answering({"data": [{"id": "mystery", "max_model_len": 32768}, {"id": "qwen", "max_model_len": 8192}]})
+    _, lines = doctor(agx, VLLM_BASE_URL=f"{address}/v1")
+    assert f"ok  servers      vllm: a local server answers at {address}/v1: vllm:mystery, vllm:qwen" in lines
+    assert "ok  abilities    vllm:mystery: calls tools, several at once, takes 32,768 tokens" in lines
+
+
+def test_doctor_says_what_is_assumed_of_a_model_and_what_a_known_one_costs(agx: Any, tmp_path: Any) -> None:
+    _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary")
+    own = tmp_path / "home" / "models.toml"
+    assert f"--  abilities    vllm:mystery: {ModelFacts.ASSUMPTION} (a row in {own} says more)" in lines
+    (line,) = [line for line in lines if "anthropic:claude-sonnet-4-5: " in line]
+    assert line.endswith(
+        "takes 200,000 tokens, costs $3.00 and $15.00 per million tokens in and out, read on 2026-10-03"
+    )
+
+
+def test_doctor_names_a_mistake_in_your_models_file(agx: Any, tmp_path: Any) -> None:
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home" / "models.toml").write_text('[models."openai:x"]\nwindow = "big"\n')
+    code, lines = doctor(agx)
+    assert code == 1
+    where = f'[models."openai:x"] in {tmp_path / "home" / "models.toml"}'
+    assert f"!!  models       {where}: window is 'big'; input should be a valid integer, unable to parse" in "\n".join(
+        lines
+    )

@@ -34,7 +34,8 @@ async def pieces_server(
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             request = await reader.readuntil(b"\r\n\r\n")
-            length = next(line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            lengths = (line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            length = next(lengths, b"none: 0")
             seen.requests.append(request + await reader.readexactly(int(length.partition(b":")[2])))
             writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
             for number, piece in enumerate(pieces()):

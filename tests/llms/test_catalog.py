@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -22,12 +23,13 @@ DEFAULTS = Settings.model_validate({})
 
 
 @pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No keys, and local servers nowhere, whatever runs on this machine."""
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No keys and no files of one's own, and local servers nowhere, whatever runs on this machine."""
     import os
 
     for name in [name for name in os.environ if KEYS.search(name)]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("AGX_HOME", str(tmp_path))
     for name in LOCAL:
         monkeypatch.setenv(f"{name}_BASE_URL", f"http://127.0.0.1:{closed_port()}/v1")
 
@@ -67,7 +69,7 @@ MODELS = json.dumps({"object": "list", "data": [{"id": "llama3.2:3b"}, {"id": "q
         ("openai:gpt-5.4", "OPENAI_API_KEY", "api.openai.com", "OpenAIResponsesModel"),
         ("openai-chat:gpt-4o", "OPENAI_API_KEY", "api.openai.com", "OpenAIChatModel"),
         ("openrouter:anthropic/claude-sonnet-4.5", "OPENROUTER_API_KEY", "openrouter.ai", "OpenAIChatModel"),
-        ("groq:llama-3.3-70b-versatile", "GROQ_API_KEY", "api.groq.com", "OpenAIChatModel"),
+        ("groq:openai/gpt-oss-120b", "GROQ_API_KEY", "api.groq.com", "OpenAIChatModel"),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY", "api.deepseek.com", "OpenAIChatModel"),
         ("mistral:mistral-large-latest", "MISTRAL_API_KEY", "api.mistral.ai", "OpenAIChatModel"),
     ],
@@ -117,7 +119,7 @@ def test_the_default_is_the_setting_then_a_key_then_a_local_server_then_demo(mon
         monkeypatch.setenv("LMSTUDIO_BASE_URL", address)
         assert default_model_spec(DEFAULTS) == ("lmstudio:llama3.2:3b", f"a local server answers at {address}")
         monkeypatch.setenv("GROQ_API_KEY", "x")
-        assert default_model_spec(DEFAULTS) == ("groq:llama-3.3-70b-versatile", "GROQ_API_KEY is set")
+        assert default_model_spec(DEFAULTS) == ("groq:openai/gpt-oss-120b", "GROQ_API_KEY is set")
         monkeypatch.setenv("OPENAI_API_KEY", "x")
         assert default_model_spec(DEFAULTS) == ("openai:gpt-5.4", "OPENAI_API_KEY is set")
         chosen = DEFAULTS.model_copy(update={"model": "ollama:mine"})
@@ -139,10 +141,33 @@ async def test_all_models_that_can_be_named_are_listed_once(monkeypatch: pytest.
         chosen = DEFAULTS.model_copy(update={"model": "ollama:qwen3"})
         assert [model.spec for model in await list_models(chosen)] == [
             "ollama:qwen3",
-            "xai:grok-4",
+            "xai:grok-4.7",
             "ollama:llama3.2:3b",
             "demo",
         ]
+
+
+def test_models_that_only_embed_are_not_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = json.dumps({"data": [{"id": "nomic-embed-text:latest"}, {"id": "qwen3:4b"}]}).encode()
+    with serving(listed) as address:
+        monkeypatch.setenv("OLLAMA_BASE_URL", address)
+        assert default_model_spec(DEFAULTS)[0] == "ollama:qwen3:4b"
+
+
+def test_windows_and_output_limits_come_from_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(name, "sk-x")
+    specs = ["openai:gpt-5.4", "openai-chat:gpt-4o", "anthropic:claude-haiku-4-5", "gemini:gemini-2.5-pro"]
+    windows = [resolve_model(spec).context_window for spec in [*specs, "openai-chat:nobody-knows-it"]]
+    assert windows == [922_000, 128_000, 200_000, 1_048_576, None]
+
+
+def test_a_model_that_nobody_knows_works_and_says_what_is_assumed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert resolve_model("lmstudio:mystery").name == "lmstudio:mystery"
+    assert "lmstudio:mystery is not in the catalogue; nothing is known of it: it is taken to call tools" in caplog.text
 
 
 def test_demo_is_a_model() -> None:

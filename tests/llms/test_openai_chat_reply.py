@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -408,6 +409,20 @@ def test_usage_keeps_cached_and_reasoning_tokens_and_cost() -> None:
     }
     reply, _ = read([sse({**STOP, "usage": usage}, DONE)])
     assert (reply.usage.cached_tokens, reply.usage.reasoning_tokens, str(reply.usage.cost_usd)) == (3, 2, "0.0125")
+
+
+@pytest.mark.parametrize(("total", "on_top"), [(11, False), (13, True)])
+def test_thoughts_come_on_top_of_the_output_where_the_total_says_so(total: int, on_top: bool) -> None:
+    """xAI counts them apart, the others among the output."""
+    thought = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
+    reply, _ = read([sse({**STOP, "usage": {"prompt_tokens": 7, "completion_tokens": 4, **thought}}, DONE)])
+    assert (reply.usage.output_tokens, reply.usage.total_output_tokens) == (4, 6 if on_top else 4)
+
+
+def test_the_cost_in_ticks_is_in_ten_billionths_of_a_dollar() -> None:
+    usage = {**USAGE, "cost_in_usd_ticks": 1721250, "prompt_tokens_details": {"cache_write_tokens": 5}}
+    reply, _ = read([sse({**STOP, "usage": usage}, DONE)])
+    assert (reply.usage.cost_usd, reply.usage.cache_write_tokens) == (Decimal("0.000172125"), 5)
 
 
 def test_reasoning_that_led_to_calls_is_kept_for_the_provider() -> None:

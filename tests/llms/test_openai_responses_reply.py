@@ -389,14 +389,14 @@ def test_without_an_end_marker_a_reply_is_incomplete(rest: list[Any]) -> None:
 def test_usage_is_the_provider_s_own_count_and_cost() -> None:
     usage = {
         "input_tokens": 7,
-        "input_tokens_details": {"cached_tokens": 3},
+        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4},
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 2},
         "cost": 0.25,
     }
     early = event("in_progress", None, response={"usage": {"input_tokens": 7}})
     reply, _ = read([sse(early, ended(usage=usage))])
-    assert reply.usage == Usage(7, 5, 3, 2, Decimal("0.25"))
+    assert reply.usage == Usage(7, 5, 3, 2, Decimal("0.25"), cache_write_tokens=4)
 
 
 def test_a_reply_that_is_one_json_object_is_understood() -> None:

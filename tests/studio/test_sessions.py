@@ -144,9 +144,48 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
         assert list(tool["parameters"]["properties"]) == ["text"]
         models = (await studio.client.get("/api/models")).json()
         assert models["default"] == "scripted"
-        assert "demo" in [model["id"] for model in models["models"]]
+        (demo,) = [model for model in models["models"] if model["id"] == "demo"]
+        assert demo == {
+            "id": "demo",
+            "provider": "demo",
+            "why": "offline and scripted",
+            "context_window": None,
+            "max_output_tokens": None,
+            "abilities": {
+                "tools": True,
+                "parallel": False,
+                "vision": False,
+                "reasoning": False,
+                "structured_output": False,
+            },
+            "price": None,
+            "assumed": None,
+        }
         assert (await studio.client.get("/api/health")).json() == {"status": "ok"}
         assert (await studio.client.get("/api/ready")).json()["status"] == "ready"
+
+
+async def test_a_model_is_listed_with_what_it_takes_can_do_and_costs(
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    async with make_studio() as studio:
+        models = (await studio.client.get("/api/models")).json()["models"]
+    (row,) = [model for model in models if model["provider"] == "anthropic"]
+    assert (row["id"], row["context_window"], row["max_output_tokens"]) == (
+        "anthropic:claude-sonnet-4-5",
+        200_000,
+        64_000,
+    )
+    assert (set(row["abilities"].values()), row["assumed"]) == ({True}, None)
+    assert row["price"] == {
+        "input": "3.00",
+        "cached": "0.30",
+        "cache_write": "3.75",
+        "output": "15.00",
+        "read": "2026-10-03",
+        "source": "https://platform.claude.com/docs/en/about-claude/pricing",
+    }
 
 
 async def test_the_openapi_document_names_every_route_and_resolves_every_reference(make_studio: StudioMaker) -> None:

@@ -1,0 +1,99 @@
+"""What a call costs: dated prices, and a wrapper that adds the cost where the provider does not report it itself.
+
+A cost is never too low: what was written to or read from a cache counts as plain input where there is no price of its
+own, and a call that was cut short has no cost at all, because its last counts are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agenticx.clocks import Clock
+from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
+from agenticx.llms.wrapping import Wrapper
+
+__all__ = ["LongRates", "Price", "PricedModel", "Rates"]
+
+_MILLION = Decimal(1_000_000)
+
+_Dollars = Annotated[Decimal, Field(ge=0, lt=1_000_000, allow_inf_nan=False)]
+
+
+class Rates(BaseModel):
+    """US dollars per million tokens; `cached` is for input from the provider's cache, `cache_write` into it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: _Dollars
+    output: _Dollars
+    cached: _Dollars | None = None
+    cache_write: _Dollars | None = None
+
+    def of(self, usage: Usage) -> Decimal | None:
+        """What `usage` costs, None where it does not say how much went in and came out."""
+        tokens_in, tokens_out = usage.total_input_tokens, usage.total_output_tokens
+        if tokens_in is None or tokens_out is None:
+            return None
+        cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+        plain = max(0, tokens_in - cached - written)
+        dollars = (
+            plain * self.input
+            + cached * (self.input if self.cached is None else self.cached)
+            + written * (self.input if self.cache_write is None else self.cache_write)
+            + tokens_out * self.output
+        )
+        return dollars / _MILLION
+
+
+class LongRates(Rates):
+    """The rates of a whole call whose input has more than `tokens`."""
+
+    tokens: int = Field(gt=0)
+
+
+class Price(Rates):
+    """What a model costs by its provider's list, as it was `read`; after the day `until` it is unknown."""
+
+    read: date
+    source: str = ""
+    until: date | None = None
+    over: LongRates | None = None
+
+    def cost(self, usage: Usage, today: date) -> Decimal | None:
+        """What a call of `today` costs, None if that is not known."""
+        if self.until is not None and today > self.until:
+            return None
+        is_long = self.over is not None and (usage.total_input_tokens or 0) > self.over.tokens
+        return (self.over if is_long and self.over else self).of(usage)
+
+
+class PricedModel(Wrapper):
+    """`model`, whose usage says what the call cost."""
+
+    def __init__(self, model: ChatModel, price: Price, clock: Clock) -> None:
+        super().__init__(model)
+        self._price = price
+        self._clock = clock
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        """The inner model's batches; the cost comes with the end marker, when the counts are final."""
+        source = cast("AsyncGenerator[Sequence[Delta]]", self._model.stream(request))
+        usage = Usage()
+        try:
+            async for batch in source:
+                for delta in batch:
+                    if isinstance(delta, UsageDelta):
+                        usage = usage.updated(delta.usage)
+                yield self._priced(batch, usage) if isinstance(batch[-1], Finished) else batch
+        finally:
+            await source.aclose()
+
+    def _priced(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
+        cost = None if usage.cost_usd is not None else self._price.cost(usage, self._clock.now().date())
+        return batch if cost is None else [*batch[:-1], UsageDelta(replace(usage, cost_usd=cost)), batch[-1]]

@@ -1,0 +1,150 @@
+"""What is known of providers and models: the file we ship, yours over it, and what is said of a mistake in it."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.llms.facts import Facts, ModelFacts, load_facts
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where your own models.toml goes; there is none yet."""
+    monkeypatch.setenv("AGX_HOME", str(tmp_path))
+    return tmp_path / "models.toml"
+
+
+def of(facts: Facts, spec: str) -> ModelFacts:
+    provider, _, model = spec.partition(":")
+    return facts.of(facts.providers[provider], model)
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_default_model_but_the_routers_is_known(own: Path) -> None:
+    facts = load_facts()
+    defaults = [f"{provider.name}:{provider.model}" for provider in facts.providers.values() if provider.model]
+    assert [spec for spec in defaults if not of(facts, spec).is_known] == ["openrouter:openrouter/auto"]
+    assert len(facts.models) > 80
+
+
+def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
+    prices = {spec: facts.price for spec, facts in load_facts().models.items() if facts.price}
+    assert len(prices) > 50
+    for spec, price in prices.items():
+        assert price.source.startswith("https://"), spec
+        assert date(2026, 9, 1) <= price.read <= date.today(), spec
+        assert price.until is None or price.until >= price.read, spec
+        assert price.cached is None or price.cached < price.input <= price.output, spec
+        assert price.over is None or (price.over.input > price.input and price.over.output > price.output), spec
+
+
+def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> None:
+    for spec, facts in load_facts().models.items():
+        assert facts.abilities is not None or facts.price is not None, spec
+        if facts.input and facts.window and facts.output:
+            assert facts.input + facts.output == facts.window, spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "same_as"),
+    [
+        ("openai:gpt-5.4-2026-03-05", "openai:gpt-5.4"),
+        ("openai-chat:gpt-4o-2024-08-06", "openai:gpt-4o"),
+        ("anthropic:claude-sonnet-4-5-20250929", "anthropic:claude-sonnet-4-5"),
+        ("ollama:qwen3:8b", "ollama:qwen3"),
+        ("ollama-chat:gemma3:27b-it-qat", "ollama:gemma3"),
+    ],
+)
+def test_a_snapshot_or_a_size_is_its_model(spec: str, same_as: str, own: Path) -> None:
+    facts = load_facts()
+    assert of(facts, spec) == facts.models[same_as]
+
+
+def test_what_only_begins_like_a_known_model_is_another_one(own: Path) -> None:
+    unknown = of(load_facts(), "openai:gpt-5.4-turbo")
+    assert (unknown.is_known, unknown.input_window, unknown.price) == (False, None, None)
+    assert [unknown.can("tools"), unknown.can("parallel"), unknown.can("vision")] == [True, True, False]
+
+
+# --- yours ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_of_yours_changes_the_fields_that_it_has(own: Path) -> None:
+    own.write_text('[models."openai:gpt-4o"]\nprice = { input = 1.1, output = 2, read = 2026-11-01 }\n')
+    ours, yours = ModelFacts(), of(load_facts(), "openai-chat:gpt-4o")
+    assert (yours.window, yours.can("vision")) == (128_000, True)
+    assert yours.price is not None
+    assert (yours.price.input, yours.price.output, yours.price.cached) == (Decimal("1.1"), Decimal(2), None)
+    assert yours.price.source == "https://developers.openai.com/api/docs/pricing"
+    assert ours.price is None
+
+
+def test_a_provider_of_yours_is_one_like_ours_and_comes_last(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.write_text(
+        '[providers.my-proxy]\nbase_url = "https://llm.example/v1"\nkeys = ["MY_KEY"]\nmodel = "large"\n'
+        'dialect = { short_call_ids = true }\n[models."my-proxy:large"]\nwindow = 1000\n'
+    )
+    monkeypatch.setenv("MY_PROXY_BASE_URL", "http://127.0.0.1:9/v1")
+    facts = load_facts()
+    provider = facts.providers["my-proxy"]
+    assert list(facts.providers)[-1] == "my-proxy"
+    assert (provider.where(), provider.dialect and provider.dialect.short_call_ids) == ("http://127.0.0.1:9/v1", True)
+    assert of(facts, "my-proxy:large").input_window == 1000
+
+
+def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
+    before = of(load_facts(), "ollama:mine").input_window
+    own.write_text('[models."ollama:mine"]\nwindow = 65536\n')
+    assert (before, of(load_facts(), "ollama:mine:7b").input_window) == (None, 65536)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[models", "is not TOML: "),
+        ("[model.x]", "has a table 'model'; its tables are [providers.NAME] and [models.\"NAME:MODEL\"]"),
+        ("models = 3", "must be tables, one for each"),
+        ('[models]\n"openai:x" = 3', "'openai:x' of models in {path} must be a table"),
+        ('[models."gpt-4o"]', '[models."gpt-4o"] in {path}: the name should be provider:model with one of openai, '),
+        ('[models."openai-chat:x"]', "the name should be provider:model with one of openai, anthropic, "),
+        ('[models."openai:x"]\nwindow = "big"', "window is 'big'; input should be a valid integer"),
+        ('[models."openai:x"]\nwindow = 0', "window is 0; input should be greater than 0"),
+        ('[models."openai:x"]\ncolour = 1', "'colour' means nothing here; a row may have window, input, output, abil"),
+        ('[models."openai:x"]\nabilities = ["fly"]', "abilities.0 is 'fly'; input should be 'tools', 'parallel', 'vis"),
+        ('[models."openai:x"]\nprice = { input = 1, output = 2 }', "price.read is missing"),
+        (
+            '[models."openai:x"]\nprice = { input = -1, output = 2, read = 2026-01-01 }',
+            "price.input is -1; input should be greater than or equal to 0",
+        ),
+        ("[providers.acme]", "[providers.acme] in {path}: base_url is missing"),
+        ('[providers.acme]\nbase_url = "acme"', "base_url is 'acme'; string should match pattern '^https?://"),
+        ('[providers."A B"]\nbase_url = "http://x"', "a provider's name is made of lower-case letters, digits and -"),
+        (
+            '[providers.acme]\nbase_url = "http://x"\nmodels_of = "nope"',
+            "models_of is 'nope'; it should be one of openai, openai-chat, ",
+        ),
+        (
+            '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
+            "'dialect.streams' means nothing here",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_file_its_row_and_what_would_be_right(text: str, sentence: str, own: Path) -> None:
+    own.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(sentence.replace("{path}", str(own)))) as refused:
+        load_facts()
+    assert str(own) in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(own: Path) -> None:
+    own.write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=re.escape(f"{own} cannot be read: ")):
+        load_facts()
