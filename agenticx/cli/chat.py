@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import cast, get_args
+from typing import get_args
 
 from agenticx.cli.conversation import Conversation, add_arguments, open_conversation
 from agenticx.cli.exit_codes import DONE
@@ -21,6 +21,7 @@ from agenticx.cli.render import Output, output_for
 from agenticx.errors import AgenticXError
 from agenticx.llms.assembly import assemble_model
 from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.visible import visible
 
 __all__ = ["configure", "run"]
 
@@ -29,7 +30,8 @@ _HISTORY_LINES = 1000
 _LOOK_SECONDS = 0.1
 _EPILOG = """\
 Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands. The conversation is
-kept while the process runs. From a pipe each line is one message, and the exit code is that of the last turn.
+kept while the process runs. From a pipe each line is one message, and the exit code is that of the last turn;
+there /mode cannot allow more than the command line does.
 
 examples:
   agx chat
@@ -50,7 +52,8 @@ def run(arguments: Namespace) -> int:
     typed = sys.stdin.isatty()
     if typed:
         output.note(Note(f"{conversation.model.name} in {conversation.session.workspace}; /help shows the commands"))
-    chat = _Chat(conversation, output, base_url=arguments.base_url)
+    widest = None if typed else conversation.session.permission_mode
+    chat = _Chat(conversation, output, base_url=arguments.base_url, widest_mode=widest)
     with _history(conversation.settings.home / "chat_history") if typed else nullcontext(), asyncio.Runner() as runner:
         for line in _typed_lines(output) if typed else _piped_lines():
             if line.startswith("/") and not line.startswith("//"):
@@ -123,14 +126,21 @@ def _history(file: Path) -> Generator[None]:
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
+_WIDTHS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
+"""How much each mode allows unasked; what is piped in may come from anybody, so it cannot allow itself more."""
+
 
 @dataclass(slots=True)
 class _Chat:
-    """The slash commands: each takes the rest of its line and says what it did."""
+    """The slash commands: each takes the rest of its line and says what it did.
+
+    `widest_mode` is as far as `/mode` goes; None where a person types.
+    """
 
     conversation: Conversation
     output: Output
     base_url: str | None = None
+    widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
 
     def command(self, line: str) -> bool:
@@ -169,13 +179,16 @@ class _Chat:
     def _stop(self, _: str) -> None:
         self._say("no turn is running; while one runs, Ctrl-C stops it")
 
-    def _mode(self, mode: str) -> None:
-        modes = get_args(PermissionMode)
-        if mode and mode not in modes:
-            self._say(f"{mode!r} is no mode; modes are: {', '.join(modes)}")
-            return
-        if mode:
-            self.conversation.session.permission_mode = cast(PermissionMode, mode)
+    def _mode(self, word: str) -> None:
+        if word:
+            mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
+            if mode is None:
+                self._say(f"{word!r} is no mode; modes are: {', '.join(get_args(PermissionMode))}")
+                return
+            if self.widest_mode is not None and _WIDTHS[mode] > _WIDTHS[self.widest_mode]:
+                self._refuse(f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}")
+                return
+            self.conversation.session.permission_mode = mode
         self._say(f"permission mode: {self.conversation.session.permission_mode}")
 
     def _tools(self, _: str) -> None:
@@ -189,9 +202,12 @@ class _Chat:
                 settings = self.conversation.settings
                 self.conversation.model = assemble_model(spec, settings, base_url=self.base_url)
             except AgenticXError as exc:
-                self.output.note(Note(str(exc), "bad"))
+                self._refuse(str(exc))
                 return
         self._say(f"model: {self.conversation.model.name}")
 
     def _say(self, text: str) -> None:
-        self.output.note(Note(text))
+        self.output.note(Note(visible(text)))
+
+    def _refuse(self, text: str) -> None:
+        self.output.note(Note(visible(text), "bad"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 
 def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
     done = agx("chat", stdin="say one\n\nsay two\n")
@@ -44,6 +46,22 @@ def test_tools_lists_what_the_agent_can_use(agx: Any) -> None:
 
 def test_plan_mode_denies_writing(agx: Any) -> None:
     done = agx("chat", stdin="/mode plan\nWrite a.txt with the text hi\n")
+    assert "← file_write denied" in done.stderr
+    assert not (agx.folder / "a.txt").exists()
+
+
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize("mode", ["accept_edits", "auto"])
+def test_a_pipe_cannot_allow_itself_more(agx: Any, mode: str) -> None:
+    done = agx("chat", stdin=f"/mode {mode}\nWrite a.txt with the text hi\n/mode plan\n/mode default\n")
+    assert f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}\n" in done.stderr
+    assert "denied by policy: there is no terminal to ask at" in done.stderr
+    assert done.stderr.endswith("permission mode: plan\npermission mode: default\n")
+    assert not (agx.folder / "a.txt").exists()
+
+
+def test_a_pipe_cannot_leave_the_plan_mode_it_was_started_in(agx: Any) -> None:
+    done = agx("chat", "--yes", "--permission-mode", "plan", stdin="/mode default\nWrite a.txt with the text hi\n")
     assert "← file_write denied" in done.stderr
     assert not (agx.folder / "a.txt").exists()
 
