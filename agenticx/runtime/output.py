@@ -140,7 +140,9 @@ class TurnOutput:
         try:
             self._values.append(self._type.read(text))
         except InvalidArguments as exc:
-            return self._fail(str(exc).replace("the arguments", "the answer"))
+            return self._fail(
+                str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
+            )
         return None
 
     def _fail(self, fault: str) -> str:

@@ -97,6 +97,7 @@ class Player:
         clock: Clock | None = None,
         agent_id: str = "meta",
         system_prompt: str | None = None,
+        output_type: Any = None,
         **options: Any,
     ) -> Run:
         """`script` is a list of replies or a model; `on` is called with each event as it comes."""
@@ -106,7 +107,13 @@ class Player:
         runtime = self.runtime(model, gate, clock=clock, **options)
         events: list[RuntimeEvent] = []
         async for event in runtime.run_turn(
-            user, session, stop, tools=tools, agent_id=agent_id, system_prompt=system_prompt
+            user,
+            session,
+            stop,
+            tools=tools,
+            agent_id=agent_id,
+            system_prompt=system_prompt,
+            output_type=output_type,
         ):
             events.append(event)
             if on is not None:

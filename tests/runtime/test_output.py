@@ -1,0 +1,324 @@
+"""Turns that end in an object: asked for as JSON or as a call, checked, asked for again, given up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, field_validator
+from typing_extensions import TypedDict
+
+from agenticx.errors import InvalidArguments
+from agenticx.llms.base import OutputSchema
+from agenticx.llms.openai_chat import Dialect, OpenAIChatModel
+from agenticx.runtime.output import ALONE, CUT, TAKEN, OutputType
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
+from agenticx.tools.registry import tool
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
+
+
+class City(BaseModel):
+    """A place."""
+
+    name: str
+    founded: date | None = None
+    people: int = Field(ge=0)
+
+
+class Place(TypedDict):
+    name: str
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0.0
+
+
+class Node(BaseModel):
+    value: int
+    next: Node | None = None
+
+
+class Touchy(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _break(cls, value: str) -> str:
+        raise ZeroDivisionError(value)
+
+
+@tool(risk="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class HeldModel(ScriptedModel):
+    """One that can be held to a schema."""
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return True
+
+
+ROME = {"name": "Rome", "founded": "2026-01-02", "people": 3}
+ROME_TEXT = json.dumps(ROME)
+BAD = {"name": "Rome", "people": -1}
+FAULT = "people: Input should be greater than or equal to 0"
+
+
+# --- as a call --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_the_answer_and_nobody_runs_it(play):
+    run = await play([[say("Here."), call("submit_output", ROME)]], tools=[add], output_type=City)
+
+    assert outline(run.events, state=True, detail=True) == [
+        "turn_started",
+        "round_start",
+        "state:planning",
+        "state:responding",
+        "token",
+        "tool_call_delta",
+        "state:executing",
+        "tool_call:submit_output",
+        "tool_result:ok",
+        "state:observing",
+        "state:done",
+        "final:answer",
+    ]
+    assert run.terminal["output"] == ROME
+    assert run.terminal["text"] == "Here."
+    assert run.results == [("call_1", "ok", TAKEN)]
+    assert run.rows == [("user", "go"), ("assistant", "Here.", ["submit_output"]), ("tool", "call_1", "ok", TAKEN)]
+    offered = run.model.requests[0].tools
+    assert [schema.name for schema in offered] == ["add", "submit_output"]
+    assert offered[1].description.endswith("it ends the work. A place.")
+    assert offered[1].parameters["required"] == ["name", "people"]
+    assert run.model.requests[0].output_schema is None
+
+
+async def test_tools_run_before_the_answer(play):
+    run = await play([[call("add", {"a": 1, "b": 2})], [call("submit_output", ROME)]], tools=[add], output_type=City)
+
+    assert run.outline == [
+        *["turn_started", "round_start", "tool_call_delta", "tool_call:add", "tool_result:ok"],
+        *["round_start", "tool_call_delta", "tool_call:submit_output", "tool_result:ok", "final:answer"],
+    ]
+    assert run.terminal["output"] == ROME
+
+
+async def test_an_answer_beside_other_calls_was_given_without_their_results_and_is_not_taken(play):
+    run = await play(
+        [
+            [call("submit_output", BAD), call("add", {"a": 1, "b": 2})],
+            [call("submit_output", ROME), call("submit_output", ROME)],
+            [call("submit_output", ROME)],
+        ],
+        tools=[add],
+        output_type=City,
+    )
+
+    assert [outcome for _, outcome, _ in run.results] == ["error", "ok", "error", "error", "ok"]
+    assert run.results[0][2] == ALONE
+    assert run.terminal["output"] == ROME
+
+
+async def test_what_does_not_fit_is_told_back_and_the_second_try_counts(play):
+    run = await play([[call("submit_output", BAD)], [call("submit_output", ROME)]], output_type=City)
+
+    assert run.outline == [
+        *["turn_started", "round_start", "tool_call_delta", "tool_call:submit_output", "tool_result:invalid_arguments"],
+        *["round_start", "tool_call_delta", "tool_call:submit_output", "tool_result:ok", "final:answer"],
+    ]
+    assert run.results[0] == ("call_1", "invalid_arguments", f"Not taken: {FAULT}")
+    assert run.terminal["output"] == ROME
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ('{"name": "Rome", "people": ', "Not taken: the answer is not valid JSON"),
+        ('{"name": "Rome", "people": 1, "people": 2}', "Not taken: the key 'people' appears twice in the answer"),
+        ('{"name": "Rome", "people": NaN}', "Not taken: NaN is not a JSON number"),
+        ("", "Not taken: name: Field required; people: Field required"),
+    ],
+)
+async def test_malformed_answers_are_never_guessed_at(play, arguments, sentence):
+    run = await play([[call("submit_output", arguments)], [call("submit_output", ROME)]], output_type=City)
+
+    _, outcome, text = run.results[0]
+    assert outcome == "invalid_arguments"
+    assert text.startswith(sentence)
+    assert run.terminal["output"] == ROME
+
+
+async def test_after_two_repairs_it_is_a_bad_reply(play):
+    run = await play([[call("submit_output", BAD)]] * 3, output_type=City)
+
+    assert run.outline[-3:] == ["tool_call:submit_output", "tool_result:invalid_arguments", "error:provider.bad_reply"]
+    assert run.terminal["text"] == f"the model gave no usable City in 3 tries; the last: {FAULT}"
+    assert len(run.model.requests) == 3
+
+
+async def test_an_answer_that_the_output_limit_cut_is_not_taken(play):
+    run = await play([[call("submit_output", ROME), finish("length")], [call("submit_output", ROME)]], output_type=City)
+
+    assert run.results[0] == ("call_1", "invalid_arguments", CUT)
+    assert run.terminal["output"] == ROME
+
+
+async def test_text_that_fits_is_taken_where_a_call_was_due_and_other_text_is_told_about(play):
+    run = await play([say("Rome."), say(f"```json\n{ROME_TEXT}\n```")], output_type=City)
+
+    assert run.outline == ["turn_started", "round_start", "token", "round_start", "token", "final:answer"]
+    assert run.rows[:2] == [("user", "go"), ("assistant", "Rome.")]
+    assert run.rows[2][0] == "reminder"
+    assert run.rows[2][1].startswith("[reminder] The answer must come as a call of submit_output")
+    assert run.terminal["output"] == ROME
+
+
+async def test_a_tool_of_that_name_keeps_it(play):
+    @tool(risk="read")
+    def submit_output(text: str) -> str:
+        """Somebody's own."""
+        return text
+
+    run = await play(
+        [[call("submit_output", {"text": "a"})], [call("submit_output_", ROME)]],
+        tools=[submit_output],
+        output_type=City,
+    )
+    assert run.results == [("call_1", "ok", "a"), ("call_2", "ok", TAKEN)]
+    assert run.terminal["output"] == ROME
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_can_be_held_to_a_schema_answers_in_text(play):
+    run = await play(
+        HeldModel([[call("add", {"a": 1, "b": 2})], say(ROME_TEXT, pieces=2)]), tools=[add], output_type=City
+    )
+
+    assert run.outline == [
+        *["turn_started", "round_start", "tool_call_delta", "tool_call:add", "tool_result:ok"],
+        *["round_start", "token", "final:answer"],
+    ]
+    assert run.terminal["output"] == ROME
+    assert run.terminal["text"] == ROME_TEXT
+    assert [[schema.name for schema in request.tools] for request in run.model.requests] == [["add"], ["add"]]
+    assert run.model.requests[0].output_schema.name == "City"
+
+
+async def test_text_that_does_not_fit_is_answered_by_one_reminder(play):
+    run = await play(HeldModel([say(json.dumps(BAD)), say(""), say(ROME_TEXT)]), output_type=City)
+
+    assert run.outline == [
+        *["turn_started", "round_start", "token", "round_start", "round_start", "token", "final:answer"],
+    ]
+    assert [row[0] for row in run.rows] == ["user", "assistant", "reminder", "reminder", "assistant"]
+    assert FAULT in run.rows[2][1]
+    assert '"required":["name","people"]' in run.rows[2][1]
+    assert "the answer is empty" in run.rows[3][1]
+    assert run.terminal["output"] == ROME
+
+
+async def test_text_that_never_fits_is_a_bad_reply(play):
+    run = await play(HeldModel([say("no")] * 3), output_type=City)
+
+    assert run.outline[-2:] == ["token", "error:provider.bad_reply"]
+    assert run.terminal["fatal"] is True
+
+
+async def test_text_that_the_output_limit_cut_is_partial_and_has_no_output(play):
+    run = await play(HeldModel([[say(ROME_TEXT[:9]), finish("length")]]), output_type=City)
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:partial"]
+    assert "output" not in run.terminal
+
+
+async def test_out_of_rounds_there_is_a_partial_answer_in_words(play):
+    run = await play(
+        HeldModel([[call("add", {"a": 1, "b": 2})], say("Not yet.")]),
+        tools=[add],
+        output_type=City,
+        max_tool_rounds=1,
+        settings={"on_exhausted": "partial"},
+    )
+    assert run.outline[-2:] == ["token", "final:partial"]
+    assert "output" not in run.terminal
+    assert run.model.requests[-1].output_schema is None
+
+
+async def test_without_a_type_there_is_no_output(play):
+    run = await play(HeldModel([say(ROME_TEXT)]))
+    assert "output" not in run.terminal
+    assert run.model.requests[0].output_schema is None
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (City, '{"name": "a", "people": "7"}', {"name": "a", "founded": None, "people": 7}),
+        (Place, '{"name": "a"}', {"name": "a"}),
+        (Point, '{"x": 1}', {"x": 1.0, "y": 0.0}),
+        (Node, '{"value": 1, "next": {"value": 2}}', {"value": 1, "next": {"value": 2, "next": None}}),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_any_type_with_an_object_to_offer_will_do(type_: Any, text: str, value: Any) -> None:
+    output = OutputType(type_)
+    assert output.schema.schema["type"] == "object"
+    assert output.read(text) == value
+
+
+@pytest.mark.parametrize("type_", [int, list[int], str | None, City | Node, object, "Nowhere"])
+async def test_a_type_without_one_is_a_type_error_before_the_turn_begins(play, type_):
+    session = play.session()
+    with pytest.raises(TypeError, match="output_type"):
+        await collect(play.runtime(ScriptedModel()).run_turn("go", session, output_type=type_))
+    assert session.messages == []
+    await collect(play.runtime(ScriptedModel([say("free")])).run_turn("go", session))
+
+
+async def test_a_validator_that_breaks_counts_as_a_fault(play):
+    run = await play([[call("submit_output", {"name": "x"})]] * 3, output_type=Touchy)
+    assert run.outline[-1] == "error:provider.bad_reply"
+    assert "output_type Touchy raised ZeroDivisionError: x" in run.results[0][2]
+
+
+@given(st.text(max_size=30) | st.from_type(dict[str, int]).map(json.dumps))
+def test_whatever_a_model_says_is_an_object_or_a_sentence(text: str) -> None:
+    try:
+        value = OutputType(Place).read(text)
+    except InvalidArguments as exc:
+        value = {"name": str(exc)}
+    assert list(value) == ["name"]
+    assert isinstance(value["name"], str)
+
+
+# --- over a socket ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_server_is_asked_in_the_way_it_takes(play, held):
+    reply = say(ROME_TEXT) if held else call("submit_output", ROME)
+    async with FakeOpenAIServer([reply]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=Dialect(output_schemas=held))
+        run = await play(model, output_type=City)
+        await model.aclose()
+    assert run.terminal["output"] == ROME
+    asked = server.requests[0].json
+    assert ("response_format" in asked) is held
+    assert ("tools" in asked) is not held
