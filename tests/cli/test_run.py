@@ -147,3 +147,22 @@ def test_a_reader_that_leaves_ends_the_turn_without_a_traceback(agx: Any) -> Non
     assert process.stderr.read() == ""
     process.stdin.close()
     process.stderr.close()
+
+
+def test_files_go_along_and_the_log_names_them(agx: Any) -> None:
+    (agx.folder / "a.csv").write_text("1,2\n")
+    (agx.folder / "b.txt").write_text("words")
+    rows = envelopes(agx("run", "say hi", "--attach", "a.csv", "--attach", "b.txt", "--json").stdout)
+    check_grammar(rows)
+    assert rows[0]["data"]["attachments"] == [
+        {"name": "a.csv", "media_type": "text/plain", "size": 4},
+        {"name": "b.txt", "media_type": "text/plain", "size": 5},
+    ]
+
+
+def test_a_file_that_is_not_let_in_is_a_usage_error(agx: Any) -> None:
+    (agx.folder / "a.zip").write_bytes(b"PK\x03\x04\0")
+    for name, words in (("a.zip", "'a.zip' is neither a PNG"), ("gone.png", "'gone.png' is not a file")):
+        done = agx("run", "say hi", "--attach", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"agx run: --attach: {words}" in done.stderr
