@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
@@ -182,7 +182,7 @@ class AsyncConfirmGate(ConfirmGate):
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> ConfirmAnswer:
-        """Answer a question; the first valid answer wins and the same answer again returns it.
+        """Answer a question; the first valid answer wins and the same answer again, with any `reason`, returns it.
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
@@ -204,9 +204,13 @@ class AsyncConfirmGate(ConfirmGate):
         if waiting and parked is not None:
             parked.answer.set_result(answer)
             return answer
-        if decided is not None and decided == answer:
+        if decided is not None and _same(decided, answer):
             return decided
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
+
+
+def _same(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
+    return replace(one, reason=None) == replace(other, reason=None)
 
 
 def _answered(future: asyncio.Future[ConfirmAnswer]) -> bool:

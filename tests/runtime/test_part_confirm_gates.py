@@ -106,7 +106,16 @@ class TestAsyncConfirmGate:
         with pytest.raises(UnknownConfirm):
             gate.resolve("q1", True, remember="session", session_id="other")
 
-    @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "always"}, {"arguments": {}}, {"reason": "x"}])
+    @pytest.mark.parametrize("reason", [None, "another"])
+    async def test_the_same_answer_with_another_reason_or_none_is_the_same(self, reason):
+        gate = AsyncConfirmGate()
+        task = await parked(gate)
+        decided = gate.resolve("q1", False, reason="not now")
+        for _ in range(2):
+            assert gate.resolve("q1", False, reason=reason) is decided
+            assert (await task).reason == "not now"
+
+    @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "always"}, {"arguments": {}}])
     async def test_another_answer_is_too_late(self, other):
         gate = AsyncConfirmGate()
         task = await parked(gate)
