@@ -78,7 +78,7 @@ def request_body(
     if output_schemas and request.output_schema and (schema := held_schema(request.output_schema)):
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     try:
-        return to_json(body)
+        return to_json(body, inf_nan_mode="null")
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
 

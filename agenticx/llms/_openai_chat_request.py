@@ -76,7 +76,7 @@ def request_body(request: ModelRequest, *, model: str, dialect: Dialect, stream:
     if request.output_schema is not None and dialect.output_schemas:
         body["response_format"] = _response_format(request.output_schema)
     try:
-        return to_json(body)
+        return to_json(body, inf_nan_mode="null")
     except PydanticSerializationError:
         return clean_text(json.dumps(body, ensure_ascii=False, default=str)).encode()
 
@@ -158,7 +158,7 @@ def _call(call: ToolCall, dialect: Dialect) -> dict[str, Any]:
 def _arguments(text: str) -> str:
     """The arguments as the model wrote them, if a server will take them: several parse them and refuse the request."""
     try:
-        if isinstance(from_json(text), dict):
+        if isinstance(from_json(text, allow_inf_nan=False), dict):
             return text
     except ValueError:
         pass
