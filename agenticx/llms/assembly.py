@@ -8,6 +8,7 @@ from agenticx.llms.catalog import facts_of, local_window, resolve_model
 from agenticx.llms.local_servers import LocalModel
 from agenticx.llms.pricing import PricedModel
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.text_only import TextOnlyModel
 from agenticx.llms.think_blocks import ThinkBlockModel
 from agenticx.llms.tool_fallback import ToolFallbackModel
 from agenticx.llms.xml_tools import XmlToolModel
@@ -40,6 +41,8 @@ def _one(spec: str, settings: Settings, clock: Clock, base_url: str | None = Non
     facts, model = facts_of(spec), resolve_model(spec, base_url=base_url)
     if (ask := local_window(spec, base_url)) is not None:
         model = LocalModel(model, ask)
+    if facts.is_known and not facts.can("vision"):
+        model = TextOnlyModel(model)
     model = ThinkBlockModel(model)
     in_prompt = settings.xml_tools == "always" or not facts.can("tools")
     model = XmlToolModel(model) if in_prompt else ToolFallbackModel(model)

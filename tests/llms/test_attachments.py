@@ -29,7 +29,9 @@ from agenticx.llms import (
     _openai_chat_request,
     _openai_responses_request,
 )
-from agenticx.llms.base import ModelRequest
+from agenticx.llms.base import ModelRequest, complete
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.llms.text_only import TextOnlyModel
 from agenticx.messages import UserMessage, message_adapter
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.llms.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
@@ -254,6 +256,15 @@ def test_ollama_has_images_beside_the_text() -> None:
     assert ollama(asked(PNG, PDF, TEXT))["messages"] == [
         {"role": "user", "content": f"{note(PDF)}\n\n{WRITTEN}\n\n{SAID}", "images": [PNG.data]}
     ]
+
+
+@pytest.mark.anyio
+async def test_a_model_that_does_not_see_gets_text_alone() -> None:
+    inner = ScriptedModel(["so"])
+    await complete(TextOnlyModel(inner), asked(PNG, TEXT))
+    (message,) = inner.requests[0].messages
+    assert isinstance(message, UserMessage)
+    assert (message.content, message.attachments) == (f"{note(PNG)}\n\n{WRITTEN}\n\n{SAID}", ())
 
 
 _messages = st.builds(
