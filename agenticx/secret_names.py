@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_secret_file", "is_secret_name", "is_secret_value"]
+__all__ = ["is_real_key", "is_secret_file", "is_secret_name", "is_secret_value"]
 
 # --- variables --------------------------------------------------------------------------------------------------------
 
@@ -60,6 +60,14 @@ _LOOKED_AT = 65_536
 def is_secret_value(value: str) -> bool:
     """Whether a value looks like a key, or holds one: in a URL, in a connection string, in JSON."""
     return _VALUE.search(value[:_LOOKED_AT]) is not None
+
+
+_PLACEHOLDER = re.compile(r"(?=.{1,20}$)(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|[A-Z]+(?:[-_][A-Z]+)*)")
+
+
+def is_real_key(key: str) -> bool:
+    """Whether a key is more than what servers that want none are given: `x`, `ollama`, `lm-studio`, `not-needed`."""
+    return len(key) >= 8 and not _PLACEHOLDER.fullmatch(key)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

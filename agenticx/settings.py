@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agenticx.errors import SettingsError
-from agenticx.secret_names import is_secret_name, is_secret_value
+from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
 
 __all__ = [
     "PROJECT_FILE",
@@ -331,6 +331,7 @@ def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
 _PLAINLY_SECRET = re.compile(
     r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
 )
+_API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
 _MERE_WORD = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 _SHORTEST_SECRET = 8
 
@@ -348,12 +349,14 @@ def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """What must not be shown of our variables: values of those with secret names, longest first."""
     environ = os.environ if environ is None else environ
-    values = {
-        value.strip()
-        for name, value in environ.items()
-        if _PLAINLY_SECRET.search(name) or (is_secret_name(name) and not _MERE_WORD.fullmatch(value))
-    }
+    values = {value.strip() for name, value in environ.items() if _is_secret(name, value.strip())}
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if _API_KEY.search(name):
+        return is_real_key(value)
+    return bool(_PLAINLY_SECRET.search(name)) or (is_secret_name(name) and not _MERE_WORD.fullmatch(value))
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

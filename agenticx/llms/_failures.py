@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from agenticx.errors import ModelError, ModelErrorCode
 from agenticx.messages import clean_text
+from agenticx.secret_names import is_real_key
 
 __all__ = ["Complaint", "body_complaint", "complaint_in", "status_error", "stream_error", "without_secrets"]
 
@@ -122,9 +123,9 @@ def complaint_in(value: object) -> Complaint | None:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """`text` with each secret that it quotes replaced."""
+    """`text` with each secret that it quotes replaced; placeholders such as `ollama` are none."""
     for secret in secrets:
-        if secret:
+        if is_real_key(secret):
             text = text.replace(secret, "[key]")
     return text
 

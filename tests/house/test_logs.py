@@ -132,6 +132,12 @@ def test_ordinary_text_is_left_alone() -> None:
     assert redact(text) == text
 
 
+def test_a_placeholder_for_a_key_is_not_hidden_in_ordinary_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "lm-studio")
+    monkeypatch.setenv("OTHER_API_KEY", "x")
+    assert redact("lm-studio at 127.0.0.1:1234 is next") == "lm-studio at 127.0.0.1:1234 is next"
+
+
 def test_a_logger_costs_no_import_until_it_writes() -> None:
     program = (
         "import sys; from agenticx.logs import get_logger; log = get_logger('agenticx.x'); log.debug('unseen');"

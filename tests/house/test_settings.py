@@ -323,6 +323,8 @@ def test_secret_values_are_those_of_variables_with_secret_names() -> None:
         "AUTH_MODE": "disabled",
         "D_API_KEY_WORK": "canary-1",
         "DB_PASSWORD": "onlyletters",
+        "OPENAI_API_KEY": "lm-studio",
+        "OTHER_API_KEY": "not-needed",
     }
     assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1", "onlyletters", "canary-1")
 

@@ -395,6 +395,13 @@ async def test_no_error_quotes_the_key(reply: Any) -> None:
     assert KEY not in f"{error} {error!r} {model!r} {vars(error)}"
 
 
+@pytest.mark.parametrize("key", ["x", "ne", "ollama", "lm-studio", "not-needed"])
+async def test_a_placeholder_for_a_key_leaves_an_error_as_it_is(key: str) -> None:
+    said = f"next time give {key} a model that exists"
+    error = await failure(status(400, said), api_key=key)
+    assert str(error) == f"openai-chat:m answered with HTTP 400: {said}"
+
+
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-ä", "sk a"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_quoted(key: str) -> None:
     with pytest.raises(SettingsError) as caught:
