@@ -1,49 +1,88 @@
 """Paths that decide what runs or who is asked, so that no agent changes them unasked, in any mode.
 
 Whoever writes a shell start-up file, a git hook or an editor's task gets to run code later, outside every gate; whoever
-writes our own settings gets to move the gate.
+writes our own settings gets to move the gate. What a person runs knowingly, such as a Makefile, is not protected; what
+common tools run by themselves is.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["is_within", "protected_part", "protected_word"]
+__all__ = ["PROTECTED_NAMES", "is_within", "makes_repository", "named_part", "protected_part"]
 
 _FOLDERS = """
-    .agenticx .claude .codex .cursor .devcontainer .direnv .git .githooks .gnupg .husky .idea .ssh .vscode .zed
+    .agenticx .aws .bundle .cargo .circleci .claude .codex .cursor .devcontainer .direnv .docker .emacs.d .fleet
+    .git .githooks .gitea .gnupg .gradle .hg .husky .idea .ipython .jj .jupyter .kube .lefthook .m2 .mvn .nvim
+    .password-store .roo .ssh .svn .vim .vscode .windsurf .woodpecker .yarn .zed
 """
 _START_UP_FILES = """
-    .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .env .envrc .gitattributes .gitconfig
-    .gitmodules .inputrc .kshrc .login .mcp.json .mise.toml .netrc .npmrc .pam_environment .pre-commit-config.yaml
-    .profile .pypirc .tcshrc .tool-versions .xinitrc .xprofile .xsession .xsessionrc .yarnrc .yarnrc.yml .zlogin
-    .zlogout .zprofile .zshenv .zshrc
+    .ackrc .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .bazelrc .bunfig.toml .condarc .cshrc .curlrc
+    .dir-locals.el .emacs .env .envrc .exrc .gdbinit .gemrc .git-credentials .gitattributes .gitconfig .gitlab-ci.yml
+    .gitmodules .gvimrc .hgrc .ideavimrc .inputrc .irbrc .julia .kshrc .lesskey .lldbinit .login .lvimrc .mailcap
+    .mcp.json .mise.toml .netrc .npmrc .nvim.lua .nvimrc .octaverc .pam_environment .pdbrc .perltidyrc .pgpass
+    .pnpmfile.cjs .pre-commit-config.yaml .profile .pryrc .psqlrc .pypirc .pythonrc .pythonrc.py .pythonstartup
+    .rprofile .screenrc .selected_editor .sqliterc .tcshrc .tmux.conf .tool-versions .travis.yml .vimrc
+    .wgetrc .xinitrc .xmodmap .xprofile .xresources .xsession .xsessionrc .yarnrc .yarnrc.yml .zlogin .zlogout
+    .zprofile .zshenv .zshrc
 """
-_NAMES = frozenset((_FOLDERS + _START_UP_FILES).split())
+PROTECTED_NAMES = frozenset((_FOLDERS + _START_UP_FILES).split())
 _SEQUENCES = (
     (".config", "agenticx"),
     (".config", "autostart"),
     (".config", "fish"),
     (".config", "git"),
+    (".config", "nvim"),
     (".config", "systemd"),
+    (".config", "tmux"),
+    (".github", "actions"),
+    (".github", "workflows"),
+    (".local", "bin"),
 )
+# Run by whoever starts Python, a test or a project's tools. Commands name them all day, so only writing them counts.
+_WRITTEN_NAMES = """
+    .config .local .tox .venv azure-pipelines.yml bitbucket-pipelines.yml conftest.py jenkinsfile node_modules pip.conf
+    sitecustomize.py usercustomize.py venv
+"""
+_WRITTEN = frozenset(_WRITTEN_NAMES.split())
+_REPOSITORY_NAMES = "commondir config config.worktree hooks info modules objects packed-refs refs worktrees"
+_OF_A_REPOSITORY = frozenset(_REPOSITORY_NAMES.split())
 
 
 def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
-    """The part that makes `path` protected, if any; names are compared as case-insensitive file systems do."""
-    parts = tuple(part.casefold().rstrip(". ") or part for part in path.parts)
-    for part in parts:
-        if part in _NAMES or part.startswith(".env."):
+    """The part that makes writing `path` an act to ask about, if any; case does not count, as on some file systems."""
+    if (named := named_part(path)) is not None:
+        return named
+    for part in _folded(path):
+        if part in _WRITTEN or part.endswith(".pth"):
             return part
-    for first, second in _SEQUENCES:
-        if any(pair == (first, second) for pair in pairwise(parts)):
-            return f"{first}/{second}"
     return next((str(root) for root in roots if is_within(path, root)), None)
+
+
+def named_part(path: Path) -> str | None:
+    """The part that is protected wherever it is named, in a shell command too."""
+    parts = _folded(path)
+    for part in parts:
+        if part in PROTECTED_NAMES or part.startswith(".env."):
+            return part
+    return next((f"{first}/{second}" for first, second in pairwise(parts) if (first, second) in _SEQUENCES), None)
+
+
+def makes_repository(root: Path, parts: tuple[str, ...]) -> bool:
+    """Whether writing there makes or changes a bare git repository, whose configuration names programs git runs.
+
+    Git takes a folder for one by its HEAD, objects and refs, whatever it is called, as soon as it stands in it.
+    """
+    folded = _folded(Path(*parts))
+    if folded[-1:] == ("head",):
+        return True
+    return any(
+        part in _OF_A_REPOSITORY and os.path.lexists(root.joinpath(*parts[:depth], "HEAD"))
+        for depth, part in enumerate(folded)
+    )
 
 
 def is_within(path: Path, root: Path) -> bool:
@@ -51,39 +90,5 @@ def is_within(path: Path, root: Path) -> bool:
     return path.is_relative_to(root) or path.is_relative_to(os.path.realpath(root))
 
 
-def protected_word(command: str, workspace: Path, roots: Iterable[Path] = ()) -> str | None:
-    """The word of a shell command that names a protected path, if any.
-
-    Quotes and backslashes are taken out first and globs are tried against the protected names. A name put together by
-    variables or substitutions is not seen: this asks where it can, it does not prove that a command is harmless.
-    """
-    bare = re.sub(r"\\\n|[\"'\\]", "", command)
-    if "AGX_HOME" in bare or "AGX_TOKEN_FILE" in bare:
-        return "AGX_HOME"
-    roots = tuple(roots)
-    for root in roots:
-        if str(root) in bare or os.path.realpath(root) in bare:
-            return str(root)
-    for word in _words(bare):
-        path = Path(os.path.normpath(workspace / word))
-        if protected_part(Path(word)) or any(is_within(path, root) for root in roots):
-            return word
-        if any(_may_become_protected(part) for part in word.split("/")):
-            return word
-    return None
-
-
-def _words(command: str) -> list[str]:
-    """The words of a command, and what brace expansion may make of them."""
-    words = [word for word in re.split(r"[\s;|&<>()`$=:,]+|(?<!\w)~(?=/)", command) if word]
-    for word in re.findall(r"\S*\{\S*", command):
-        prefix, *choices = re.split(r"[{,}]", word)
-        words += [prefix + choice for choice in choices]
-    return words
-
-
-def _may_become_protected(part: str) -> bool:
-    """Whether a glob such as `.gi*` matches a protected name; a leading `*` or `?` matches no dot in bash."""
-    if not part.startswith(".") or not re.search(r"[*?[]", part):
-        return False
-    return any(fnmatchcase(name, part.casefold()) for name in _NAMES)
+def _folded(path: Path) -> tuple[str, ...]:
+    return tuple(part.casefold().rstrip(". ") or part for part in path.parts)

@@ -220,6 +220,22 @@ async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
         ".ssh/authorized_keys",
         ".config/fish/config.fish",
         ".gitmodules",
+        ".vimrc",
+        ".exrc",
+        ".tmux.conf",
+        ".gdbinit",
+        ".cargo/config.toml",
+        ".github/workflows/ci.yml",
+        ".gitlab-ci.yml",
+        ".local/bin/ls",
+        ".config/nvim/init.lua",
+        ".config/any/thing",
+        ".venv/bin/python",
+        "node_modules/.bin/tsc",
+        "conftest.py",
+        "tests/conftest.py",
+        "sitecustomize.py",
+        "lib/x.pth",
         "innocent/link/config",
         "agx-home/settings.toml",
     ],
@@ -241,7 +257,23 @@ def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace
 
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize(
-    "path", [".gitignore", ".github/workflows/ci.yml", "git/config", "AGENTS.md", "env", ".environment"]
+    "path", [".gitignore", ".github/CODEOWNERS", "git/config", "AGENTS.md", "env", ".environment", "refs/a", "Makefile"]
 )
 def test_ordinary_files_are_not_protected(bench, path) -> None:
     assert not bench.assess(file_write, path=path, content="x").protected
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "path", ["sub/HEAD", "HEAD", "sub/head", "bare/config", "bare/CONFIG", "bare/hooks/post-commit", "bare/objects/x"]
+)
+def test_a_file_that_makes_or_changes_a_bare_repository_is_asked_about(bench, path) -> None:
+    """Git runs what the configuration of such a folder says, for instance `core.fsmonitor`, on a mere `git status`."""
+    (bench.workspace / "bare").mkdir()
+    (bench.workspace / "bare" / "HEAD").write_text("ref: refs/heads/main")
+    assessment = bench.assess(file_write, path=path, content="x")
+    assert decide("accept_edits", assessment).decision == "ask"
+    assert assessment.reasons[-1] == (
+        "It belongs to a bare git repository, whose configuration decides what runs on this machine."
+    )
+    assert not bench.assess(file_write, path="bare/notes", content="x").protected

@@ -201,13 +201,30 @@ def test_a_command_is_bound_to_the_files_and_programs_it_names(bench, tmp_path, 
         "true;\\\n rm .gi\\\nt/config",
         "echo `cat .ssh/id`",
         "cat .config/fish/config.fish",
+        "cat {parent}/agx-h*me/tok*n",
+        "cat {parent}/[^x]gx-home/token",
+        "cat ../*/token",
+        "cd ..; cat agx-home/token",
+        "cd ..; cat a*/token",
+        "cd {parent}; cd ag?-home && cat token",
+        "cat $PWD/../agx-*/token",
+        "cat ${{PWD}}/../agx-home/token",
+        "grep -r . {parent}/agx-{{x,home}}",
+        "cat way-in/token",
+        "cat *-in/token",
+        "echo x >> ~/.vim*",
+        "echo x > .github/workflows/ci.yml",
+        "cp x ~/.local/bin/ls",
     ],
 )
 def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(workspace, bench_at, command) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
+    (home / "token").touch()
+    (workspace / "way-in").symlink_to(home)
     bench = bench_at(workspace, protected_roots=(home,))
-    assessment = bench.assess(bash_exec, command=command.replace("{home}", str(home)))
+    command = command.replace("{home}", str(home)).replace("{parent}", str(home.parent))
+    assessment = bench.assess(bash_exec, command=command.replace("{{", "{").replace("}}", "}"))
     assert decide("auto", assessment).decision == "ask"
 
 
@@ -226,10 +243,45 @@ def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(w
         "echo .",
         "ls .github",
         "[ -f x ]",
+        "cd .. && ls",
+        "cd src; ls *",
+        "ls ../*.txt",
+        ". .venv/bin/activate && pytest tests/conftest.py",
+        "git diff HEAD",
+        "kubectl get secrets",
+        "jq .a.key data.json",
+        "cat id_rsa.pub",
+        "ls /tmp/work/src",
     ],
 )
-def test_an_ordinary_command_names_nothing_protected(bench, command) -> None:
+def test_an_ordinary_command_names_nothing_protected(workspace, bench_at, command) -> None:
+    (workspace / "src").mkdir()
+    (workspace / "src" / "a.py").touch()
+    (workspace / "id_rsa.pub").touch()
+    bench = bench_at(workspace, protected_roots=(workspace.with_name("agx-home"),))
     assert not bench.assess(bash_exec, command=command).protected
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize(
+    "command",
+    ["cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent", "base64 {x,id_rsa}"],
+)
+def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_too(bench, command) -> None:
+    (bench.workspace / "id_rsa").touch()
+    (bench.workspace / "conf").mkdir()
+    (bench.workspace / "conf" / "server.pem").touch()
+    (bench.workspace / "conf" / "innocent").symlink_to("server.pem")
+    assessment = bench.assess(bash_exec, command=command)
+    assert decide("auto", assessment).decision == "ask"
+    assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
+
+
+async def test_naming_many_words_and_globs_does_not_hold_up_the_question(bench) -> None:
+    command = "echo " + " ".join(f"{'*/' * (n % 8)}w{n}*" for n in range(10_000))
+    before = time.monotonic()
+    assert not bench.assess(bash_exec, command=command).protected
+    assert time.monotonic() - before < 2.0
 
 
 # --- nothing stays behind ---------------------------------------------------------------------------------------------
@@ -390,7 +442,9 @@ DAEMON = "import os\nfor _ in 'ab': os.fork() and os._exit(0)\nos.execve('/bin/s
 LEFT_BEHIND = {
     "marked": "trap '' TERM; setsid -f sleep NNN",
     "emptied environment": "env -i setsid -f sleep NNN",
-    "double fork, emptied environment": f'setsid {sys.executable} -ISc "{DAEMON}"; until pgrep -f "^sleep NNN"; do :; done',
+    "double fork, emptied environment": (
+        f'setsid {sys.executable} -ISc "{DAEMON}"; until pgrep -f "^sleep NNN"; do :; done'
+    ),
 }
 ATTACKS = {
     "its parent": "kill -KILL $PPID",

@@ -13,7 +13,7 @@ from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, is_private
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.paths import Place, locate, read_file, replace_file
-from agenticx.tools.protected import protected_part
+from agenticx.tools.protected import makes_repository, protected_part
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
@@ -175,6 +175,9 @@ def _assessment(
         protected = str(place.path.parent)
     if protected is not None:
         reasons.append(f"{visible(protected)} decides what runs on this machine or who is asked.")
+    elif makes_repository(place.root, place.parts):
+        protected = place.relative
+        reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
     old = "" if before is None else before.text
     if old is None:
         reasons.append("What the file holds now is not text and cannot be compared.")

@@ -19,8 +19,8 @@ from agenticx.settings import child_environment
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.output import Excerpt, Progress
 from agenticx.tools.processes import CommandEnd, start_command
-from agenticx.tools.protected import protected_word
 from agenticx.tools.registry import tool
+from agenticx.tools.shell_words import protected_word, secret_word
 from agenticx.tools.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import visible
 
@@ -47,12 +47,17 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     environment = _environment()
     search_path = environment.get("PATH", "")
     word = protected_word(command, workspace, context.protected_roots)
-    harmless = word is None and is_plainly_harmless(command, workspace, search_path, context.protected_roots)
+    secret = secret_word(command, workspace)
+    harmless = (
+        word is None
+        and secret is None
+        and is_plainly_harmless(command, workspace, search_path, context.protected_roots)
+    )
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, word)),
-        protected=word is not None,
+        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, word, secret)),
+        protected=not (word is None and secret is None),
         command=visible(command),
         binding={
             "cwd": _identity(workspace),
@@ -65,7 +70,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 _HARMLESS = "It is one plain command that only looks at files of the workspace."
 
 
-def _reasons(command: str, workspace: Path, protected: str | None) -> Iterator[str]:
+def _reasons(command: str, workspace: Path, protected: str | None, secret: str | None) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
     yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
     lines = command.count("\n") + 1
@@ -75,6 +80,8 @@ def _reasons(command: str, workspace: Path, protected: str | None) -> Iterator[s
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
     if protected is not None:
         yield f"It names {visible(protected)}, which decides what runs on this machine or who is asked."
+    if secret is not None:
+        yield f"It names {visible(secret)}, a file that usually holds keys or passwords."
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
