@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from agenticx.llms._anthropic_reply import WIRE
 from agenticx.llms._attachments import DOCUMENTS, IMAGES, message_pieces
 from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms._values import items_in, text_in
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.messages import (
     AssistantMessage,
@@ -165,10 +166,10 @@ def _own_blocks(message: AssistantMessage, model: str, calls: list[_Block]) -> l
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
-    content = cast("list[_Block]", state.payload.get("content") or [])
-    texts = [block.get("text", "") for block in content if block["type"] == "text"]
+    content = [block for block in items_in(state.payload, "content") if text_in(block, "type")]
+    texts = [text_in(block, "text") for block in content if block["type"] == "text"]
     count = sum(block["type"] == "tool_use" for block in content)
-    if "".join(texts) != message.content or count != len(calls):
+    if not content or "".join(texts) != message.content or count != len(calls):
         return None
     left = iter(calls)
     own = [{**block, **next(left)} if block["type"] == "tool_use" else dict(block) for block in content]

@@ -18,15 +18,17 @@ from agenticx.llms._values import fields_in
 from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
 from agenticx.messages import ProviderState
 
-__all__ = ["MAX_REPLY_COST", "WIRE", "ChatReplyParser"]
+__all__ = ["MAX_REPLY_COST", "REASONING_FIELDS", "WIRE", "ChatReplyParser"]
 
 WIRE = "openai-chat"
 
 MAX_REPLY_COST = 32 * 1024 * 1024
 """Longest reply: its characters plus `_DELTA_COST` for each delta, which is about what they take in memory."""
 
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""Where compatible servers put what a model thought, and where they want it back."""
+
 _DELTA_COST = 64
-_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _PLAIN_DELTA = frozenset({"content", "role"})
 
 _STOPS: dict[str, StopKind] = {
@@ -172,7 +174,7 @@ class ChatReplyParser:
         details: object = delta.get("reasoning_details")
         if isinstance(details, list):
             self._reasoning_details.add(cast("list[object]", details))
-        for name in _REASONING_FIELDS:
+        for name in REASONING_FIELDS:
             if text := plain_text(delta.get(name)):
                 self._reasoning_field = self._reasoning_field or name
                 self._think(text, deltas)

@@ -13,8 +13,9 @@ from pydantic import ConfigDict
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
-from agenticx.llms._openai_chat_reply import WIRE
+from agenticx.llms._openai_chat_reply import REASONING_FIELDS, WIRE
 from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms._values import items_in, text_in
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.messages import (
     AssistantMessage,
@@ -143,9 +144,9 @@ def _assistant_row(message: AssistantMessage, model: str, dialect: Dialect) -> d
         row["tool_calls"] = [_call(call, dialect) for call in message.tool_calls]
     state = message.provider_state
     if dialect.returns_reasoning and state and (state.wire, state.model) == (WIRE, model):
-        if details := state.payload.get("details"):
+        if details := items_in(state.payload, "details"):
             row["reasoning_details"] = details
-        elif field := state.payload.get("field"):
+        elif (field := text_in(state.payload, "field")) in REASONING_FIELDS:
             row[field] = message.reasoning
     return row
 

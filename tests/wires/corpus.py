@@ -16,7 +16,7 @@ __all__ = ["ODDITIES", "Oddity", "outcome"]
 
 @dataclass(frozen=True)
 class Oddity:
-    """One body and its outcome. `error` in an outcome is the provider's type (None: it named none); absent, none came."""
+    """One body and its outcome, where `error` is the provider's type (None: it named none) or absent."""
 
     wire: Wire
     name: str

@@ -28,12 +28,12 @@ from agenticx.llms._ollama_reply import OllamaReplyParser
 from agenticx.llms._openai_chat_reply import ChatReplyParser
 from agenticx.llms._openai_responses_reply import ResponsesReplyParser
 from agenticx.llms._reading import ReplyParser
-from agenticx.llms.base import Reply, ReplyBuilder
+from agenticx.llms.base import Reply, ReplyBuilder, ToolSchema
 from agenticx.messages import Message
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.wires import rules_chat
 
-__all__ = ["WIRES", "Wire", "read"]
+__all__ = ["WIRES", "Wire", "read", "refusals"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,13 @@ class Wire:
     ending: str = "sse"
     content_type: str = "text/event-stream"
 
-    def request(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[Any] = ()) -> dict[str, Any]:
+    def request(
+        self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()
+    ) -> dict[str, Any]:
         """What would be sent."""
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
 
-    def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[Any] = ()) -> list[str]:
+    def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
         """What a strict server has against what would be sent; empty if it takes it."""
         return self.violations(self.request(messages, model=model, tools=tools))
 
@@ -130,3 +132,9 @@ def read(parser: ReplyParser, chunks: Iterable[bytes]) -> tuple[Reply, ModelErro
     else:
         take(parser.end())
     return builder.reply(), parser.error
+
+
+def refusals(messages: Sequence[Message], *, tools: Sequence[ToolSchema] = ()) -> dict[str, list[str]]:
+    """What the wires whose servers would refuse this conversation have against it; empty if all take it."""
+    found = {wire.name: wire.refusals(messages, tools=tools) for wire in WIRES.values()}
+    return {name: complaints for name, complaints in found.items() if complaints}
