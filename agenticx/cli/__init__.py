@@ -1,5 +1,17 @@
 """The command line: `agx`, the same as `agenticx`."""
 
-from agenticx.cli.app import main
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never raises, not even for a Ctrl-C while it is being loaded."""
+    try:
+        from agenticx.cli.app import main as run
+
+        return run(argv)
+    except KeyboardInterrupt:
+        return 130  # as a shell counts it

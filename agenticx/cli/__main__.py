@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from agenticx.cli.app import main
+from agenticx.cli import main
 
 sys.exit(main())

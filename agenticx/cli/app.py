@@ -8,6 +8,7 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 
 from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
@@ -38,7 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(words: list[str]) -> int:
-    _never_fail_to_print()
+    try:
+        _open_closed_streams()
+        _never_fail_to_print()
+        return _run(words)
+    except KeyboardInterrupt:
+        return STOPPED
+    finally:
+        _let_go_of_stdout()
+
+
+def _run(words: list[str]) -> int:
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -49,13 +60,22 @@ def _guarded(words: list[str]) -> int:
         return _complain(str(exc), USAGE)
     except AgenticXError as exc:
         return _complain(str(exc), FAILED)
-    except KeyboardInterrupt:
-        return STOPPED
-    except BrokenPipeError:  # whoever read our output left; nothing more can be said there, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output left; nothing more can be said there
         return FAILED
+    except OSError as exc:  # a full disk, a folder that is gone or may not be written to: the machine's trouble
+        return _complain(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
     except Exception as exc:
         return _internal(exc)
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed reads nothing and takes all, else the next file would be it."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):  # it is closed, as a rule
+                os.close(descriptor)
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _never_fail_to_print() -> None:
@@ -63,6 +83,14 @@ def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _let_go_of_stdout() -> None:
+    """What cannot be written any more must not fail once more when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(words: list[str]) -> int:
@@ -123,7 +151,10 @@ def _unknown(word: str) -> int:
 
 
 def _complain(sentence: str, code: int) -> int:
-    print(f"agx: {sentence}", file=sys.stderr)
+    from agenticx.tools.visible import visible_line  # its package is more than --help needs
+
+    with suppress(OSError):
+        print(f"agx: {visible_line(sentence, 4_000)}", file=sys.stderr)
     return code
 
 

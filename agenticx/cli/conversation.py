@@ -35,7 +35,15 @@ from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Conversation", "add_arguments", "enabled_tools", "open_conversation", "settings_for", "workspace_of"]
+__all__ = [
+    "Conversation",
+    "add_arguments",
+    "current_folder",
+    "enabled_tools",
+    "open_conversation",
+    "settings_for",
+    "workspace_of",
+]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -55,10 +63,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def workspace_of(arguments: Namespace) -> Path:
     """--cwd or the current folder, resolved; raises SettingsError if it is no folder."""
-    folder: Path = arguments.cwd or Path.cwd()
+    folder: Path = arguments.cwd or current_folder()
     if not folder.is_dir():
         raise SettingsError(f"--cwd {str(folder)!r} is not a folder")
     return folder.resolve()
+
+
+def current_folder() -> Path:
+    """The folder that the shell is in; raises SettingsError if that was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        raise SettingsError("the current folder was deleted; change to another one") from exc
 
 
 def settings_for(arguments: Namespace, workspace: Path) -> Settings:

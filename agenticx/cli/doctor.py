@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from agenticx.cli.conversation import current_folder
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.errors import SettingsError
-from agenticx.llms.catalog import ModelInfo, default_model_spec, list_models
+from agenticx.llms.catalog import ModelInfo, default_model_spec, list_models, resolve_model
 from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
 from agenticx.llms.key_check import KeyCheck, check_key
 from agenticx.llms.local_servers import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
+from agenticx.tools.visible import visible_line
 
 __all__ = ["Finding", "configure", "findings", "run"]
 
@@ -64,7 +66,7 @@ def run(arguments: Namespace) -> int:
 def _print(found: list[Finding]) -> None:
     marks: Mapping[Status, str] = {"ok": "ok", "note": "--", "problem": "!!"}
     for finding in found:
-        print(f"{marks[finding.status]}  {finding.topic:<12} {finding.text}")
+        print(f"{marks[finding.status]}  {finding.topic:<12} {visible_line(finding.text, 2_000)}")
 
 
 def findings(*, online: bool = False) -> Iterator[Finding]:
@@ -72,7 +74,7 @@ def findings(*, online: bool = False) -> Iterator[Finding]:
     yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
-        settings = load_settings(project=Path.cwd())
+        settings = load_settings(project=current_folder())
     except SettingsError as exc:
         yield Finding("settings", str(exc), "problem")
         return
@@ -98,7 +100,7 @@ def _changed_settings(settings: Settings) -> Iterator[Finding]:
 def _sources(settings: Settings) -> dict[str, str]:
     """Where each setting that is not at its default comes from."""
     user = load_settings(environ={"AGX_HOME": str(settings.home)})
-    project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=Path.cwd())
+    project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=current_folder())
     default = Settings.model_validate({})
     sources: dict[str, str] = {}
     for name in Settings.model_fields:
@@ -115,7 +117,7 @@ def _sources(settings: Settings) -> dict[str, str]:
 def _settings_report() -> dict[str, dict[str, Any]] | None:
     """Every setting with its value and source; None where they cannot be loaded."""
     try:
-        settings = load_settings(project=Path.cwd())
+        settings = load_settings(project=current_folder())
     except SettingsError:
         return None
     sources = _sources(settings)
@@ -156,10 +158,23 @@ def _models(settings: Settings, online: bool) -> Iterator[Finding]:
         yield Finding("servers", f"{provider}: {why}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
-    spec, reason = default_model_spec(settings)
-    yield Finding("model", f"{spec} ({reason})", "note" if spec == "demo" and not settings.model else "ok")
+    yield from _in_use(settings)
     for model in models:
         yield from _abilities(model, settings)
+
+
+def _in_use(settings: Settings) -> Iterator[Finding]:
+    """The model of new sessions and those that stand in for it; one that no turn could use is a problem."""
+    spec, reason = default_model_spec(settings)
+    asked_for: Status = "ok" if settings.model or spec != "demo" else "note"
+    standing_in = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
+    for topic, name, why in [("model", spec, reason), *standing_in]:
+        try:
+            resolve_model(name)
+        except SettingsError as exc:
+            yield Finding(topic, f"{name} ({why}): {exc}", "problem")
+        else:
+            yield Finding(topic, f"{name} ({why})", asked_for)
 
 
 def _keys(facts: Facts, online: bool) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from agenticx.cli.asking import Audience
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
 from agenticx.cli.render import Output
+from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.runtime import StopSignal
 from agenticx.runtime.events import EventType, RuntimeEvent
@@ -40,7 +41,7 @@ async def play(start: Callable[[StopSignal], AsyncGenerator[RuntimeEvent]], outp
             async with aclosing(start(stop)) as events:
                 async for last in events:
                     _show(last, output, audience)
-        except BrokenPipeError:  # whoever read our output left
+        except (BrokenPipeError, CannotPrint):  # whoever read our output left, or it has no room for more
             raise
         except Exception as exc:
             _log.exception("the turn failed")
@@ -50,8 +51,17 @@ async def play(start: Callable[[StopSignal], AsyncGenerator[RuntimeEvent]], outp
     return FAILED if last is None else _exit_code(last)
 
 
+class CannotPrint(AgenticXError):
+    """The turn's events cannot be shown any more."""
+
+
 def _show(event: RuntimeEvent, output: Output, audience: Audience) -> None:
-    output.show(event)
+    try:
+        output.show(event)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise CannotPrint(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type is EventType.CONFIRM_REQUIRED:
         audience.asked(event.data)
     elif event.type is EventType.CONFIRM_RESPONSE:

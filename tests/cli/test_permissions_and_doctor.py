@@ -200,3 +200,12 @@ def test_doctor_names_a_mistake_in_your_models_file(agx: Any, tmp_path: Any) -> 
     assert f"!!  models       {where}: window is 'big'; input should be a valid integer, unable to parse" in "\n".join(
         lines
     )
+
+
+@pytest.mark.parametrize(("variable", "topic"), [("AGX_MODEL", "model"), ("AGX_FALLBACK_MODELS", "fallback")])
+def test_doctor_says_what_is_wrong_with_a_model_that_no_turn_could_use(agx: Any, variable: str, topic: str) -> None:
+    agx.environment[variable] = "nope"
+    done = agx("doctor")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"!!  {topic} ")]
+    assert f"nope (the setting {variable}): " in line
