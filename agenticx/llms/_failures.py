@@ -31,7 +31,7 @@ _OVERFLOW = re.compile(
     r"|maximum (context|input|prompt) length|(exceed\w*|larger than|longer than|beyond|only|is) .{0,60}context"
     r"|context (size|length|window) (has been |was |is )?(exceed|only)|context the overflows|exceed_context_size"
     r"|(prompt|input|request) (is )?too (long|many tokens)|too many (input )?tokens|reduce the length"
-    r"|range of input length|input (length|token count) .{0,40}exceed|token limit (reached|exceeded)|max_model_len",
+    r"|request_too_large|range of input length|input (length|token count) .{0,40}exceed|token limit (reached|exceeded)|max_model_len",
     re.IGNORECASE,
 )
 _WORDS: dict[ModelErrorCode, re.Pattern[str]] = {
@@ -65,12 +65,17 @@ class Complaint:
         return f"{self.type or ''} {self.code or ''} {self.reason or ''}"
 
 
-def status_error(status: int, headers: Mapping[str, str], complaint: Complaint, *, who: str) -> ModelError:
-    """The error for an HTTP answer of 300 or more; `headers` has lower-case names."""
+def status_error(
+    status: int, headers: Mapping[str, str], complaint: Complaint, *, who: str, base_hint: str = ""
+) -> ModelError:
+    """The error for an HTTP answer of 300 or more; `headers` has lower-case names.
+
+    `base_hint` says how base URLs of this wire look.
+    """
     code = _code_of_status(status, complaint)
     said = f": {complaint.message}" if complaint.message else ""
     return ModelError(
-        f"{who} answered with HTTP {status}{said}{_advice(status, headers)}",
+        f"{who} answered with HTTP {status}{said}{_advice(status, headers, base_hint)}",
         code=code,
         provider_type=complaint.type,
         status=status,
@@ -135,7 +140,7 @@ def _code_of_status(status: int, complaint: Complaint) -> ModelErrorCode:
         return "provider.auth"
     if status == 429 or "rate_limit" in complaint.words:
         return "provider.rate_limited"
-    if _overflows(complaint):
+    if status == 413 or _overflows(complaint):
         return "context_overflow"
     if status in (408, 409, 425) or (status >= 500 and status != 501):
         return "provider.overloaded"
@@ -233,10 +238,11 @@ def _seconds(text: str | None) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _advice(status: int, headers: Mapping[str, str]) -> str:
+def _advice(status: int, headers: Mapping[str, str], base_hint: str) -> str:
     if 300 <= status < 400:
         target = headers.get("location", "somewhere else")
         return f"; redirects are not followed, set the base URL to where it points: {target}"
     if status in (404, 405):
-        return "; are the base URL (usually ending in /v1) and the model's name right?"
+        hint = f" ({base_hint})" if base_hint else ""
+        return f"; are the base URL{hint} and the model's name right?"
     return ""

@@ -49,7 +49,7 @@ class ProviderHttp:
     """One provider's base URL and headers, and the connections to it.
 
     `who` names the provider in error messages; `key` never appears in them. It is sent as bearer token, or bare in
-    the header `key_header`.
+    the header `key_header`. `base_hint` is advice for a 404.
     Raises `SettingsError` for a base URL or key that no request could be made with.
     """
 
@@ -61,9 +61,11 @@ class ProviderHttp:
         key: str | None = None,
         key_header: str | None = None,
         headers: Mapping[str, str] | None = None,
+        base_hint: str = "",
     ) -> None:
         self._base = _checked_url(base_url)
         self._who = who
+        self._base_hint = base_hint
         self._key = _checked_key(key, who)
         self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
         if key and key_header:
@@ -137,7 +139,7 @@ class ProviderHttp:
             return answer
         async with answer:
             complaint = body_complaint(await answer.read(_ERROR_BODY_BYTES, cut=True))
-        error = status_error(response.status_code, answer.headers, complaint, who=self._who)
+        error = status_error(response.status_code, answer.headers, complaint, who=self._who, base_hint=self._base_hint)
         error.args = (without_secrets(str(error), [self._key]),)
         raise error
 

@@ -58,7 +58,8 @@ class OpenAIChatModel:
         self._model = model
         self._name = name or f"{WIRE}:{model}"
         self._context_window = context_window
-        self._http = ProviderHttp(base_url, who=self._name, key=api_key, headers=headers)
+        hint = "usually ending in /v1"
+        self._http = ProviderHttp(base_url, who=self._name, key=api_key, headers=headers, base_hint=hint)
         self._dialect = dialect or _usual_dialect(self._http.host)
         self._streams = True
 

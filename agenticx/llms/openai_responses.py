@@ -61,7 +61,8 @@ class OpenAIResponsesModel:
         self._model = model
         self._name = name or f"openai:{model}"
         self._context_window = context_window
-        self._http = ProviderHttp(base_url, who=self._name, key=api_key, headers=headers)
+        hint = "usually ending in /v1"
+        self._http = ProviderHttp(base_url, who=self._name, key=api_key, headers=headers, base_hint=hint)
         self._dialect = dialect or _usual_dialect(model)
         self._streams = True
 

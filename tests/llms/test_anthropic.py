@@ -218,6 +218,7 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
         (refusal(401, "authentication_error"), "provider.auth", False),
         (refusal(403, "permission_error"), "provider.auth", False),
         (refusal(404, "not_found_error"), "provider.bad_request", False),
+        (refusal(413, "request_too_large", "Request exceeds the maximum size"), "context_overflow", False),
         (refusal(429, "rate_limit_error"), "provider.rate_limited", True),
         (refusal(500, "api_error"), "provider.overloaded", True),
         (refusal(529, "overloaded_error"), "provider.overloaded", True),
@@ -226,6 +227,11 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
 async def test_a_status_becomes_a_code(reply: Body, code: str, retryable: bool) -> None:
     error = await failure(reply)
     assert (error.code, error.retryable, error.status) == (code, retryable, reply.status)
+
+
+async def test_a_404_asks_after_the_base_url_without_another_wire_s_ending() -> None:
+    error = await failure(refusal(404, "not_found_error"))
+    assert str(error).endswith("; are the base URL and the model's name right?")
 
 
 @pytest.mark.parametrize("recorded", recorded_errors("anthropic"))

@@ -243,6 +243,7 @@ async def test_a_dialect_shortens_ids_leaves_fields_out_and_hands_reasoning_back
         (status(401), "provider.auth", False),
         (status(403), "provider.auth", False),
         (status(404), "provider.bad_request", False),
+        (status(413, "Payload too large"), "context_overflow", False),
         (status(408), "provider.overloaded", True),
         (status(422), "provider.bad_request", False),
         (status(429), "provider.rate_limited", True),
@@ -289,6 +290,12 @@ async def test_a_complaint_is_quoted_whatever_its_form(content: bytes, kind: str
     assert words in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 1_000
+
+
+async def test_a_404_says_how_base_urls_end() -> None:
+    assert str(await failure(status(404))).endswith(
+        "; are the base URL (usually ending in /v1) and the model's name right?"
+    )
 
 
 @pytest.mark.parametrize(
