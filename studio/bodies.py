@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -15,17 +15,21 @@ from agenticx.logs import get_logger
 from agenticx.messages import clean_text
 from studio.problems import Problem
 
-__all__ = ["BODY_BYTES", "Body", "read_body"]
+__all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
 
-BODY_BYTES = 4 * 1024 * 1024
+LARGE_BODY_BYTES = 4 * 1024 * 1024
 _DEPTH = 32
+_ENTRIES = 1000
+_SHOWN = 80  # characters of a name that a client made up
 _SECONDS = 30.0
 
 _log = get_logger(__name__)
 
 
 class Body(BaseModel):
-    """A request's schema: nothing is coerced, nothing unknown is let through."""
+    """A request's schema: nothing is coerced, nothing unknown is let through, and no more than `max_bytes` is read."""
+
+    max_bytes: ClassVar[int] = 64 * 1024
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -33,26 +37,32 @@ class Body(BaseModel):
 B = TypeVar("B", bound=Body)
 
 
-async def read_body(request: Request, schema: type[B], *, limit: int = BODY_BYTES) -> B:
-    """The request's body, of at most `limit` bytes, as `schema`; no body at all counts as `{}`.
+async def read_body(request: Request, schema: type[B]) -> B:
+    """The request's body as `schema`; no body at all counts as `{}`.
 
     Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
-    duplicate keys and nesting beyond 32 levels included), 422 not of this schema.
+    duplicate keys, nesting beyond 32 levels and more than 1000 entries in one object or list included), 422 not of
+    this schema.
     """
-    _check_type(request)
-    raw = await _read(request, limit)
-    value: Any = _parse(raw) if raw else {}
+    if _announces_something(request):
+        _check_type(request)
+    raw = await _read(request, schema.max_bytes)
+    if raw:
+        _check_type(request)
     try:
-        return schema.model_validate(value)
+        return schema.model_validate(_parse(raw) if raw else {})
     except ValidationError as exc:
-        _log.info("a body broke its schema", schema=schema.__name__, error=str(exc))
-        raise _broken(exc, schema) from exc
+        problem = _broken(exc, schema)
+        _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
+        raise problem from None
+
+
+def _announces_something(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0"
 
 
 def _check_type(request: Request) -> None:
     sent = request.headers.getlist("content-type")
-    if not sent and _empty(request):
-        return
     media_type, _, parameters = ";".join(sent).partition(";")
     charset = parameters.lower().replace('"', "").replace(" ", "")
     if len(sent) != 1 or media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
@@ -61,20 +71,16 @@ def _check_type(request: Request) -> None:
         )
 
 
-def _empty(request: Request) -> bool:
-    return request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
-
-
-async def _read(request: Request, limit: int) -> bytes:
-    too_large = Problem(413, "too_large", f"The body is larger than {limit} bytes, the most that is read.")
-    if int(request.headers.get("content-length", "0")) > limit:
+async def _read(request: Request, max_bytes: int) -> bytes:
+    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the most that is read here.")
+    if int(request.headers.get("content-length", "0")) > max_bytes:
         raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(_SECONDS):
             async for piece in request.stream():
                 body += piece
-                if len(body) > limit:
+                if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
         raise Problem(408, "too_slow", f"The body did not arrive within {_SECONDS:g} seconds.") from None
@@ -108,9 +114,9 @@ def _malformed(reason: str) -> Problem:
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {double!r} stands twice in one object")
+        seen: set[str] = set()
+        double = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the key {double[:_SHOWN]!r} stands twice in one object")
     return members
 
 
@@ -128,13 +134,15 @@ def _whole(literal: str) -> int:
 
 
 def _clean(value: Any, depth: int) -> Any:
-    """`value` without lone surrogates; raises ValueError when it is nested deeper than `depth`."""
+    """`value` without lone surrogates; raises ValueError when it nests deeper than `depth` or lists too much."""
     if isinstance(value, str):
         return clean_text(value)
     if not isinstance(value, dict | list):
         return value
     if depth == 0:
         raise ValueError(f"it is nested deeper than {_DEPTH} levels")
+    if len(cast("list[Any]", value)) > _ENTRIES:
+        raise ValueError(f"an object or a list in it has more than {_ENTRIES} entries")
     if isinstance(value, list):
         return [_clean(inner, depth - 1) for inner in cast("list[Any]", value)]
     return {clean_text(name): _clean(inner, depth - 1) for name, inner in cast("dict[str, Any]", value).items()}
@@ -146,7 +154,7 @@ def _clean(value: Any, depth: int) -> Any:
 def _broken(exc: ValidationError, schema: type[Body]) -> Problem:
     """The first thing that is wrong, as a sentence; values are not repeated."""
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    path = ".".join(str(part) for part in error["loc"]) or "body"
+    path = ".".join(str(part) for part in error["loc"])[:_SHOWN] or "body"
     match error["type"]:
         case "missing":
             sentence = f"{path!r} is required."

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
-from studio.bodies import Body, read_body
+from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
 from studio.services import services
 
@@ -19,6 +19,8 @@ __all__ = ["Answer", "answer", "index"]
 
 class Answer(Body):
     """Yes or no to exactly what the digest stands for; `arguments` replaces the call's own."""
+
+    max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
 
     approved: bool
     digest: str

@@ -17,6 +17,8 @@ __all__ = ["NewTicket", "Ticket", "health", "issue", "ready", "redeem"]
 class Ticket(Body):
     """What stands behind the # of the page's first address."""
 
+    max_bytes = 1024  # anybody may send one
+
     ticket: str = Field(max_length=200)
 
 

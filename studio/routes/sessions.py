@@ -33,6 +33,7 @@ __all__ = [
 _PAGE = 50
 _LARGEST_PAGE = 200
 _EVENTS_AT_ONCE = 10_000
+_TOOLS = 500
 
 
 class NewSession(Body):
@@ -42,7 +43,7 @@ class NewSession(Body):
     model: str | None = Field(None, max_length=200)
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
-    tools: list[str] | None = None
+    tools: list[str] | None = Field(None, max_length=_TOOLS)
 
 
 class SessionChanges(Body):
@@ -51,7 +52,7 @@ class SessionChanges(Body):
     name: str | None = Field(None, max_length=200)
     model: str | None = Field(None, max_length=200)
     permission_mode: PermissionMode = "default"
-    tools: list[str] | None = None
+    tools: list[str] | None = Field(None, max_length=_TOOLS)
     pinned: bool = False
     archived: bool = False
 
@@ -127,14 +128,25 @@ def _tools(studio: Services, names: list[str]) -> tuple[str, ...]:
 
 def _workspace(studio: Services, given: str | None) -> Path:
     path = studio.workspace if given is None else Path(given)
-    if "\0" in str(path) or not path.is_absolute() or not path.is_dir():
-        sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists."
+    resolved = _folder(path)
+    if resolved is None:
+        sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and may be entered."
         raise Problem(422, "bad_workspace", sentence, field="workspace")
-    resolved = path.resolve()
     if resolved.is_relative_to(studio.settings.home.resolve()):
         sentence = f"{str(path)!r} lies in AGX_HOME, where the server keeps its token; choose another folder."
         raise Problem(422, "bad_workspace", sentence, field="workspace")
     return resolved
+
+
+def _folder(path: Path) -> Path | None:
+    """The folder that an absolute path leads to, if it does and we may look."""
+    if "\0" in str(path) or not path.is_absolute():
+        return None
+    try:
+        resolved = path.resolve()
+        return resolved if resolved.is_dir() else None
+    except (OSError, RuntimeError):  # forbidden, too long; links that go in circles
+        return None
 
 
 def _limit(text: str | None) -> int:

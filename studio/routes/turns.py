@@ -12,16 +12,12 @@ from starlette.responses import JSONResponse, Response
 from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub import TurnRequest
-from studio.bodies import BODY_BYTES, Body, read_body
+from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
 from studio.routes.sessions import check_model
 from studio.services import services
 
-__all__ = ["TURN_BYTES", "NewAttachment", "NewTurn", "Stop", "start", "stop"]
-
-
-TURN_BYTES = BODY_BYTES + TOTAL_BYTES * 4 // 3
-"""Attachments as base64, and everything else."""
+__all__ = ["NewAttachment", "NewTurn", "Stop", "start", "stop"]
 
 
 class NewAttachment(Body):
@@ -34,6 +30,8 @@ class NewAttachment(Body):
 
 class NewTurn(Body):
     """One message of the person. `client_turn_id` makes sending it again harmless."""
+
+    max_bytes = LARGE_BODY_BYTES + TOTAL_BYTES * 4 // 3  # attachments come as base64
 
     input: str = Field(min_length=1)
     attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MOST_ATTACHMENTS)
@@ -48,7 +46,7 @@ class Stop(Body):
 
 async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, NewTurn, limit=TURN_BYTES)
+    body = await read_body(request, NewTurn)
     if body.when_busy != "reject":
         sentence = f"when_busy {body.when_busy!r} is not available yet; 'reject' is."
         raise Problem(422, "when_busy_unavailable", sentence, field="when_busy")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class Served:
 
 
 @asynccontextmanager
-async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncIterator[Served]:
+async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncGenerator[Served]:
     process = await agx(home, "serve", "--port", "0", *arguments, **more)
     assert process.stderr is not None
     try:

@@ -14,9 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
 from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
-from studio.bodies import BODY_BYTES
 from studio.routes import TABLE
-from studio.routes.turns import TURN_BYTES
+from studio.routes.turns import NewTurn
 from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
@@ -288,9 +287,9 @@ BAD_BODIES = {
     "duplicate keys": (JSON, '{"a":1,"a":1}', 400),
     "NaN": (JSON, '{"a":NaN}', 400),
     "infinity": (JSON, '{"a":1e999}', 400),
-    "a huge number": (JSON, '{"a":' + "9" * 5000 + "}", 400),
+    "a huge number": (JSON, '{"a":' + "9" * 900 + "}", 400),
     "deep": (JSON, DEEP, 400),
-    "very deep": (JSON, "[" * 100_000, 400),
+    "very deep": (JSON, "[" * 1000, 400),
     "no object": (JSON, "[]", 422),
     "an unknown field": (JSON, '{"unheard_of":1}', 422),
 }
@@ -307,13 +306,62 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: s
 
 
 async def test_a_body_over_the_cap_is_413_announced_or_not(studio: Studio) -> None:
+    most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": NewTurn.max_bytes}
     for method, path in BODIES:
-        most = TURN_BYTES if path.endswith("/turns") else BODY_BYTES
-        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {most + 1}")
+        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
         assert (path, (await ask(studio, announced)).status) == (path, 413)
-    chunk = b"%x\r\n%b\r\n" % (64 * 1024, b" " * 64 * 1024)
+    chunk = b"%x\r\n%b\r\n" % (16 * 1024, b" " * 16 * 1024)
     head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
-    assert (await ask(studio, head + chunk * (BODY_BYTES // (64 * 1024) + 1))).status == 413
+    assert (await ask(studio, head + chunk * 5)).status == 413
+
+
+MANY = ",".join(f'"{number}":0' for number in range(200_000))
+HEAVY_BODIES = {
+    "unknown names": f"{{{MANY}}}",
+    "double names": f'{{{MANY},"199999":0}}',
+    "a long list": '{"input":[' + ",".join(["{}"] * 800_000) + "]}",
+    "many lists": '{"input":[' + ",".join([f"[{'5,' * 900}5]"] * 900) + "]}",
+}
+
+
+@pytest.mark.parametrize("what", HEAVY_BODIES)
+async def test_a_body_that_is_much_work_is_refused_within_a_second_or_two(studio: Studio, what: str) -> None:
+    session_id = await studio.session()
+    async with asyncio.timeout(3):
+        answer = await studio.client.post(
+            f"/api/sessions/{session_id}/turns",
+            content=HEAVY_BODIES[what],
+            headers={"Content-Type": "application/json"},
+        )
+    assert answer.status_code in (400, 422)
+    assert len(answer.content) < 1000
+
+
+async def test_without_a_body_no_type_is_needed_and_any_is_right(studio: Studio) -> None:
+    path = f"/api/sessions/{await studio.session()}/stop"
+    for headers in (
+        (),
+        (JSON,),
+        ("Content-Length: 0",),
+        ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"),
+        ("Transfer-Encoding: chunked",),
+    ):
+        empty = "0\r\n\r\n" if "Transfer-Encoding: chunked" in headers else ""
+        answer = await ask(studio, request_of("POST", path, AUTHORIZED, *headers) + empty)
+        assert (headers, answer.status, answer.body) == (headers, 202, b'{"turn_id":null}')
+
+
+async def test_head_is_get_without_the_body_and_options_says_what_is_allowed(studio: Studio) -> None:
+    for path, row in zip((path for _, path in ROUTES), TABLE, strict=True):
+        allowed = {method for other in TABLE if other.path == row.path for method in (other.method,)}
+        allowed |= {"HEAD"} if "GET" in allowed else set()
+        options = await studio.client.options(path)
+        assert (path, options.status_code) == (path, 405)
+        assert {method.strip() for method in options.headers["allow"].split(",")} == allowed
+        if row.method == "GET":
+            got = 200 if row.streams else (await studio.client.get(path)).status_code
+            head = await studio.client.head(path)
+            assert (path, head.status_code, head.content) == (path, 404 if "ses_x" in path else got, b"")
 
 
 async def test_a_broken_schema_is_422_with_the_field_and_a_sentence(studio: Studio) -> None:

@@ -109,6 +109,22 @@ async def test_what_must_not_be_served_is_refused_with_a_sentence(
     assert "Traceback" not in err
 
 
+@pytest.mark.promise("G")
+async def test_the_log_repeats_nothing_of_a_body_that_was_refused(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home", AGX_LOG_LEVEL="info") as served, served.client() as client:
+        session_id = (await client.post("/api/sessions", json={})).json()["id"]
+        for path, body in (
+            (f"/api/sessions/{session_id}/turns", {"input": ["private words"]}),
+            (f"/api/sessions/{session_id}/turns", {"input": "x", "model": "private words" * 100}),
+            ("/api/ticket", {"ticket": "private words" * 20}),
+        ):
+            assert (await client.post(path, json=body)).status_code == 422
+        served.process.send_signal(signal.SIGTERM)
+        _, _, err = await outcome(served.process)
+    assert err.count("a body broke its schema") == 3
+    assert "private words" not in err
+
+
 async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -37,6 +37,8 @@ async def test_a_session_is_made_of_the_settings_and_what_is_given(make_studio: 
 async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         (studio.workspace / "file").write_text("x")
+        circle = studio.workspace / "circle"
+        circle.symlink_to(circle)
         for field, value, words in (
             ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
             ("model", "nonsense", "'nonsense' is not provider:name"),
@@ -46,6 +48,9 @@ async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_stud
             ("workspace", str(studio.workspace / "missing"), "is not a folder"),
             ("workspace", str(studio.workspace / "file"), "is not a folder"),
             ("workspace", "/tmp/\0", "is not a folder"),
+            ("workspace", "/" + "a" * 300, "is not a folder"),
+            ("workspace", str(circle), "is not a folder"),
+            ("tools", ["note"] * 501, "at most 500 items"),
             ("workspace", str(studio.services.settings.home), "AGX_HOME"),
         ):
             studio.services.settings.home.mkdir(exist_ok=True)
