@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_real_key", "is_secret_file", "is_secret_name", "is_secret_value"]
+__all__ = ["is_real_key", "is_secret_file", "is_secret_folder", "is_secret_name", "is_secret_value"]
 
 # --- variables --------------------------------------------------------------------------------------------------------
 
@@ -94,4 +94,9 @@ def is_secret_file(*parts: str) -> bool:
     folded = [part.casefold() for part in parts]
     if not folded or folded[-1].endswith(_EXAMPLES):
         return False
-    return _FILE.fullmatch(folded[-1]) is not None or not _FOLDERS.isdisjoint(folded)
+    return _FILE.fullmatch(folded[-1]) is not None or any(map(is_secret_folder, folded[:-1]))
+
+
+def is_secret_folder(name: str) -> bool:
+    """Whether all files below a folder of that name are taken for secret."""
+    return name.casefold() in _FOLDERS

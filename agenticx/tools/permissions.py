@@ -43,7 +43,7 @@ def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
     """What `mode` says about a call; a protected path is never allowed unasked."""
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
-    if assessment.protected and mode != "plan":
+    if assessment.protected:
         return Verdict("ask", "protected", (*assessment.reasons, _PROTECTED_REASON))
     if assessment.risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)

@@ -2,8 +2,9 @@
 
 This is a grammar for what is allowed, never a search for what is bad: one command without operators, expansions, globs
 or redirections; a program of the system's own folders from a short list; only options that are listed for it; every
-other word a path inside the workspace. Whatever does not fit is asked about. `git` is not on the list: what it runs is
-decided by the configuration of whatever repository it stands in.
+other word the path of a file or folder inside the workspace (reading a pipe or device may wait, or do something) that
+does not usually hold secrets. Whatever does not fit is asked about. `git` is not on the list: what it runs is decided
+by the configuration of whatever repository it stands in.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 from agenticx.errors import ToolError
+from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.tools.paths import locate
 from agenticx.tools.protected import is_within
 
@@ -46,6 +49,7 @@ _OPTIONS = {
     "wc": "clmLw",
     "whoami": "",
 }
+_SEARCHED_NAMES = 10_000
 _ONLY_WORDS = frozenset({"basename", "dirname", "echo"})  # they look at no file
 
 # Plain characters, '…', or "…" in which bash leaves everything as it is; nothing but ASCII.
@@ -62,7 +66,9 @@ def is_plainly_harmless(command: str, workspace: Path, search_path: str, private
     if any(is_within(root, workspace) for root in private):
         return False  # a recursive program would read what stands there
     program, *rest = words
-    return all(_is_harmless_word(program, word, workspace) for word in rest)
+    if not all(_is_harmless_word(program, word, workspace) for word in rest):
+        return False
+    return program != "grep" or all(_may_be_searched(folder) for folder in _searched_folders(rest, workspace))
 
 
 def _words(command: str) -> list[str]:
@@ -87,7 +93,31 @@ def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
         letters = re.sub(r"[0-9]+", "0", word[1:])
         return bool(letters) and all(letter in _OPTIONS[program] for letter in letters)
     try:
-        locate(word, workspace)
+        place = locate(word, workspace)
+        kind = stat.S_IFMT(place.path.stat().st_mode)
     except ToolError:
         return False
+    except OSError:  # nothing there that could be read; what comes to be there changes what the call is bound to
+        return True
+    return kind in (stat.S_IFREG, stat.S_IFDIR) and not is_secret_file(*place.parts)
+
+
+def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
+    """The folders that this recursive grep goes through; the whole workspace where that takes a closer look to say."""
+    options = "".join(word for word in words if word.startswith("-"))
+    if "r" not in options:
+        return []
+    operands = [word for word in words if not word.startswith("-")]
+    if len(operands) < 2 or set(options) & set("ABCem"):  # these may take the next word
+        return [workspace]
+    return [workspace / word for word in operands[1:]]
+
+
+def _may_be_searched(folder: Path) -> bool:
+    """Whether no file below usually holds secrets; a folder too large to tell may not."""
+    seen = 0
+    for _, folders, files in os.walk(folder):
+        seen += len(folders) + len(files)
+        if seen > _SEARCHED_NAMES or any(map(is_secret_file, files)) or any(map(is_secret_folder, folders)):
+            return False
     return True

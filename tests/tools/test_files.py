@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.tools import decide
 from agenticx.tools.builtin.files import file_read, list_files
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +111,36 @@ async def test_our_own_folder_in_a_workspace_is_neither_listed_nor_read(workspac
     inner.workspace.mkdir()
     (inner.workspace / "f").write_text("fine")
     assert await inner.call(file_read, path="f") == "fine"
+
+
+# --- files with secrets -----------------------------------------------------------------------------------------------
+
+SECRET_FILES = """
+    .env .env.local prod.env .netrc _netrc .npmrc .pypirc .pgpass .git-credentials id_rsa id_ed25519_work id_rsa.bak
+    server.pem tls.key store.p12 .aws/config .ssh/known_hosts credentials credentials.json secrets.yaml app-secrets.toml
+    client_secret_1.json service-account.json .docker/config.json terraform.tfstate PROD.PEM
+"""
+PLAIN_FILES = """
+    env.py .env.example .env.sample id_rsa.pub secrets.py credentials.go keys.md key monkey.txt src/secret_names.py
+    .github/config README.md environment token.ts
+"""
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto", "plan"])
+def test_reading_a_file_that_usually_holds_secrets_is_asked_about_in_every_mode(bench, mode) -> None:
+    (bench.workspace / "notes").symlink_to(".env")
+    for path in [*SECRET_FILES.split(), "notes"]:
+        assessment = bench.assess(file_read, path=path)
+        assert (path, decide(mode, assessment).decision) == (path, "ask")
+        assert assessment.reasons == ("It usually holds keys or passwords, which the model's provider would see.",)
+    for path in PLAIN_FILES.split():
+        assert (path, decide(mode, bench.assess(file_read, path=path)).decision) == (path, "allow")
+
+
+def test_a_path_that_comes_to_lead_to_another_file_is_another_call(bench) -> None:
+    (bench.workspace / "notes").touch()
+    shown = bench.assess(file_read, path="notes").binding
+    (bench.workspace / "notes").unlink()
+    (bench.workspace / "notes").symlink_to("other")
+    assert bench.assess(file_read, path="notes").binding != shown

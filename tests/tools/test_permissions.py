@@ -37,6 +37,11 @@ def test_a_protected_path_is_asked_about_in_every_mode(mode, risk) -> None:
     )
 
 
+@pytest.mark.promise("H3")
+def test_plan_mode_asks_about_a_protected_read_too() -> None:
+    assert decide("plan", Assessment(risk="read", protected=True)).decision == "ask"
+
+
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
     verdict = decide("plan", Assessment(risk="write", protected=True))
 

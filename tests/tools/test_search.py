@@ -78,6 +78,22 @@ async def test_huge_and_unreadable_files_are_skipped_and_said(bench) -> None:
     )
 
 
+@pytest.mark.promise("I1")
+async def test_files_that_usually_hold_secrets_are_not_searched_and_named(bench) -> None:
+    for name in (".env", "a.txt", "conf/server.pem", ".ssh/config"):
+        (bench.workspace / name).parent.mkdir(exist_ok=True)
+        (bench.workspace / name).write_text("hello")
+    (bench.workspace / "notes").symlink_to(".env")
+    sentence = "not searched, because such files usually hold keys or passwords"
+    assert await bench.call(file_search, pattern="hello") == (
+        f"a.txt:1:hello\n[{sentence}: .env, .ssh/config, conf/server.pem]"
+    )
+    for path in (".env", "notes"):
+        assert await bench.call(file_search, pattern="hello", path=path) == (
+            f"[no match in 0 files]\n[{sentence}: .env]"
+        )
+
+
 async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(bench) -> None:
     (bench.workspace / "f").write_text("a" * 100_000 + "!\n")
     (bench.workspace / ".gitignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n")

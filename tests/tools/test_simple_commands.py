@@ -262,6 +262,34 @@ def test_a_program_that_may_be_another_is_asked_about(project, monkeypatch, sear
     assert decide("default", project.assess(bash_exec, command="ls")).decision == "ask"
 
 
+@pytest.mark.parametrize(
+    "command", ["cat pipe", "head -n 1 pipe", "grep x pipe", "cat socket-link", "wc notes.md pipe"]
+)
+def test_what_is_no_file_is_not_read_unasked(project, command) -> None:
+    """Reading a pipe waits for ever, or takes away what another program waits for."""
+    os.mkfifo(project.workspace / "pipe")
+    (project.workspace / "socket-link").symlink_to("pipe")
+    assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
+
+
+@pytest.mark.promise("I1")
+def test_a_recursive_search_through_files_with_secrets_is_asked_about(project) -> None:
+    def decision(command: str) -> str:
+        return decide("default", project.assess(bash_exec, command=command)).decision
+
+    commands = ["grep -r top .", "grep -r top", "grep -rn -e top src", "grep -r top conf src", "grep -nr top conf"]
+    (project.workspace / "conf" / "deep").mkdir(parents=True)
+    assert [decision(command) for command in commands] == ["allow"] * 5
+    for name in ("conf/deep/server.pem", ".ssh/config"):
+        (project.workspace / name).parent.mkdir(exist_ok=True)
+        (project.workspace / name).touch()
+        asked = [decision(command) for command in commands]
+        assert asked == (["ask"] * 5 if name.startswith("conf") else ["ask", "ask", "ask", "allow", "allow"])
+        assert decision("grep -r top src") == "allow"
+        (project.workspace / name).unlink()
+    assert decision("cat conf") == "allow"
+
+
 def test_where_our_own_folder_lies_in_the_workspace_every_command_is_asked_about(workspace, bench_at) -> None:
     bench = bench_at(workspace, protected_roots=(workspace / "agx-home",))
     assert decide("default", bench.assess(bash_exec, command="grep -r x .")).decision == "ask"

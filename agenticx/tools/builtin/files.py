@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import ToolContext
+from agenticx.secret_names import is_secret_file
+from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.paths import FolderEntry, Place, locate, read_file, scan_folder
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
-__all__ = ["file_read", "file_version", "is_binary", "is_private", "list_files", "readable_place"]
+__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "readable_place"]
 
 _LISTED_ENTRIES = 500
 _READ_BYTES = 64 * 1024 * 1024
@@ -66,7 +68,23 @@ def _listed(place: Place, entry: FolderEntry) -> str:
 # --- file_read --------------------------------------------------------------------------------------------------------
 
 
-@tool(risk="read")
+def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    place = readable_place(arguments["path"], context)
+    secret = holds_secrets(place)
+    reason = (
+        "It usually holds keys or passwords, which the model's provider would see." if secret else "It reads a file."
+    )
+    return Assessment(
+        risk="read",
+        question=visible(f"Read {place.relative}?"),
+        reasons=(reason,),
+        protected=secret,
+        path=visible(place.relative),
+        binding={"path": str(place.path)},
+    )
+
+
+@tool(risk="read", assess=_assess_read)
 def file_read(
     path: str,
     context: ToolContext,
@@ -149,6 +167,11 @@ def is_private(place: Place, context: ToolContext) -> bool:
         is_within(place.path, root) and (place.root == root or not is_within(place.root, root))
         for root in map(Path.resolve, context.protected_roots)
     )
+
+
+def holds_secrets(place: Place) -> bool:
+    """Whether a file there is shown only to who may see keys and passwords: the person says."""
+    return is_secret_file(*place.parts) or is_secret_file(*place.named or ())
 
 
 def file_version(status: os.stat_result) -> tuple[int, int]:

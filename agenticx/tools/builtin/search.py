@@ -14,7 +14,7 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import is_binary, is_private, readable_place
+from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, readable_place
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import Place, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
@@ -30,6 +30,7 @@ _RESULT_CHARS = 24_000
 _COUNTED_MATCHES = 10_000
 _SECONDS = 30.0
 _DEPTH = 200
+_NAMED_FILES = 5
 
 
 @tool(risk="read")
@@ -44,7 +45,7 @@ async def file_search(
 ) -> str:
     """Find lines that match a regular expression; gives path:line:text.
 
-    Binary files, .git and what .gitignore names are not searched.
+    Binary files, .git, what .gitignore names and files that usually hold keys or passwords are not searched.
 
     Args:
         pattern: The regular expression, without look-around and back-references; it is searched in each line.
@@ -88,6 +89,7 @@ class _Search:
     matches: int = 0
     files: int = 0
     skipped: int = 0
+    secret: list[str] = field(default_factory=list[str])
 
     def run(self, place: Place) -> str:
         _require_there(place)
@@ -102,6 +104,9 @@ class _Search:
         return self._report(complete)
 
     def _look_through(self, file: Place) -> None:
+        if holds_secrets(file):
+            self.secret.append(visible(file.relative))
+            return
         try:
             content, status = read_file(file, _FILE_BYTES)
         except ToolError:  # gone meanwhile, no file, not ours to read
@@ -137,6 +142,9 @@ class _Search:
             notes.append(f"no match in {self.files:,} file{'' if self.files == 1 else 's'}")
         if self.skipped:
             notes.append(f"{self.skipped:,} binary, unreadable or very large files were not searched")
+        if self.secret:
+            named = ", ".join(self.secret[:_NAMED_FILES]) + (", …" if len(self.secret) > _NAMED_FILES else "")
+            notes.append(f"not searched, because such files usually hold keys or passwords: {named}")
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes)])
 
 
