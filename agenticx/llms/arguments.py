@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, cast
 
 from agenticx.errors import InvalidArguments
@@ -33,18 +34,49 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def repair_arguments(text: str) -> dict[str, Any]:
-    """What a malformed but complete text most likely means (fences, single quotes, trailing commas).
+    """What a complete but malformed text most likely means: a fence, single quotes, trailing commas.
 
-    A guess: only for calls without side effects, validated by their schema and marked as repaired.
-    Raises `InvalidArguments` if no object comes out.
+    A guess: only for calls without side effects, validated by their schema and marked as repaired. Raises
+    `InvalidArguments` for what is not one whole object (cut, followed by another, surrounded by prose), for duplicate
+    keys, and if no object comes out.
     """
     from json_repair import repair_json
 
+    body = _FENCE.sub(r"\1", text.strip())
+    _check_whole(body)
     try:
-        value = repair_json(text, return_objects=True, skip_json_loads=True)
+        value = repair_json(body, return_objects=True, skip_json_loads=True)
     except (RecursionError, ValueError) as exc:
         raise InvalidArguments(f"the arguments are not valid JSON and cannot be repaired: {exc}") from exc
     return _as_object(value)
+
+
+_FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\Z", re.DOTALL)
+_TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{}\[\],:"']+)\s*""", re.DOTALL)
+_CLOSES = {"}": "{", "]": "["}
+
+
+def _check_whole(text: str) -> None:
+    """Raises `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
+    opened: list[tuple[str, set[str]]] = []
+    at, before = 0, ""
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None or not (opened or (at == 0 and token[1] == "{")):
+            raise InvalidArguments("the arguments are not one whole JSON object")
+        word, at = token[1], token.end()
+        if word in ("{", "["):
+            opened.append((word, set()))
+        elif word in _CLOSES and opened.pop()[0] != _CLOSES[word]:
+            raise InvalidArguments("the brackets of the arguments do not match")
+        elif word == ":" and opened[-1][0] == "{":
+            key, keys = before.strip("\"'"), opened[-1][1]
+            if key in keys:
+                raise InvalidArguments(f"the key {key!r} appears twice in the arguments")
+            keys.add(key)
+        before = word
+    if opened:
+        raise InvalidArguments("the arguments are cut off")
 
 
 def _as_object(value: object) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.inline_calls import inline_calls
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
 from agenticx.runtime.loop_detector import LoopDetector
@@ -73,7 +73,7 @@ class AgentRuntime:
         max_tool_rounds: int = 10,
         loop_warning_threshold: int = 4,
         loop_critical_threshold: int = 8,
-        hooks: HookRegistry | None = None,
+        hooks: HookRegistry | Sequence[AgentHook] = (),
         compactor: ContextCompactor | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -86,7 +86,7 @@ class AgentRuntime:
         self._max_rounds = max_tool_rounds
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
-        self._hooks = (hooks or HookRegistry()).bounded(self._clock.real(self._settings.hook_timeout_seconds))
+        self._hooks = HookRegistry.of(hooks).bounded(self._clock.real(self._settings.hook_timeout_seconds))
         self._compactor = compactor or ContextCompactor(
             threshold_messages=self._settings.compaction_threshold_messages,
             threshold_chars=self._settings.compaction_threshold_chars,
@@ -252,8 +252,9 @@ class AgentRuntime:
 
     def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
         """Look for a loop: a warning reminds the model behind the results, a critical one ends the turn."""
-        for call, outcome in zip(calls, outcomes, strict=True):
-            turn.loops.record_call(call.name, call.arguments, outcome.text)
+        for index, (call, outcome) in enumerate(zip(calls, outcomes, strict=True)):
+            failed, beside = outcome.outcome != "ok", index > 0
+            turn.loops.record_call(call.name, call.arguments, outcome.text, failed=failed, same_round=beside)
             verdict = turn.loops.check()
             if verdict is None:
                 continue
@@ -318,19 +319,25 @@ class AgentRuntime:
         )
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
-        """The calls that name something; empty if the model made none; None if it made some and all were nameless."""
+        """The calls that name something; empty if the model made none; None if it made some and none can be used.
+
+        A reply that stopped for calls and holds neither calls nor text is one whose call the provider could not read.
+        """
         usable = [call for call in reply.tool_calls if call.name.strip().lower() not in {"", "none"}]
-        return usable if usable or not reply.tool_calls else None
+        made_some = reply.tool_calls or (reply.stop == "tool_calls" and not reply.text)
+        return usable if usable or not made_some else None
 
     def _tell_about_tools(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        """Once per turn: the model called something without a name."""
+        """Once per turn: the model called something without a name, or in a way that nobody could read."""
         if turn.told_about_tools:
-            raise ModelError("the model keeps calling tools without naming one", code="provider.bad_reply")
+            raise ModelError(
+                "the model keeps making calls that name no tool or cannot be read", code="provider.bad_reply"
+            )
         turn.told_about_tools = True
         if reply.text:
             turn.remember(_assistant_message(reply, message_id, ()))
         known = ", ".join(turn.tools.names) or "none; answer in text"
-        turn.remember(_reminder(f"Your last call named no tool. The tools are: {known}."))
+        turn.remember(_reminder(f"Your last call named no tool or could not be read. The tools are: {known}."))
 
     def _checkpoint(self, turn: Turn) -> None:
         if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:

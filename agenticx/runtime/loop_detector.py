@@ -27,7 +27,7 @@ class LoopVerdict:
         what = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
             "ping_pong": f"the last {self.count} calls alternate between the same two calls with the same results",
-            "no_progress": f"the last {self.count} calls brought no result that was not seen before",
+            "no_progress": f"the last {self.count} rounds of calls failed or brought nothing that was not seen before",
         }
         return what[self.detector]
 
@@ -37,7 +37,7 @@ class LoopDetector:
 
     - `generic_repeat`: one call with one result, repeated.
     - `ping_pong`: two different calls in turn, each with its own unchanged result.
-    - `no_progress`: calls in any order none of which brought anything new.
+    - `no_progress`: rounds of calls none of which brought anything new; a failing call never does.
     """
 
     def __init__(self, warning_threshold: int = 4, critical_threshold: int = 8) -> None:
@@ -52,10 +52,24 @@ class LoopDetector:
         self._stale = 0
         self._warned: set[Detector] = set()
 
-    def record_call(self, tool_name: str, args_signature: str, result_signature: str = "") -> None:
-        """Note one executed call; the signatures are compared for equality only."""
+    def record_call(
+        self,
+        tool_name: str,
+        args_signature: str,
+        result_signature: str = "",
+        *,
+        failed: bool = False,
+        same_round: bool = False,
+    ) -> None:
+        """Note one executed call; the signatures are compared for equality only.
+
+        `same_round` says that it stands beside the call before it: together they count once for `no_progress`.
+        """
         mark = (tool_name, args_signature, result_signature)
-        self._stale = self._stale + 1 if mark in self._seen else 0
+        if not failed and mark not in self._seen:
+            self._stale = 0
+        elif not same_round or not self._stale:
+            self._stale += 1
         self._seen.add(mark)
         self._recent.append(mark)
 

@@ -12,10 +12,10 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from agenticx import foreign
 from agenticx.clocks import Clock
@@ -60,8 +60,11 @@ class CallOutcome:
 
 @dataclass(slots=True)
 class _Pending:
-    """One call on its way. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if
-    nobody waits for them any more."""
+    """One call on its way.
+
+    `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody waits for them
+    any more; `partial` is what a tool gave when it was cancelled.
+    """
 
     call: ToolCall
     tool: Tool | None
@@ -70,6 +73,7 @@ class _Pending:
     repaired: bool = False
     started: float | None = None
     value: list[object] = field(default_factory=list[object])
+    partial: list[object] = field(default_factory=list[object])
     outcome: CallOutcome | None = None
     over: bool = False
 
@@ -99,7 +103,8 @@ class ToolCalls:
         ]
         turn.enter("executing")
         for one in pending:
-            arguments: Any = one.call.arguments if one.arguments is None else jsonable(one.arguments)
+            as_said = one.arguments is None or one.repaired
+            arguments: Any = one.call.arguments if as_said else jsonable(cast("dict[str, Any]", one.arguments))
             data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": arguments}
             turn.emit(EventType.TOOL_CALL, data)
         outcomes: list[CallOutcome] = []
@@ -199,7 +204,9 @@ class ToolCalls:
             value: Any = tool.run(arguments, context)
             if isawaitable(value):
                 value = await value
-            one.value.append(value)
+            task = asyncio.current_task()
+            late = task is not None and task.cancelling() > 0
+            (one.partial if late else one.value).append(value)
             return render(value, self.settings.tool_result_chars)
 
         one.started = self.clock.monotonic()
@@ -211,7 +218,8 @@ class ToolCalls:
             if exc.kind == "timed_out":
                 data = {"phase": "tool", "elapsed_seconds": self._elapsed(one), "limit_seconds": limit}
                 turn.emit(EventType.STALL, {**data, "action": "failed"})
-                return CallOutcome(f"{tool.schema.name} did not finish within {limit:g} s and was ended", "timed_out")
+                text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
+                return self._with_partial(one, CallOutcome(text, "timed_out"))
             return CallOutcome(f"Error: {exc}", "error", repaired=one.repaired)
         except InvalidArguments as exc:
             return CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments", repaired=one.repaired)
@@ -221,6 +229,18 @@ class ToolCalls:
         finally:
             beat.cancel()
             one.over = True
+
+    def _with_partial(self, one: _Pending, outcome: CallOutcome) -> CallOutcome:
+        """What is said of the ending, and behind it what the tool had by then."""
+        if not one.partial:
+            return outcome
+        try:
+            text, truncated = foreign.call_now(
+                render, one.partial[0], self.settings.tool_result_chars, what=f"the output of {one.call.name!r}"
+            )
+        except ForeignError:
+            return outcome
+        return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
 
     async def _reviewed(self, turn: Turn, one: _Pending, outcome: CallOutcome) -> CallOutcome:
         """What the after_tool_call hooks leave of the result."""
@@ -273,7 +293,10 @@ class ToolCalls:
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = render(text, self.settings.tool_result_chars)
             return CallOutcome(text, "ok", truncated, one.repaired)
-        return one.problem or CallOutcome(NOT_STARTED if one.started is None else CANCELLED, "cancelled")
+        if one.problem is not None or one.started is None:
+            return one.problem or CallOutcome(NOT_STARTED, "cancelled")
+        cancelled = CallOutcome(CANCELLED, "cancelled")
+        return cancelled if self.hooks.has("after_tool_call") else self._with_partial(one, cancelled)
 
     # --- what a tool may say while it runs ----------------------------------------------------------------------------
 

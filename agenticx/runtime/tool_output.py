@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from agenticx.messages import clean_text
+from agenticx.tools.base import ToolOutput
 
 __all__ = ["bounded", "jsonable", "render"]
 
@@ -23,6 +24,9 @@ def render(value: object, limit: int) -> tuple[str, bool]:
     match value:
         case str():
             return bounded(value, limit)
+        case ToolOutput():
+            text, truncated = bounded(value.text, limit)
+            return text, truncated or value.truncated
         case None:
             return "", False
         case bytes() | bytearray():

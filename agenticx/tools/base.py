@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ToolSchema
 
-__all__ = ["Assessment", "Risk", "Tool", "ToolContext", "ToolState"]
+__all__ = ["Assessment", "Risk", "Tool", "ToolContext", "ToolOutput", "ToolState"]
 
 Risk = Literal["read", "write", "execute"]
 """What a call can do: look at the workspace, change files or other state in it, or run anything at all."""
@@ -49,6 +49,14 @@ class ToolState:
     context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """A result that its tool has shortened already; `truncated` says so to whoever reads it."""
+
+    text: str
+    truncated: bool = False
+
+
 def _ignore(_type: str, _payload: Mapping[str, Any]) -> None:
     return None
 
@@ -80,7 +88,8 @@ class Tool(Protocol):
 
     `read_only` means: no side effect whatever the arguments; such calls of one round run in parallel and a malformed
     call may be repaired. `timeout` in seconds overrides the setting. `run` returns text (anything else is rendered by
-    the engine) or raises `ToolError` with a sentence that the model can act on.
+    the engine) or raises `ToolError` with a sentence that the model can act on. When it is cancelled (stop, time-out) it may return
+    what it has by then instead of letting the cancellation pass; that is added to what is said of its ending.
     """
 
     @property

@@ -36,6 +36,26 @@ def long_history():
 # --- what hooks can do ------------------------------------------------------------------------------------------------
 
 
+async def test_a_list_of_hooks_will_do(play):
+    seen: list[str] = []
+    watch = hook("after_model", lambda self, reply, context: seen.append(reply.text))
+    await play([say("hi")], hooks=[watch])
+    assert seen == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "sentence"),
+    [
+        (AgentHook(), "hooks must be a HookRegistry or a list of hooks, not AgentHook"),
+        ([AgentHook], "the class AgentHook is no hook: give an object of a class that derives from AgentHook"),
+        ([print], "builtin_function_or_method is no hook: give an object of a class that derives from AgentHook"),
+    ],
+)
+async def test_what_is_no_hook_is_refused_before_any_turn(play, hooks, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        play.runtime(ScriptedModel([]), hooks=hooks)
+
+
 async def test_hooks_run_in_priority_order_at_their_points(play):
     order: list[str] = []
 

@@ -93,10 +93,30 @@ def test_half_a_character_becomes_a_replacement_character():
 
 
 @pytest.mark.parametrize(
-    "text", ['{"path": "a.txt",}', "{'path': 'a.txt'}", '```json\n{"path": "a.txt"}\n```', '{"path": "a.txt"']
+    "text", ['{"path": "a.txt",}', "{'path': 'a.txt'}", '```json\n{"path": "a.txt"}\n```', "```\n{'path': 'a.txt',}```"]
 )
 def test_the_usual_slips_are_repaired(text):
     assert repair_arguments(text) == {"path": "a.txt"}
+
+
+@pytest.mark.promise("C4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": "a.txt"',
+        '{"path": "a.tx',
+        "{'path': 'a.tx",
+        '{"paths": ["a.txt"}',
+        '{"path": "a.txt"}{"path": "c.txt"}',
+        '{"path": "a.txt"} {"path": "c.txt"}',
+        "{'path': 'c.txt', 'path': 'a.txt'}",
+        'I think {"path": "a.txt"} is right',
+        "{'path': 'it's'}",
+    ],
+)
+def test_what_is_not_one_whole_object_is_never_repaired(text):
+    with pytest.raises(InvalidArguments):
+        repair_arguments(text)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[1, 2]", "3", "null", deep(5_000)])

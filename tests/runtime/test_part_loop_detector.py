@@ -111,3 +111,23 @@ def test_a_call_repeated_eight_times_is_critical_whatever_came_before(calls, rep
 @given(st.lists(_calls, unique=True))
 def test_calls_that_are_all_new_never_make_a_loop(calls):
     assert found(calls) == {}
+
+
+def test_failing_calls_bring_no_progress_whatever_they_ask_for():
+    detector, found = LoopDetector(), {}
+    for number in range(1, 9):
+        detector.record_call("file_read", f'{{"path": "{number}.txt"}}', f"no file {number}.txt", failed=True)
+        if (verdict := detector.check()) is not None:
+            found[number] = (verdict.level, verdict.detector)
+    assert found == {4: ("warning", "no_progress"), 8: ("critical", "no_progress")}
+
+
+def test_failures_side_by_side_count_once_and_a_success_ends_the_count():
+    detector = LoopDetector()
+    for number in range(20):
+        detector.record_call("file_read", str(number), f"no file {number}", failed=True, same_round=number > 0)
+    assert detector.check() is None
+    for number in range(10):
+        detector.record_call("file_read", f"a{number}", f"no file a{number}", failed=True)
+        detector.record_call("list_files", f"{number}", f"files of {number}", same_round=True)
+        assert detector.check() is None

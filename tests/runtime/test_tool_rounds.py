@@ -13,7 +13,7 @@ from agenticx.llms.base import ToolCallDelta
 from agenticx.runtime import AutoApproveConfirmGate, Block, HookRegistry
 from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedModel, call, finish, outline, raw, say
-from agenticx.tools.base import ToolContext
+from agenticx.tools.base import ToolContext, ToolOutput
 from agenticx.tools.registry import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
@@ -207,7 +207,7 @@ async def test_malformed_arguments_of_a_read_only_tool_are_repaired_and_marked(p
     text = "```json\n{'a': 1, 'b': 2,}\n```"
     run = await play([call("add", text), "ok"], tools=[add])
 
-    assert run.of("tool_call")[0].data["arguments"] == {"a": 1, "b": 2}
+    assert run.of("tool_call")[0].data["arguments"] == text, "a client sees what the model said"
     assert run.of("tool_result")[0].data["repaired"] is True
     assert run.results == [("call_1", "ok", "3")]
     assert run.session.messages[1].tool_calls[0].arguments == text, "history keeps the model's own bytes"
@@ -318,7 +318,23 @@ async def test_a_tools_own_time_out_overrides_the_setting(play):
 
     run = await play([call("forever"), "ok"], tools=[forever], clock=ScaledClock(100))
 
-    assert run.results == [("call_1", "timed_out", "forever did not finish within 2 s and was ended")]
+    assert run.results == [("call_1", "timed_out", "forever did not finish within 2 s and was ended.")]
+
+
+async def test_a_tool_that_is_ended_may_say_what_it_had_by_then(play):
+    @tool(risk="read", timeout=2)
+    async def count() -> ToolOutput | None:
+        """Count for ever."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return ToolOutput("one, two", truncated=True)
+
+    run = await play([call("count"), "ok"], tools=[count], clock=ScaledClock(100))
+
+    text = "count did not finish within 2 s and was ended.\none, two"
+    assert run.results == [("call_1", "timed_out", text)]
+    assert run.of("tool_result")[0].data["truncated"] is True
 
 
 async def test_arguments_of_rich_python_types_are_events_as_json(play):

@@ -17,6 +17,9 @@ Report = Callable[[AgenticXError], None]
 """Told of an observer's failure."""
 
 
+_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
+
+
 class HookRegistry:
     """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration.
 
@@ -29,8 +32,19 @@ class HookRegistry:
         for hook in hooks:
             self.register(hook)
 
+    @classmethod
+    def of(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
+        """A registry as it is, or one of these hooks; raises `TypeError` for what is no hook."""
+        if isinstance(hooks, HookRegistry):
+            return hooks
+        if hooks is not None and not isinstance(hooks, list | tuple):
+            raise TypeError(f"hooks must be a HookRegistry or a list of hooks, not {type(hooks).__name__}")
+        return cls(hooks or ())
+
     def register(self, hook: AgentHook, priority: int = 0) -> None:
-        """Add a hook."""
+        """Add a hook; raises `TypeError` for what has none of a hook's methods, such as the class of one."""
+        if not any(callable(getattr(type(hook), point, None)) for point in _POINTS):
+            raise TypeError(f"{_name_of(hook)} is no hook: give an object of a class that derives from AgentHook")
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
 
@@ -109,6 +123,10 @@ class HookRegistry:
             await foreign.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
             report(exc if isinstance(exc, ForeignError) else HookFailed(f"{what}: {exc}"))
+
+
+def _name_of(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _is_messages(value: object) -> bool:
