@@ -35,7 +35,8 @@ __all__ = [
     "secret_values",
 ]
 
-PROJECT_FILE = Path(".agenticx") / "settings.toml"
+_FILE_NAME = "settings.toml"
+PROJECT_FILE = Path(".agenticx") / _FILE_NAME
 _PREFIX = "AGX_"
 _FILE_BYTES = 256 * 1024
 
@@ -155,7 +156,7 @@ class Settings(BaseModel):
     llm_retry_after_ceiling_seconds: _Seconds = Field(
         60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
     )
-    max_tool_rounds: Annotated[int, _clamped(10, 120, "AGX_MAX_TOOL_ROUNDS")] = Field(
+    max_tool_rounds: Annotated[int, _clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (a bare AgentRuntime() takes 10)."
     )
     turn_timeout_seconds: Annotated[float, _number(0.05, 86_400, off=True)] = Field(
@@ -251,9 +252,9 @@ def load_settings(
     arguments = {name: (value, name) for name, value in (overrides or {}).items() if value is not None}
     variables = _from_variables(environ)
     home, _ = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
-    user_file = _absolute(Path(home)) / "settings.toml"
+    user_file = _absolute(Path(home)) / _FILE_NAME
     merged = _from_file(user_file, _USER_SETTINGS)
-    if project is not None:
+    if project is not None and not _is_user_file(project / PROJECT_FILE, user_file):
         merged |= _from_file(project / PROJECT_FILE, PROJECT_SETTINGS)
     merged |= variables | arguments
     try:
@@ -261,6 +262,12 @@ def load_settings(
     except ValidationError as exc:
         where = {name: where for name, (_, where) in merged.items()}
         raise SettingsError("; ".join(_sentences(exc, where))) from None
+
+
+def _is_user_file(path: Path, user_file: Path) -> bool:
+    """Whether a project's file is the person's own: the project is the folder above the home, or the usual home's."""
+    usual = _absolute(Settings.model_fields["home"].default) / _FILE_NAME
+    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))  # links in a ring too
 
 
 _Given = dict[str, tuple[Any, str]]

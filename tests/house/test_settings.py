@@ -122,7 +122,7 @@ def test_a_turn_timeout_of_zero_is_off_and_of_less_than_a_twentieth_is_refused()
 @pytest.mark.parametrize(("given", "used"), [("3", 10), ("-5", 10), ("10", 10), ("77", 77), ("120", 120), ("999", 120)])
 def test_max_tool_rounds_is_clamped_with_a_log_line(given: str, used: int, caplog: pytest.LogCaptureFixture) -> None:
     assert load_settings(environ={"AGX_MAX_TOOL_ROUNDS": given}).max_tool_rounds == used
-    lines = [f"AGX_MAX_TOOL_ROUNDS is {given}; using {used}, the nearest from 10 to 120"] if int(given) != used else []
+    lines = [f"max_tool_rounds is {given}; using {used}, the nearest from 10 to 120"] if int(given) != used else []
     assert [record.getMessage() for record in caplog.records] == lines
 
 
@@ -185,6 +185,18 @@ def test_the_settings_a_project_may_set_are_durations_and_amounts() -> None:
     assert {type(Settings.model_fields[name].default) for name in PROJECT_SETTINGS} <= {int, float}
     assert "permission_mode" not in PROJECT_SETTINGS
     assert "model" not in PROJECT_SETTINGS
+
+
+@pytest.mark.parametrize("variables", [{}, {"AGX_HOME": "{home}/.agenticx"}, {"AGX_HOME": "{home}/other"}])
+def test_in_the_home_folder_the_user_file_is_no_project_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / ".agenticx", 'permission_mode = "plan"\nmax_tool_rounds = 12')
+    environ = {name: value.format(home=tmp_path) for name, value in variables.items()}
+    settings = load_settings(environ=environ, project=tmp_path)
+    elsewhere = environ.get("AGX_HOME", "").endswith("other")
+    assert (settings.permission_mode, settings.max_tool_rounds) == (("default", 30) if elsewhere else ("plan", 12))
 
 
 @pytest.mark.promise("F6")
