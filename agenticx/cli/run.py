@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from agenticx.attachments import check_attachments, load_attachment
@@ -44,7 +44,7 @@ def configure(parser: ArgumentParser) -> None:
         help="an image, PDF or text file that goes along; may be given again",
     )
     parser.add_argument("--json", action="store_true", help="print the turn's events, one envelope per line")
-    parser.add_argument("--session", metavar="ID", help="continue a kept session (not in this release)")
+    parser.add_argument("--session", metavar="ID", help=SUPPRESS)
 
 
 def run(arguments: Namespace) -> int:
