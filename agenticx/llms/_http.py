@@ -7,16 +7,18 @@ Known differences to a plain httpx client:
 3. Answers are asked for uncompressed, so that a small body cannot unpack into a large one.
 4. Connections are kept per event loop; one that belongs to another loop is never used.
 5. Unless a proxy is configured, requests go over `_http1`, which costs a fifth of httpx's own transport.
+6. What https needs is read when the provider is set up, so that no clock of a first call pays for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 from urllib.request import getproxies
@@ -50,7 +52,7 @@ class ProviderHttp:
 
     `who` names the provider in error messages; `key` never appears in them. It is sent as bearer token, or bare in
     the header `key_header`. `base_hint` is advice for a 404.
-    Raises `SettingsError` for a base URL or key that no request could be made with.
+    Raises `SettingsError` for a base URL, key or certificates that no request could be made with.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class ProviderHttp:
             self._headers[key_header] = key
         elif key:
             self._headers["authorization"] = f"Bearer {key}"
+        self._tls = _tls() if self._base.scheme == "https" else None
         self._urls: dict[tuple[object, ...], httpx.URL] = {}
         self._ways: WeakKeyDictionary[asyncio.AbstractEventLoop, _Way] = WeakKeyDictionary()
 
@@ -123,10 +126,9 @@ class ProviderHttp:
         loop = asyncio.get_running_loop()
         way = self._ways.get(loop)
         if way is None:
-            secure = self._base.scheme == "https"
-            idle_seconds = _IDLE_SECONDS if secure else _IDLE_SECONDS_LOCAL
+            idle_seconds = _IDLE_SECONDS if self._tls else _IDLE_SECONDS_LOCAL
             proxied = not _is_loopback(self._base.host) and bool(getproxies())
-            way = self._ways[loop] = _by_proxy(idle_seconds) if proxied else _direct(secure, idle_seconds)
+            way = self._ways[loop] = (_by_proxy if proxied else _direct)(self._tls, idle_seconds)
         return way
 
     async def _send(self, request: httpx.Request) -> Answer:
@@ -209,26 +211,23 @@ class _Way:
     aclose: Callable[[], Awaitable[None]]
 
 
-def _by_proxy(idle_seconds: float) -> _Way:
+def _by_proxy(tls: ssl.SSLContext | None, idle_seconds: float) -> _Way:
     """httpx as it comes: it knows all about proxies."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
-    client = httpx.AsyncClient(follow_redirects=False, limits=limits)
+    client = httpx.AsyncClient(verify=tls or True, follow_redirects=False, limits=limits)
     return _Way(partial(client.send, stream=True), client.aclose)
 
 
-def _direct(secure: bool, idle_seconds: float) -> _Way:
+def _direct(tls: ssl.SSLContext | None, idle_seconds: float) -> _Way:
     """httpx's requests and responses over `_http1`, without a client: no cookies, no redirects."""
-    transport = _Direct(secure, idle_seconds)
+    transport = _Direct(tls, idle_seconds)
     return _Way(transport.handle_async_request, transport.aclose)
 
 
 class _Direct(httpx.AsyncBaseTransport):
     """httpx's side of `_http1`."""
 
-    def __init__(self, secure: bool, idle_seconds: float) -> None:
-        tls = httpx.create_ssl_context() if secure else None  # reading the certificates takes 20 ms
-        if tls is not None:
-            tls.set_alpn_protocols(["http/1.1"])
+    def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
         self._connections = Connections(idle_seconds=idle_seconds, tls=tls)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -278,6 +277,17 @@ def _as_httpx(
         raise broken(str(exc), request=request) from exc
     except ProtocolError as exc:
         raise httpx.RemoteProtocolError(str(exc), request=request) from exc
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """For all providers: reading the certificates takes 20 ms, and far more on a busy machine."""
+    try:
+        tls = httpx.create_ssl_context()
+    except OSError as exc:
+        raise SettingsError(f"the certificates for https cannot be read: {exc}; is SSL_CERT_FILE right?") from exc
+    tls.set_alpn_protocols(["http/1.1"])
+    return tls
 
 
 def _timeout(seconds: float | None) -> httpx.Timeout:

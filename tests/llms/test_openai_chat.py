@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -428,6 +431,37 @@ async def test_a_recorded_http_error_is_told_in_the_provider_s_words(recorded: d
     error = await failure(Body(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
     assert (error.code, error.provider_type, error.status) == ("provider.bad_request", said["type"], recorded["status"])
     assert said["message"] in str(error)
+
+
+# --- setting up ---------------------------------------------------------------------------------------------------
+
+SET_UP = """
+import sys
+from agenticx.errors import SettingsError
+from agenticx.llms import OpenAIChatModel
+try:
+    OpenAIChatModel("m", base_url=sys.argv[1])
+except SettingsError as error:
+    print(error)
+print("httpx" in sys.modules, "certifi" in sys.modules)
+"""
+
+
+def set_up(base_url: str, **environ: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SSL_CERT")}
+    program = [sys.executable, "-c", SET_UP, base_url]
+    return subprocess.run(program, env={**kept, **environ}, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("scheme", "reads_certificates"), [("https", True), ("http", False)])
+def test_what_a_call_needs_is_loaded_before_any_clock_runs(scheme: str, reads_certificates: bool) -> None:
+    assert set_up(f"{scheme}://127.0.0.1:9/v1") == f"True {reads_certificates}\n"
+
+
+def test_certificates_that_cannot_be_read_are_a_matter_of_settings() -> None:
+    said = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
+    assert said.startswith("the certificates for https cannot be read")
+    assert "SSL_CERT_FILE" in said
 
 
 # --- connections --------------------------------------------------------------------------------------------------
