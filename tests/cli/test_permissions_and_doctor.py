@@ -132,10 +132,15 @@ def doctor(agx: Any, *words: str, **environment: str) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("variable", "moved", "path", "header"),
     [
-        ("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1/models", ("authorization", "Bearer sk-canary")),
-        ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "/v1/models", ("x-api-key", "sk-canary")),
-        ("GEMINI_API_KEY", "GEMINI_BASE_URL", "/v1beta/models", ("x-goog-api-key", "sk-canary")),
-        ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "/v1/key", ("authorization", "Bearer sk-canary")),
+        ("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1/models", ("authorization", "Bearer sk-canary-long-enough-4711")),
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "/v1/models", ("x-api-key", "sk-canary-long-enough-4711")),
+        ("GEMINI_API_KEY", "GEMINI_BASE_URL", "/v1beta/models", ("x-goog-api-key", "sk-canary-long-enough-4711")),
+        (
+            "OPENROUTER_API_KEY",
+            "OPENROUTER_BASE_URL",
+            "/v1/key",
+            ("authorization", "Bearer sk-canary-long-enough-4711"),
+        ),
     ],
 )
 def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
@@ -143,7 +148,7 @@ def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
 ) -> None:
     address, seen = answering(LISTED)
     base_url = address if variable.startswith(("ANTHROPIC", "GEMINI")) else f"{address}/v1"
-    code, lines = doctor(agx, **{variable: "sk-canary", moved: base_url})
+    code, lines = doctor(agx, **{variable: "sk-canary-long-enough-4711", moved: base_url})
     assert code == 0
     assert f"ok  keys         {variable} is accepted by {base_url}, which lists 2 models" in lines
     assert [(where, headers[header[0]]) for where, headers in seen] == [(path, header[1])]
@@ -151,8 +156,8 @@ def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_doctor_says_that_a_key_is_refused(agx: Any, answering: Any, status: int) -> None:
-    address, _ = answering({"error": {"message": "Incorrect API key provided: sk-canary"}}, status)
-    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary", OPENAI_BASE_URL=f"{address}/v1")
+    address, _ = answering({"error": {"message": "Incorrect API key provided: sk-canary-long-enough-4711"}}, status)
+    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     (line,) = [line for line in lines if "OPENAI_API_KEY is" in line and " keys " in line]
     assert (code, line.startswith("!!  keys         OPENAI_API_KEY is refused: openai ")) == (1, True)
 
@@ -160,16 +165,16 @@ def test_doctor_says_that_a_key_is_refused(agx: Any, answering: Any, status: int
 @pytest.mark.parametrize("status", [404, 500])
 def test_doctor_says_where_a_key_cannot_be_tested(agx: Any, answering: Any, status: int) -> None:
     address, _ = answering({}, status)
-    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary", OPENAI_BASE_URL=f"{address}/v1")
+    code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     assert code == 0
     (line,) = [line for line in lines if " keys " in line]
     assert line.startswith(f"--  keys         OPENAI_API_KEY could not be tested: openai answered with HTTP {status}")
 
 
 def test_doctor_sends_no_key_away_unless_it_is_told_to(agx: Any) -> None:
-    _, lines = doctor(agx, XAI_API_KEY="sk-canary")
+    _, lines = doctor(agx, XAI_API_KEY="sk-canary-long-enough-4711")
     assert "ok  keys         XAI_API_KEY is set; --online tests it at https://api.x.ai/v1" in lines
-    _, lines = doctor(agx, "--online", XAI_API_KEY="sk-canary", XAI_BASE_URL=NOWHERE)
+    _, lines = doctor(agx, "--online", XAI_API_KEY="sk-canary-long-enough-4711", XAI_BASE_URL=NOWHERE)
     (line,) = [line for line in lines if " keys " in line]
     assert line.startswith("--  keys         XAI_API_KEY could not be tested: xai at 127.0.0.1:9 could not be reached")
 
@@ -182,7 +187,7 @@ def test_doctor_lists_local_models_and_says_what_they_can_do(agx: Any, answering
 
 
 def test_doctor_says_what_is_assumed_of_a_model_and_what_a_known_one_costs(agx: Any, tmp_path: Any) -> None:
-    _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary")
+    _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary-long-enough-4711")
     own = tmp_path / "home" / "models.toml"
     assert f"--  abilities    vllm:mystery: {ModelFacts.ASSUMPTION} (a row in {own} says more)" in lines
     (line,) = [line for line in lines if "anthropic:claude-sonnet-4-5: " in line]
