@@ -73,7 +73,7 @@ class AgentRuntime:
         max_tool_rounds: int = 10,
         loop_warning_threshold: int = 4,
         loop_critical_threshold: int = 8,
-        hooks: HookRegistry | Sequence[AgentHook] = (),
+        hooks: HookRegistry | Sequence[AgentHook] | None = None,
         compactor: ContextCompactor | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
