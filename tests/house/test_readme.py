@@ -41,9 +41,22 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_the_library_example_runs(tmp_path: Path) -> None:
-    (example,) = [block for block in blocks("python") if "def test_" not in block]
+    (example,) = [block for block in blocks("python") if "builtin_tools" in block and "def test_" not in block]
     lines = run([sys.executable, "-c", example], tmp_path).splitlines()
     assert (lines[0].split()[0], lines[-1].split()[0]) == ("turn_started", "final")
+
+
+def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "class NoSecrets(AgentHook)" in block]
+    lines = run([sys.executable, "-c", example], tmp_path).splitlines()
+    kinds = [line.split()[0] for line in lines]
+    assert (kinds[-1], kinds.count("confirm_required")) == ("final", 1)
+    assert any("'sent to a@example.com'" in line for line in lines if line.startswith("tool_result"))
+    stranger = run([sys.executable, "-c", example.replace('"a@example.com"', '"a@evil.example"')], tmp_path)
+    assert "'outcome': 'denied'" in stranger
+    secret = run([sys.executable, "-c", example.replace('"hi"', '"password"')], tmp_path)
+    assert "That is a secret." in secret
+    assert "confirm_required" not in secret
 
 
 def test_the_test_example_passes(tmp_path: Path) -> None:
@@ -98,7 +111,7 @@ def test_every_agx_command_named_exists(tmp_path: Path) -> None:
 def test_the_two_commands_install_from_the_folder_and_never_from_an_index() -> None:
     assert re.findall(r"pip install (?!-q \.| ?-q -e \"\.)", README) == []
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    (extra,) = re.findall(r"pip install -q -e \"\.\[(\w+)\]\"", README)
+    (extra,) = set(re.findall(r"pip install -q -e \"\.\[(\w+)\]\"", README))
     assert extra in extras
 
 
