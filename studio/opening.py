@@ -1,6 +1,9 @@
 """`agx open`: finds the running studio and opens its page with a fresh ticket.
 
-A running studio says where it is in AGX_HOME/studio.json, `{"url": "http://127.0.0.1:8765", "pid": 123}`, mode 0600.
+1. A running studio says where it is in AGX_HOME/studio-PID.json, `{"url": "http://127.0.0.1:8765", "pid": 123}`. Each
+   has a note of its own, so that one that ends takes nothing from another.
+2. The browser is given a file that forwards to the page, as everybody on the machine can read a process's arguments and
+   the page's address holds a ticket.
 """
 
 from __future__ import annotations
@@ -20,7 +23,13 @@ from studio.auth import load_token
 
 __all__ = ["Address", "NoStudio", "configure", "find_studio", "open_in_browser", "page_url", "run"]
 
-_FILE = "studio.json"
+_FORWARDING = """\
+<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>AgenticX</title>
+<a href="{url}">The studio</a>
+"""
 _SECONDS = 5.0
 
 
@@ -41,17 +50,15 @@ class Address:
 
     def announce(self, home: Path) -> None:
         """Write it down for `agx open` and other commands."""
-        temporary = home / f".{_FILE}.{os.getpid()}"
-        content = json.dumps({"url": self.url, "pid": os.getpid()})
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(content + "\n")
-        temporary.replace(home / _FILE)
+        for note in _notes(home):
+            if _address(note) is None:
+                note.unlink(missing_ok=True)
+        _write_private(_note(home, os.getpid()), json.dumps({"url": self.url, "pid": os.getpid()}) + "\n")
 
     def withdraw(self, home: Path) -> None:
-        """Take the note back, unless another studio has written its own since."""
-        with suppress(OSError, ValueError, KeyError):
-            if json.loads((home / _FILE).read_text())["pid"] == os.getpid():
-                (home / _FILE).unlink()
+        """Take the note back, and the file that forwarded to the page."""
+        for path in (_note(home, os.getpid()), _forwarding(home, self)):
+            path.unlink(missing_ok=True)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -64,7 +71,7 @@ def run(arguments: Namespace) -> int:
     url = page_url(address, _fresh_ticket(address, load_token(settings)))
     print(url)
     if not arguments.only_print:
-        open_in_browser(url)
+        open_in_browser(address, url, settings.home)
     return 0
 
 
@@ -73,18 +80,55 @@ def page_url(address: Address, ticket: str) -> str:
     return f"{address.url}/#{ticket}"
 
 
-def open_in_browser(url: str) -> None:
-    """Show it, where there is a browser."""
-    webbrowser.open(url)
+def open_in_browser(address: Address, url: str, home: Path) -> None:
+    """Show the page at `url`, where there is a browser that may read files in `home`."""
+    path = _forwarding(home, address)
+    _write_private(path, _FORWARDING.format(url=url))
+    webbrowser.open(path.absolute().as_uri())
 
 
 def find_studio(home: Path) -> Address:
-    """Where the studio of this AGX_HOME runs; raises `NoStudio` if none says so."""
+    """Where the studio of this AGX_HOME runs, the latest if there are several; raises `NoStudio` if none says so."""
+    for note in _notes(home):
+        if (address := _address(note)) is not None:
+            return address
+    raise NoStudio("no studio is running for this AGX_HOME; `agx serve` starts one")
+
+
+def _notes(home: Path) -> list[Path]:
+    """What studios wrote down, the latest first."""
+    notes: list[tuple[float, Path]] = []
+    for path in home.glob("studio-*.json"):
+        with suppress(FileNotFoundError):
+            notes.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(notes, reverse=True)]
+
+
+def _note(home: Path, pid: int) -> Path:
+    return home / f"studio-{pid}.json"
+
+
+def _forwarding(home: Path, address: Address) -> Path:
+    return home / f"open-{address.port}.html"
+
+
+def _address(note: Path) -> Address | None:
+    """What a note says, if it can be read and its studio's process lives."""
     try:
-        host, _, port = json.loads((home / _FILE).read_text())["url"].removeprefix("http://").rpartition(":")
+        said = json.loads(note.read_text())
+        host, _, port = said["url"].removeprefix("http://").rpartition(":")
+        os.kill(said["pid"], 0)
         return Address(host, int(port))
-    except (OSError, ValueError, KeyError) as exc:
-        raise NoStudio("no studio is running for this AGX_HOME; `agx serve` starts one") from exc
+    except (OSError, ValueError, KeyError):  # PermissionError: the process is another user's by now
+        return None
+
+
+def _write_private(path: Path, content: str) -> None:
+    """Put a file in place that only its owner may read, all of it at once."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(content)
+    temporary.replace(path)
 
 
 def _fresh_ticket(address: Address, token: str) -> str:

@@ -94,7 +94,7 @@ def serve(
         print(f"AgenticX studio is ready (model {services.models.default}): {url}", file=sys.stderr, flush=True)
         address.announce(settings.home)
         if open_page:
-            open_in_browser(url)
+            open_in_browser(address, url, settings.home)
 
     try:
         asyncio.run(StudioServer(services, ready).serve(sockets=[listening]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 from pathlib import Path
@@ -57,7 +58,7 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
         assert asyncio.get_running_loop().time() - started < 5
         for log in await asyncio.gather(*watching):
             assert log[-2:] == ["error", "server_closing"]
-        assert not (tmp_path / "home" / "studio.json").exists()
+        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["token"]
 
 
 async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path: Path) -> None:
@@ -70,7 +71,48 @@ async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path:
         assert ticket != served.ticket
         async with httpx.AsyncClient(base_url=served.url, trust_env=False) as stranger:
             assert (await stranger.post("/api/ticket", json={"ticket": ticket})).status_code == 200
-        assert (home / "studio.json").stat().st_mode & 0o777 == 0o600
+        assert (home / f"studio-{served.process.pid}.json").stat().st_mode & 0o777 == 0o600
+
+
+async def lines_in(path: Path, count: int) -> list[str]:
+    """The file's lines once there are so many."""
+    async with asyncio.timeout(10):
+        while not path.exists() or len(lines := path.read_text().splitlines()) < count:
+            await asyncio.sleep(0.02)
+    return lines
+
+
+async def test_a_browser_is_opened_without_a_ticket_among_its_arguments(tmp_path: Path) -> None:
+    home, browser, seen = tmp_path / "home", tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {seen}\n')
+    browser.chmod(0o755)
+    async with agx_serve(home, "--open", BROWSER=str(browser)) as served:
+        page = home / f"open-{served.port}.html"
+        await lines_in(seen, 1)
+        assert f"{served.url}/#{served.ticket}" in page.read_text()
+        code, out, _ = await outcome(await agx(home, "open", BROWSER=str(browser)))
+        assert await lines_in(seen, 2) == [page.as_uri()] * 2
+        assert (code, out.strip() in page.read_text(), page.stat().st_mode & 0o777) == (0, True, 0o600)
+        served.process.send_signal(signal.SIGTERM)
+        assert await outcome(served.process) == (0, "", "")
+        assert not page.exists()
+
+
+async def test_a_studio_that_ends_leaves_another_one_to_be_found(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with agx_serve(home) as first:
+        async with agx_serve(home) as second:
+            for found in (second, first):
+                code, out, _ = await outcome(await agx(home, "open", "--print"))
+                assert (code, out.partition("/#")[0]) == (0, found.url)
+                if found is second:
+                    second.process.send_signal(signal.SIGTERM)
+                    await outcome(second.process)
+        async with agx_serve(home) as killed:
+            killed.process.kill()
+            await outcome(killed.process)
+            code, out, _ = await outcome(await agx(home, "open", "--print"))
+            assert (code, out.partition("/#")[0]) == (0, first.url)
 
 
 async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:
@@ -81,7 +123,8 @@ async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:
     home.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        (home / "studio.json").write_text(json.dumps({"url": f"http://127.0.0.1:{free.getsockname()[1]}", "pid": 1}))
+        note = {"url": f"http://127.0.0.1:{free.getsockname()[1]}", "pid": os.getpid()}
+        (home / f"studio-{os.getpid()}.json").write_text(json.dumps(note))
         code, out, err = await outcome(await agx(home, "open", "--print"))
     assert (code, out) == (1, "")
     assert "does not answer" in err
