@@ -18,6 +18,7 @@ from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.settings import Settings, load_settings
+from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
@@ -79,7 +80,10 @@ class Studio:
     async def events_until(self, session_id: str, type_: str, *, cursor: str | None = None) -> list[Frame]:
         """The session's events up to the first of that type."""
         async with self.events(session_id, cursor=cursor) as frames:
-            return await until(frames, type_)
+            found = await until(frames, type_)
+        if cursor is None:
+            check_grammar([frame.data for frame in found if frame.id is not None], complete=False)
+        return found
 
     async def close(self) -> None:
         self.server.should_exit = True
