@@ -1,4 +1,4 @@
-"""Mutated streams: whatever bytes come, a reply or a typed error comes out, the same in any chunking, and can be kept."""
+"""Mutated streams: whatever comes, a reply or a typed error comes out, the same in any chunking, and can be kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,15 +44,21 @@ def rng() -> random.Random:
 
 def recorded(wire: Wire) -> list[bytes]:
     root = folder()
-    if root is None or wire.streams is None:
+    if root is None:
         return []
-    bodies = [file.read_bytes()[:LONGEST_BODY] for file in sorted((root / wire.streams).glob("*.sse"))]
-    assert bodies, f"no streams in {root / wire.streams}"
+    bodies = [file.read_bytes()[:LONGEST_BODY] for file in sorted((root / str(wire.streams)).glob("*.sse"))]
+    assert bodies, f"no streams of {wire.name} in {root}"
     return bodies
 
 
 def odd(wire: Wire) -> list[bytes]:
     return [oddity.body for oddity in ODDITIES if oddity.wire is wire and 0 < len(oddity.body) < LONGEST_BODY]
+
+
+CASES = [
+    *(pytest.param(wire, recorded, id=f"{wire.name}-recorded") for wire in WIRES.values() if wire.streams),
+    *(pytest.param(wire, odd, id=f"{wire.name}-odd") for wire in WIRES.values()),
+]
 
 
 def mutated(body: bytes, wire: Wire, rng: random.Random) -> bytes:
@@ -105,14 +112,12 @@ def check(wire: Wire, body: bytes, rng: random.Random) -> None:
     replies.append(read(wire.parser("m"), [body]))
     assert len({said(reply, error) for reply, error in replies}) == 1
     reply, error = replies[0]
-    assert error is None or (error.code.startswith(("provider.", "context_")) and str(error).isprintable())
+    assert error is None or error.code.startswith(("provider.", "context_"))
     assert not (reply.complete and error is not None)
     assert time.monotonic() - began < SECONDS
     for call in reply.tool_calls:
-        try:
-            assert isinstance(parse_arguments(call.arguments), dict)
-        except InvalidArguments:
-            pass
+        with suppress(InvalidArguments):
+            parse_arguments(call.arguments)
     if reply.complete:
         check_history(wire, reply)
 
@@ -139,17 +144,15 @@ def check_history(wire: Wire, reply: Reply) -> None:
 
 
 @pytest.mark.promise("C1", "C2")
-@pytest.mark.parametrize("source", [recorded, odd])
-@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+@pytest.mark.parametrize(("wire", "source"), CASES)
 def test_a_mutated_stream_breaks_nothing(
-    wire: Wire, source: Any, rng: random.Random, request: pytest.FixtureRequest
+    wire: Wire, source: Callable[[Wire], list[bytes]], rng: random.Random, request: pytest.FixtureRequest
 ) -> None:
     bodies = source(wire)
     if not bodies:
         pytest.skip("no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl")
     deep = request.config.getoption("--deep")
-    sources = 2 * len(WIRES) - 1  # nobody recorded Ollama
-    for _ in range(-(-(DEEP_COUNT if deep else COUNT) // sources)):
+    for _ in range(-(-(DEEP_COUNT if deep else COUNT) // len(CASES))):
         body = mutated(rng.choice(bodies), wire, rng)
         try:
             check(wire, body, rng)
