@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.render import without_controls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ClockExpired, InvalidArguments, ModelError, ModelErrorCode
 from agenticx.llms.arguments import parse_arguments
@@ -18,6 +19,7 @@ from agenticx.llms.catalog import resolve_model
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.settings import load_settings
+from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "parsed_arguments", "reply_object", "run"]
 
@@ -155,8 +157,11 @@ def _string_in(text: str) -> str | None:
 
 def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:
     if reply.text:
-        print(reply.text)
+        print(without_controls(reply.text) if sys.stdout.isatty() else reply.text)
     for call in reply.tool_calls:
-        print(f"→ {call.name} {call.arguments}", file=sys.stderr)
+        print(f"→ {visible_line(call.name, 100)} {visible_line(call.arguments, 2_000)}", file=sys.stderr)
     if problem is not None:
-        print(f"agx model call: {problem['type']}: {problem['message']}", file=sys.stderr)
+        print(
+            f"agx model call: {visible_line(problem['type'], 100)}: {visible_line(problem['message'], 2_000)}",
+            file=sys.stderr,
+        )

@@ -123,6 +123,12 @@ def test_control_characters_of_the_model_do_not_reach_the_terminal(terminal: Cal
     assert screen.exit_code() == 0
 
 
+def test_control_characters_of_one_model_call_do_not_either(terminal: Callable[..., Any]) -> None:
+    screen = terminal("model", "call", "demo", "say a\x07b\u202ec")
+    screen.wait_for("a⟨U+0007⟩b⟨U+202E⟩c")
+    assert screen.exit_code() == 0
+
+
 def test_the_history_of_a_chat_is_the_person_s_alone(agx: Any, terminal: Callable[..., Any], tmp_path: Any) -> None:
     pytest.importorskip("readline")
     screen = terminal("chat")
