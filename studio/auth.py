@@ -1,7 +1,8 @@
 """Who may talk to the server: Host, then Origin, then token, before anything is routed; and the one-use tickets.
 
 1. Deny by default: every path needs the token unless `is_public` names it, so an unknown, encoded or case-variant path
-   opens nothing. Decisions look at `scope["path"]`, the decoded path that routing looks at too.
+   opens nothing. Decisions look at `scope["path"]`, the decoded path that routing looks at too; a path that was sent in
+   any other spelling than the canonical one, which encodes only what must be, leads nowhere.
 2. Sec-Fetch-Site: cross-site is refused unless the Origin is listed (an Electron page is cross-site by nature) or the
    request is a top-level navigation to `/`, which is how a link opens the page.
 """
@@ -18,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -92,11 +94,14 @@ class Guard:
             await send({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT)})
             await send({"type": "http.response.body", "body": b""})
         else:
-            problem = self._token_problem(scope)
+            problem = self._token_problem(scope) or _spelling_problem(scope)
             await (self.app if problem is None else problem_response(problem))(scope, receive, send)
 
     def _inspect(self, scope: Scope) -> tuple[Problem | None, str | None]:
-        """What is wrong with Host or Origin, if anything; and the listed Origin that is to get CORS headers."""
+        """What is wrong with framing, Host or Origin, if anything; and the listed Origin that gets CORS headers."""
+        if _all(scope, b"content-length") and _all(scope, b"transfer-encoding"):
+            sentence = "Send Content-Length or Transfer-Encoding, not both: they could name two ends of the body."
+            return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
         hosts, origins = _all(scope, b"host"), _all(scope, b"origin")
         if len(hosts) != 1 or not hosts[0]:
             return Problem(400, "bad_host", "Send exactly one Host header."), None
@@ -135,6 +140,13 @@ def _all(scope: Scope, name: bytes) -> list[str]:
 def _one(scope: Scope, name: bytes) -> str | None:
     values = _all(scope, name)
     return values[0] if len(values) == 1 else None
+
+
+def _spelling_problem(scope: Scope) -> Problem | None:
+    canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
+    if scope.get("raw_path") in (None, canonical):
+        return None
+    return Problem(404, "not_found", "There is nothing at a path spelt like that; encode only what must be encoded.")
 
 
 def _opens_the_page(scope: Scope) -> bool:
