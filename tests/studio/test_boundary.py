@@ -125,6 +125,35 @@ async def test_no_spelling_of_a_path_gets_around_the_token(studio: Studio, path:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "/%61pi/ready",
+        "/api%2Fready",
+        "/api/read%79",
+        "/API/ready",
+        "/api/Ready",
+        "/api/ready%00",
+        "/api/confirms/cfm%5Fx",
+        "/api/sessions/%ff",
+        "/api/sessions/%c3%a9",
+        "/api/sessions/%zz",
+        "/%61pi/health",
+        "/assets/%61pp.js",
+        "/%2F",
+    ],
+)
+async def test_a_path_has_one_spelling_also_with_the_token(studio: Studio, path: str) -> None:
+    answer = await ask(studio, request_of("GET", path, AUTHORIZED))
+    assert (answer.status, answer.code) == (404, "not_found")
+
+
+async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
+    answer = await ask(studio, request_of("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
+    assert (answer.status, answer.code) == (404, "session_not_found")
+    assert (await ask(studio, request_of("GET", "/api/confirms?session_id=%61", AUTHORIZED))).status == 200
+
+
+@pytest.mark.parametrize(
     "path", ["/assets/../api/sessions", "/assets/%2e%2e/api/sessions", "/assets/%2e%2e%2fserver.py"]
 )
 async def test_the_assets_folder_leads_nowhere_else(studio: Studio, path: str) -> None:
@@ -197,6 +226,16 @@ async def test_two_hosts_are_400_also_behind_a_server_that_lets_them_through() -
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host]}
     await Guard(unreachable, Boundary.of(1), TOKEN)(scope, receive, send)
     assert sent[0]["status"] == 400
+
+
+async def test_a_body_whose_end_is_told_in_two_ways_is_400_and_ends_the_connection(studio: Studio) -> None:
+    for headers in (
+        ("Content-Length: 2", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 2"),
+    ):
+        head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, *headers)
+        answer = await ask(studio, head + "2\r\n{}\r\n0\r\n\r\n")
+        assert (answer.status, answer.code, answer.headers["connection"]) == (400, "two_lengths", "close")
 
 
 # --- Origin: 403, CORS ------------------------------------------------------------------------------------------------
