@@ -40,10 +40,11 @@ def main() -> None:
     status_fd = int(sys.argv[1])
     os.set_inheritable(status_fd, False)
     watched, lifeline = os.pipe()
+    adopts = _become_subreaper()  # before there is anybody to lose a parent
     supervisor = os.fork()
     if supervisor:
         os.close(watched)
-        guard(supervisor, lifeline)
+        guard(supervisor, adopts, lifeline)
     else:
         os.setsid()  # one signal to a process group does not reach both
         os.dup2(watched, 0)
@@ -52,9 +53,9 @@ def main() -> None:
         supervise(sys.argv[2:], status_fd)
 
 
-def guard(supervisor: int, lifeline: int) -> None:
+def guard(supervisor: int, adopts: bool, lifeline: int) -> None:
     """Pass on that the caller wants an end, and see to it myself where the supervisor does not or cannot."""
-    family = Family(supervisor, _become_subreaper(), _wake_on_signals())
+    family = Family(supervisor, adopts, _wake_on_signals())
     _let_go_of_output()
     if not family.wait_for_command():
         os.close(lifeline)
