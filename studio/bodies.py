@@ -33,24 +33,30 @@ class Body(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @classmethod
+    def is_required(cls) -> bool:
+        """Whether there must be a body: it has a field that must be given."""
+        return any(field.is_required() for field in cls.model_fields.values())
+
 
 B = TypeVar("B", bound=Body)
 
 
 async def read_body(request: Request, schema: type[B]) -> B:
-    """The request's body as `schema`; no body at all counts as `{}`.
+    """The request's body as `schema`; no body at all counts as `{}` unless the schema requires a field.
 
     Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
     duplicate keys, nesting beyond 32 levels and more than 1000 entries in one object or list included), 422 not of
     this schema.
     """
-    if _announces_something(request):
+    required = schema.is_required()
+    if required or _announces_something(request):
         _check_type(request)
     raw = await _read(request, schema.max_bytes)
     if raw:
         _check_type(request)
     try:
-        return schema.model_validate(_parse(raw) if raw else {})
+        return schema.model_validate(_parse(raw) if raw or required else {})
     except ValidationError as exc:
         problem = _broken(exc, schema)
         _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
@@ -156,6 +162,8 @@ def _broken(exc: ValidationError, schema: type[Body]) -> Problem:
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
     path = ".".join(str(part) for part in error["loc"])[:_SHOWN] or "body"
     match error["type"]:
+        case "model_type":
+            sentence = f"{'The body' if path == 'body' else repr(path)} must be a JSON object."
         case "missing":
             sentence = f"{path!r} is required."
         case "extra_forbidden":

@@ -91,7 +91,8 @@ def _operation(row: Row) -> dict[str, Any]:
         ]
     if row.body is not None:
         reference = {"$ref": f"#/components/schemas/{row.body.__name__}"}
-        operation["requestBody"] = {"content": {"application/json": {"schema": reference}}}
+        content = {"application/json": {"schema": reference}}
+        operation["requestBody"] = {"required": row.body.is_required(), "content": content}
     if row.public:
         operation["security"] = []
     return operation

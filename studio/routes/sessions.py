@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agenticx.clocks import rfc3339
-from agenticx.errors import AgenticXError, ToolError
+from agenticx.errors import AgenticXError, SessionNotFound, ToolError
 from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.transcript import transcript
 from agenticx.tools.permissions import PermissionMode
@@ -74,8 +74,9 @@ async def create(request: Request) -> Response:
 
 async def index(request: Request) -> Response:
     studio, asked = services(request), request.query_params
-    limit = _limit(asked.get("limit"))
-    records = await studio.store.sessions(query=asked.get("q"), limit=limit, before=asked.get("before"))
+    limit, before = _limit(asked.get("limit")), asked.get("before")
+    await _check_before(studio, before)
+    records = await studio.store.sessions(query=asked.get("q"), limit=limit, before=before)
     return JSONResponse({"sessions": [_json(studio, record) for record in records]})
 
 
@@ -156,6 +157,15 @@ def _limit(text: str | None) -> int:
         sentence = f"'limit' must be a whole number from 1 to {_LARGEST_PAGE}."
         raise Problem(422, "bad_limit", sentence, field="limit")
     return int(text)
+
+
+async def _check_before(studio: Services, session_id: str | None) -> None:
+    try:
+        if session_id is not None:
+            await studio.store.get(session_id)
+    except SessionNotFound:
+        sentence = "'before' must be the id of a session that there is."
+        raise Problem(422, "bad_before", sentence, field="before") from None
 
 
 def _json(studio: Services, record: SessionRecord) -> dict[str, Any]:

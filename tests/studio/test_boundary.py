@@ -376,6 +376,28 @@ async def test_a_body_that_is_much_work_is_refused_within_a_second_or_two(studio
     assert len(answer.content) < 1000
 
 
+async def test_no_body_is_an_empty_one_only_where_no_field_is_required(studio: Studio) -> None:
+    document = (await studio.client.get("/openapi.json")).json()
+    for row, (method, path) in zip(TABLE, ROUTES, strict=True):
+        if row.body is None:
+            continue
+        told = document["paths"][row.path][method.lower()]["requestBody"]["required"]
+        required = any(field.is_required() for field in row.body.model_fields.values())
+        untyped = await ask(studio, request_of(method, path, AUTHORIZED, "Content-Length: 0"))
+        typed = await ask(studio, request_of(method, path, AUTHORIZED, JSON, "Content-Length: 0"))
+        assert (path, told, untyped.status == 415, typed.status == 400) == (path, required, required, required)
+
+
+async def test_a_body_that_is_no_object_is_told_so_without_our_names(studio: Studio) -> None:
+    for method, path in BODIES:
+        for body in ("[]", "null", '"a"', "1"):
+            problem = json.loads((await ask(studio, request_of(method, path, AUTHORIZED, JSON, body=body))).body)
+            assert (problem["status"], problem["detail"]) == (422, "The body must be a JSON object.")
+    path = f"/api/sessions/{await studio.session()}/turns"
+    answer = await studio.client.post(path, json={"input": "a", "attachments": [1]})
+    assert (answer.status_code, answer.json()["detail"]) == (422, "'attachments.0' must be a JSON object.")
+
+
 async def test_without_a_body_no_type_is_needed_and_any_is_right(studio: Studio) -> None:
     path = f"/api/sessions/{await studio.session()}/stop"
     for headers in (

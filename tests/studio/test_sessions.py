@@ -76,6 +76,9 @@ async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: Studi
         for limit in ("0", "201", "-1", "x", "1.5", "", "٣"):
             answer = await studio.client.get("/api/sessions", params={"limit": limit})
             assert (answer.status_code, answer.json()["field"]) == (422, "limit")
+        for before in ("bad", "", "ses_x"):
+            answer = await studio.client.get("/api/sessions", params={"before": before})
+            assert (answer.status_code, answer.json()["field"]) == (422, "before")
 
 
 async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker) -> None:
