@@ -88,8 +88,8 @@ class Tool(Protocol):
 
     `read_only` means: no side effect whatever the arguments; such calls of one round run in parallel and a malformed
     call may be repaired. `timeout` in seconds overrides the setting. `run` returns text (anything else is rendered by
-    the engine) or raises `ToolError` with a sentence that the model can act on. When it is cancelled (stop, time-out) it may return
-    what it has by then instead of letting the cancellation pass; that is added to what is said of its ending.
+    the engine) or raises `ToolError` with a sentence that the model can act on. When it is cancelled (stop, time-out)
+    it may return what it has by then instead of letting that pass: it is added to what is said of the call's end.
     """
 
     @property

@@ -36,6 +36,10 @@ class Excerpt:
         while self._tail_size - len(self._tail[0]) >= self._tail_bytes:
             self._tail_size -= len(self._tail.popleft())
 
+    @property
+    def truncated(self) -> bool:
+        return self.size > self._head_bytes + self._tail_bytes
+
     def text(self) -> str:
         """What was kept, as text; bytes that are no UTF-8 show as U+FFFD, what was left out as its size."""
         tail = b"".join(self._tail)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agenticx.tools import Assessment, Tool, ToolContext
+from agenticx.tools.base import ToolOutput
 
 
 @dataclass
@@ -36,7 +37,8 @@ class Bench:
         return tool.assess(tool.validate(arguments), self.context)
 
     async def call(self, tool: Tool, **arguments: Any) -> Any:
-        return await tool.run(tool.validate(arguments), self.context)
+        result = await tool.run(tool.validate(arguments), self.context)
+        return result.text if isinstance(result, ToolOutput) else result
 
     def files(self) -> dict[str, str]:
         """Every file of the workspace with its text."""

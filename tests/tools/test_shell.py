@@ -358,8 +358,7 @@ async def test_a_stop_ends_every_descendant_and_waits_for_none(bench) -> None:
             assert alive(sign), name
             before = time.monotonic()
             call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
+            assert (await call).text.endswith("[ended before it was done]"), "what was printed by then is told"
             assert time.monotonic() - before < 0.2, name
         return name, alive(sign)
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
-from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.base import Assessment, ToolContext, ToolOutput
 from agenticx.tools.output import Excerpt, Progress
 from agenticx.tools.processes import CommandEnd, start_command
 from agenticx.tools.registry import tool
@@ -120,7 +120,7 @@ async def bash_exec(
     command: str,
     context: ToolContext,
     timeout: Annotated[float | None, Field(ge=0.05, le=86_400)] = None,
-) -> str:
+) -> ToolOutput:
     """Run a command with bash in the workspace; gives its output (standard output and error) and exit code.
 
     There is no input. What the command leaves running is ended with it.
@@ -152,7 +152,10 @@ async def bash_exec(
             end = await running.wait()
         return _report(excerpt, _told(end))
     except TimeoutError:
-        raise ToolError(_report(excerpt, f"the command was ended after {timeout:g} s, before it was done")) from None
+        report = _report(excerpt, f"the command was ended after {timeout:g} s, before it was done")
+        raise ToolError(report.text) from None
+    except asyncio.CancelledError:  # a stop, or the engine's own limit: what was printed is told all the same
+        return _report(excerpt, "ended before it was done")
     finally:
         progress.stop()
         running.end()
@@ -199,8 +202,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _report(excerpt: Excerpt, how: str) -> str:
+def _report(excerpt: Excerpt, how: str) -> ToolOutput:
     output = excerpt.text()
     if output and not output.endswith("\n"):
         output += "\n"
-    return f"{output}[{how}]" if output else f"(no output)\n[{how}]"
+    return ToolOutput(f"{output}[{how}]" if output else f"(no output)\n[{how}]", excerpt.truncated)
