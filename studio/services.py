@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,6 +15,7 @@ from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel, close_model
 from agenticx.llms.catalog import default_model_spec
+from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.base import SessionRecord, Store
 from agenticx.sessions.hub import Hub
 from agenticx.sessions.memory import MemoryStore
@@ -83,9 +84,13 @@ def make_services(
     store: Store | None = None,
     models: Models | None = None,
     tools: Iterable[Tool] | None = None,
+    hooks: HookRegistry | Sequence[AgentHook] = (),
     clock: Clock | None = None,
 ) -> Services:
-    """The services of a server on `port`; raises `SettingsError` when AGX_ENABLED_TOOLS names what is no tool."""
+    """The services of a server on `port`, whose turns all run `hooks`.
+
+    Raises `SettingsError` when AGX_ENABLED_TOOLS names what is no tool.
+    """
     clock = clock or SystemClock()
     store = store or MemoryStore(clock)
     models = models or Models(settings)
@@ -102,7 +107,7 @@ def make_services(
         settings=settings,
         clock=clock,
         store=store,
-        hub=Hub(store, models=models.named, tools=tools_of, settings=settings, clock=clock),
+        hub=Hub(store, models=models.named, tools=tools_of, settings=settings, hooks=hooks, clock=clock),
         relay=Relay(store, clock=clock),
         models=models,
         toolbox=toolbox,

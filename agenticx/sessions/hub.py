@@ -15,7 +15,16 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
-from agenticx.runtime import AgentRuntime, AsyncConfirmGate, EventType, RuntimeEvent, Session, StopSignal
+from agenticx.runtime import (
+    AgentHook,
+    AgentRuntime,
+    AsyncConfirmGate,
+    EventType,
+    HookRegistry,
+    RuntimeEvent,
+    Session,
+    StopSignal,
+)
 from agenticx.runtime.system_prompt import default_system_prompt
 from agenticx.sessions.base import SessionRecord, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import write_in_batches
@@ -76,7 +85,7 @@ class Hub:
     """Runs turns for whoever asks.
 
     `models` finds a model by name (None: the default) and `tools` the tools of a session; both raise an
-    `AgenticXError` that says what would be right. All calls belong on one event loop.
+    `AgenticXError` that says what would be right; `hooks` run in every turn. All calls belong on one event loop.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class Hub:
         tools: Callable[[SessionRecord], Sequence[Tool]],
         settings: Settings,
         gate: AsyncConfirmGate | None = None,
+        hooks: HookRegistry | Sequence[AgentHook] = (),
         clock: Clock | None = None,
     ) -> None:
         self.gate = gate or AsyncConfirmGate()
@@ -94,6 +104,7 @@ class Hub:
         self._models = models
         self._tools = tools
         self._settings = settings
+        self._hooks = HookRegistry.of(hooks)
         self._clock = clock or SystemClock()
         self._live: dict[str, _Live] = {}
         self._running: set[_Running] = set()
@@ -206,6 +217,7 @@ class Hub:
                 model,
                 self.gate,
                 max_tool_rounds=self._settings.max_tool_rounds,
+                hooks=self._hooks,
                 settings=self._settings,
                 clock=self._clock,
             )
