@@ -12,7 +12,7 @@ from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from tests.llms.files import PNG, TEXT, contents
-from tests.studio.conftest import Studio, StudioMaker
+from tests.studio.running import Studio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from agenticx.settings import load_settings
 from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
 from studio.routes import TABLE
 from studio.routes.turns import NewTurn
-from tests.studio.conftest import TOKEN, Studio, StudioMaker, running_studio
+from tests.studio.running import TOKEN, Studio, StudioMaker, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from tests.studio.conftest import Studio, StudioMaker
+from tests.studio.running import Studio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
 

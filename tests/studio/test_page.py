@@ -10,7 +10,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.tools.builtin import builtin_tools
 from tests.studio.chromium import CHROMIUM, Tab, browser_tab
-from tests.studio.conftest import Studio, StudioMaker
+from tests.studio.running import Studio, StudioMaker
 
 pytestmark = [
     pytest.mark.anyio,

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.studio.conftest import frames_of, until
+from tests.studio.running import frames_of, until
 from tests.studio.serving import agx, agx_serve, outcome
 
 pytestmark = pytest.mark.anyio

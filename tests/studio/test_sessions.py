@@ -7,7 +7,7 @@ import re
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from tests.studio.conftest import StudioMaker
+from tests.studio.running import StudioMaker
 
 pytestmark = pytest.mark.anyio
 

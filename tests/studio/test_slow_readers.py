@@ -18,7 +18,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.memory import MemoryStore
 from studio.relay import Relay
-from tests.studio.conftest import frames_of, until
+from tests.studio.running import frames_of, until
 from tests.studio.serving import Served, agx_serve
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 from agenticx.clocks import ScaledClock
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
-from tests.studio.conftest import TOKEN, Frame, Studio, StudioMaker, until
+from tests.studio.running import TOKEN, Frame, Studio, StudioMaker, until
 
 pytestmark = pytest.mark.anyio
 
