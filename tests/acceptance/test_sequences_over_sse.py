@@ -1,0 +1,220 @@
+"""The event sequences of a turn, whole, as a client of a running studio reads them.
+
+Those of an agent other than "meta", with `subagent_checkpoint` and `subagent_paused`, are not here: the studio runs no
+such agent. tests/runtime/test_endings.py holds `run_turn` to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.clocks import ScaledClock, SystemClock
+from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, usage
+from agenticx.runtime import AgentHook, Block
+from agenticx.testing import check_grammar, outline
+from agenticx.tools.base import ToolContext
+from agenticx.tools.registry import tool
+from tests.studio.running import Frame, Studio, running_studio
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
+
+SECONDS = 20
+SPEED = 20
+"""How much faster than real time the clocks run in the cases that wait for one."""
+
+
+@tool(risk="read")
+def look(n: int) -> str:
+    """Look at one of many things."""
+    return f"the {n}th of many things, " * 20
+
+
+@tool(risk="write")
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+@tool(risk="read")
+async def wait(context: ToolContext) -> None:
+    """Say that it runs, and go on for ever."""
+    context.emit("tool_progress", {"output": "waiting"})
+    await asyncio.get_running_loop().create_future()
+
+
+class NoLooking(AgentHook):
+    """Blocks one tool."""
+
+    async def before_tool_call(self, name, arguments, context):
+        return Block("not today") if name == "look" else None
+
+
+# --- what the person does ---------------------------------------------------------------------------------------------
+
+
+async def approve(studio: Studio, asked: Frame) -> None:
+    await answer(studio, asked, True)
+
+
+async def deny(studio: Studio, asked: Frame) -> None:
+    await answer(studio, asked, False)
+
+
+async def answer(studio: Studio, asked: Frame, approved: bool) -> None:
+    question = asked.data["data"]
+    body = {"approved": approved, "digest": question["digest"]}
+    assert (await studio.client.post(f"/api/confirms/{question['id']}", json=body)).status_code == 200
+
+
+async def stop(studio: Studio, seen: Frame) -> None:
+    assert (await studio.client.post(f"/api/sessions/{seen.data['session_id']}/stop")).status_code == 202
+
+
+# --- the sequences ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the model plays and what a client reads, with `whole` also of states and usage.
+
+    `on` says what the person does when the first event of a type comes.
+    """
+
+    script: list[Any]
+    reads: list[str]
+    whole: bool = False
+    on: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    hooks: tuple[AgentHook, ...] = ()
+    speed: float = 1
+
+
+def clocked(script: Any, *reads: str, **settings: Any) -> Case:
+    """A case of one reply, or of several, whose clocks are short and run fast."""
+    clocks = {"first_feedback": 60, "invoke_timeout": 60, "heartbeat_timeout": 60, "hard_timeout": 60, **settings}
+    return Case([script], [*BEGIN, *reads], settings={f"llm_{k}_seconds": v for k, v in clocks.items()}, speed=SPEED)
+
+
+BEGIN = ["turn_started", "round_start"]
+ANSWER = ["round_start", "token", "final:answer"]
+ASKS = [*BEGIN, "tool_call_delta", "tool_call:note", "confirm_required"]
+LOOKS = ["round_start", "tool_call_delta", "tool_call:look", "tool_result:ok"]
+
+CASES = {
+    "text": Case([say("Hello there.", pieces=3)], [*BEGIN, "token", "final:answer"]),
+    "text, whole": Case(
+        [[say("Hello there.", pieces=3), usage(9, 3)]],
+        [*BEGIN, "state:planning", "state:responding", "token", "usage", "state:done", "final:answer"],
+        whole=True,
+    ),
+    "tool": Case(
+        [[say("I look."), call("look", {"n": 1})], "Seen."],
+        [*BEGIN, "token", "tool_call_delta", "tool_call:look", "tool_result:ok", *ANSWER],
+    ),
+    "tool, whole": Case(
+        [[call("look", {"n": 1}), usage(9, 3)], [say("Seen."), usage(99, 2)]],
+        [
+            *(*BEGIN, "state:planning", "tool_call_delta", "usage", "state:executing", "tool_call:look"),
+            *("tool_result:ok", "state:observing", "round_start", "state:planning", "state:responding", "token"),
+            *("usage", "state:done", "final:answer"),
+        ],
+        whole=True,
+    ),
+    "unknown tool": Case(
+        [call("nope"), "Then not."], [*BEGIN, "tool_call_delta", "tool_call:nope", "tool_result:unknown_tool", *ANSWER]
+    ),
+    "blocked by a hook": Case(
+        [call("look", {"n": 1}), "Then not."],
+        [*BEGIN, "tool_call_delta", "tool_call:look", "tool_result:blocked", *ANSWER],
+        hooks=(NoLooking(),),
+    ),
+    "confirm approved": Case(
+        [call("note", {"text": "x"}), "Done."],
+        [*ASKS, "confirm_response:approved", "tool_result:ok", *ANSWER],
+        on={"confirm_required": approve},
+    ),
+    "confirm denied": Case(
+        [call("note", {"text": "x"}), "Then not."],
+        [*ASKS, "confirm_response:denied", "tool_result:denied", *ANSWER],
+        on={"confirm_required": deny},
+    ),
+    "confirm expired": Case(
+        [call("note", {"text": "x"}), "Nobody is there."],
+        [*ASKS, "stall:confirm", "confirm_response:denied", "tool_result:denied", *ANSWER],
+        settings={"confirm_timeout_seconds": 0.1},
+    ),
+    "compaction": Case(
+        [*[call("look", {"n": n}) for n in range(4)], "They looked.", "Seen."],
+        ["turn_started", *LOOKS * 4, "round_start", "compaction", "token", "final:answer"],
+        settings={"compaction_threshold_messages": 8, "compaction_retain_messages": 4},
+    ),
+    "loop warning": Case(
+        [*[call("look", {"n": 1})] * 4, "I stop."], ["turn_started", *LOOKS * 4, "error:loop_warning", *ANSWER]
+    ),
+    "loop critical": Case(
+        [call("look", {"n": 1})] * 8,
+        ["turn_started", *LOOKS * 4, "error:loop_warning", *LOOKS * 4, "error:loop_detected"],
+    ),
+    "out of rounds": Case(
+        [call("look", {"n": n}) for n in range(10)],
+        ["turn_started", *LOOKS * 10, "error:max_rounds"],
+        settings={"max_tool_rounds": 10},
+    ),
+    "stopped in the stream": Case([[say("I was say"), hang()]], [*BEGIN, "token", "error:stopped"], on={"token": stop}),
+    "stopped in a tool": Case(
+        [call("wait")],
+        [*BEGIN, "tool_call_delta", "tool_call:wait", "tool_progress", "tool_result:cancelled", "error:stopped"],
+        on={"tool_progress": stop},
+    ),
+    "stopped in a confirm": Case(
+        [call("note", {"text": "x"})],
+        [*ASKS, "confirm_response:denied", "tool_result:cancelled", "error:stopped"],
+        on={"confirm_required": stop},
+    ),
+    "first feedback": clocked([pause(4), say("Ah.")], "token:waiting", "token", "final:answer", first_feedback=1),
+    "first chunk": clocked(hang(), "stall:first_chunk", "error:timeout.first_chunk", invoke_timeout=2),
+    "heartbeat": clocked(
+        [say("Well"), hang()], "token", "stall:heartbeat", "error:timeout.heartbeat", heartbeat_timeout=2
+    ),
+    "hard": clocked([[say("x"), pause(0.5)] * 20], "token", "stall:hard", "error:timeout.hard", hard_timeout=4),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
+    clock = SystemClock() if case.speed == 1 else ScaledClock(case.speed)
+    model = ScriptedModel(case.script, clock=clock)
+    tools = [look, note, wait]
+    async with running_studio(tmp_path, model, tools=tools, hooks=case.hooks, clock=clock, **case.settings) as studio:
+        envelopes = [envelope async for envelope in whole_turn(studio, case)]
+    model.assert_done()
+    check_grammar(envelopes)
+    assert outline(envelopes, state=case.whole, usage=case.whole, detail=True) == [*case.reads, "session_changed"]
+    assert [envelope["seq"] for envelope in envelopes] == list(range(1, len(envelopes) + 1))
+
+
+async def whole_turn(studio: Studio, case: Case) -> AsyncIterator[dict[str, Any]]:
+    """The session's envelopes from its first to a change of its name, made once the turn has ended.
+
+    That change is where reading may stop: what the turn sent after its terminal event would stand before it.
+    """
+    session_id = await studio.session()
+    assert (await studio.turn(session_id, "go")).status_code == 202
+    waiting = dict(case.on)
+    async with asyncio.timeout(SECONDS), studio.events(session_id) as frames:
+        async for frame in frames:
+            if frame.type == "comment":
+                continue
+            yield frame.data
+            if frame.type == "session_changed":
+                return
+            if act := waiting.pop(frame.type, None):
+                await act(studio, frame)
+            if frame.type == "final" or (frame.type == "error" and frame.data["data"]["fatal"]):
+                assert (await studio.client.patch(f"/api/sessions/{session_id}", json={"name": "over"})).is_success
