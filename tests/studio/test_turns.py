@@ -8,9 +8,12 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_adapter
-from tests.studio.conftest import Frame, StudioMaker, frames_of, until
+from agenticx.testing import assert_sequence
+from tests.studio.running import Frame, StudioMaker, frames_of, until
 
 pytestmark = pytest.mark.anyio
+
+ROUNDS, DEEP_ROUNDS = 40, 200
 
 
 def types(frames: list[Frame]) -> list[str]:
@@ -47,17 +50,23 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
 
 
 @pytest.mark.promise("D1")
-async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(make_studio: StudioMaker) -> None:
-    async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
-        session_id = await studio.session()
-        answers = await asyncio.gather(*(studio.turn(session_id, str(number)) for number in range(64)))
-        assert sorted(answer.status_code for answer in answers) == [202] + [409] * 63
-        refused = next(answer for answer in answers if answer.status_code == 409)
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert refused.json()["code"] == "session_busy"
-        assert (await studio.client.post(f"/api/sessions/{session_id}/stop")).status_code == 202
-        frames = await studio.events_until(session_id, "error")
-        assert types(frames) == ["turn_started", "round_start", "token", "error"]
+async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(
+    make_studio: StudioMaker, request: pytest.FixtureRequest
+) -> None:
+    rounds = DEEP_ROUNDS if request.config.getoption("--deep") else ROUNDS
+    async with make_studio(ScriptedModel([[say("a"), hang()]] * rounds)) as studio:
+        session_id, cursor = await studio.session(), None
+        for _ in range(rounds):
+            answers = await asyncio.gather(*(studio.turn(session_id, str(number)) for number in range(64)))
+            assert sorted(answer.status_code for answer in answers) == [202] + [409] * 63
+            refused = next(answer for answer in answers if answer.status_code == 409)
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.json()["code"] == "session_busy"
+            assert (await studio.client.post(f"/api/sessions/{session_id}/stop")).status_code == 202
+            frames = await studio.events_until(session_id, "error", cursor=cursor)
+            sent = [frame.data for frame in frames if frame.type != "comment"]
+            assert_sequence(sent, ["turn_started", "round_start?", "token?", "error:stopped"])
+            cursor = frames[-1].id
 
 
 async def test_the_same_client_turn_id_again_is_the_same_turn_and_with_other_input_a_conflict(
