@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenticx.clocks import ScaledClock
@@ -17,6 +17,9 @@ from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
 from tests.runtime.histories import assistant, number, result, system, user, valid_histories, violations
 
 pytestmark = pytest.mark.anyio
+
+HISTORIES = max(2_000, settings.default.max_examples)
+"""What promise D4 names; more with --deep."""
 
 _words = st.one_of(st.sampled_from(["", "ok", "one\ntwo"]), st.integers(1, 9_000).map(lambda count: "x" * count))
 
@@ -71,6 +74,7 @@ def check_harmless(before, compacted, compactor):
 
 
 @pytest.mark.promise("D4")
+@settings(max_examples=HISTORIES)
 @given(valid_histories(most=30, words=_words), st.integers(0, 3_000).map(lambda count: "s" * count))
 async def test_any_history_is_kept_whole_or_made_smaller_without_harm(history, summary):
     before = list(history)
@@ -81,8 +85,15 @@ async def test_any_history_is_kept_whole_or_made_smaller_without_harm(history, s
         check_harmless(history, compacted, compactor)
 
 
+@st.composite
+def chains(draw):
+    """Thirty pieces of history, some of them more than once: drawing thirty different ones takes far longer."""
+    pool = draw(st.lists(valid_histories(most=8, words=_words), min_size=6, max_size=6))
+    return draw(st.lists(st.sampled_from(pool), min_size=30, max_size=30))
+
+
 @pytest.mark.promise("D4")
-@given(st.lists(valid_histories(most=8, words=_words), min_size=30, max_size=30), st.text("sS \n", max_size=2_000))
+@given(chains(), st.text("sS \n", max_size=2_000))
 async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
     compactor = ContextCompactor()
     history = [user("first request")]
