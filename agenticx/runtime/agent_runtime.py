@@ -1,12 +1,12 @@
 """The think-act loop: one user message becomes a stream of typed events that ends in exactly one terminal event.
 
     run_turn            the edge: the one async generator; drains a channel and cleans up
-    └── _run            every way a turn can end, translated into its terminal event
+    └── _run            every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
-            ├── _prepare   compact, sanitise, before_model
-            ├── _think     call the model under its clocks, after_model
-            ├── _act       run the calls, watch for loops
-            ├── _finish    no calls, or the one that gives the object that was asked for: the answer
+            ├── prepare    compact, sanitise, before_model (request)
+            ├── _think     call the model under its clocks (model_call), after_model
+            ├── _act       run the calls (tool_calls), watch for loops
+            ├── _finish    no calls: the answer
             └── _exhausted out of rounds
 
 The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator.
@@ -16,45 +16,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
-from agenticx import foreign
 from agenticx.attachments import check_attachments
-from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Reply, Usage
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import AgenticXError, ModelError
+from agenticx.llms.base import ChatModel, ModelRequest, Reply
 from agenticx.llms.duck import adapt
-from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, clean_text
+from agenticx.messages import ToolCall, UserMessage, clean_text
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
+from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.inline_calls import inline_calls
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
+from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, ended, watch_stop
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.permits import Permits
-from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.request import Requests
 from agenticx.runtime.session import Session
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import Turn, usage_data
+from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentRuntime"]
-
-CHECKPOINT_ROUNDS = 8
-STOP_POLL_SECONDS = 0.05
-STOPPED_HOOK_SECONDS = 0.1
-
-_log = get_logger(__name__)
 
 
 class AgentRuntime:
@@ -96,6 +87,8 @@ class AgentRuntime:
             clock=self._clock,
         )
         self._clocks = ModelClocks.from_settings(self._settings)
+        self._requests = Requests(model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks)
+        self._endings = Endings(hooks=self._hooks, clock=self._clock)
         permits = Permits(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(permits=permits, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
@@ -131,7 +124,7 @@ class AgentRuntime:
         session.begin_turn(turn)
         turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         turn.remember(message)
-        forget_stop = _watch_stop(turn, should_stop)
+        forget_stop = watch_stop(should_stop, turn.stop)
         task = asyncio.create_task(self._run(turn), name=f"agx turn {session.id}")
         task.add_done_callback(lambda _: turn.channel.close())
         try:
@@ -141,7 +134,7 @@ class AgentRuntime:
             await task  # raises what is a bug of ours
         finally:
             forget_stop()
-            await _end(task)
+            await ended(task)
             session.end_turn(turn)
             await turn.finish_afterwork()
 
@@ -171,17 +164,8 @@ class AgentRuntime:
         """Every ending of a turn. What is not translated here is a bug and propagates."""
         try:
             await self._interruptible(turn)
-        except TurnInterrupted as exc:
-            await self._fail(turn, exc.reason, str(exc))
-        except ModelError as exc:
-            await self._fail(turn, exc.code, str(exc), **_retry_data(exc, self._clock))
-        except HookFailed as exc:
-            await self._fail(turn, "hook_failed", str(exc))
-        except _LoopStop as exc:
-            await self._fail(turn, "loop_detected", str(exc), detector=exc.detector)
-        except AgenticXError as exc:
-            _log.error("the turn failed", exc_info=exc)
-            await self._fail(turn, "internal", str(exc))
+        except AgenticXError as failure:
+            await self._endings.failed(turn, failure)
         finally:
             turn.session.end_turn(turn)
 
@@ -202,7 +186,7 @@ class AgentRuntime:
         while turn.round < turn.max_rounds:
             turn.round += 1
             turn.emit(EventType.ROUND_START, {"round": turn.round, "max_rounds": turn.max_rounds})
-            request = await self._prepare(turn)
+            request = await self._requests.prepare(turn)
             reply, message_id = await self._think(turn, request)
             calls = self._usable_calls(turn, reply)
             if calls is None:
@@ -214,23 +198,9 @@ class AgentRuntime:
             else:
                 return await self._finish(turn, reply, message_id)
             if turn.output.settled():
-                return await self._final(turn, reply.text, message_id, "answer")
-            self._checkpoint(turn)
+                return await self._endings.final(turn, reply.text, message_id, "answer")
+            self._endings.checkpoint(turn)
         await self._exhausted(turn)
-
-    async def _prepare(self, turn: Turn) -> ModelRequest:
-        await self._compact(turn)
-        messages = sanitize(turn.session.messages)
-        if turn.system_prompt:
-            messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
-        messages = await self._hooks.run_before_model(messages, turn.hook_context)
-        request = ModelRequest(
-            messages=messages,
-            tools=turn.tools.schemas(),
-            timeout=self._clocks.request_timeout,
-            attempt_seconds=self._clocks.invoke,
-        )
-        return turn.output.ask(request)
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await call_model(turn, self._model, request, self._clocks)
@@ -238,15 +208,14 @@ class AgentRuntime:
         try:
             await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
         except asyncio.CancelledError:  # its calls are not acted upon any more, but what was shown stays
-            if reply.text:
-                turn.remember(_assistant_message(replace(reply, provider_state=None), message_id, ()))
+            turn.remember_reply(replace(reply, provider_state=None), message_id)
             raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
             reply = _with_inline_calls(turn, reply, [tool.name for tool in request.tools])
         return reply, message_id
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
-        turn.remember(_assistant_message(reply, message_id, tuple(calls)))
+        turn.remember_reply(reply, message_id, calls)
         outcomes = await self._calls.run(turn, calls, cut=reply.stop == "length")
         self._watch(turn, calls, outcomes)
 
@@ -259,64 +228,28 @@ class AgentRuntime:
             if verdict is None:
                 continue
             if verdict.level == "critical":
-                raise _LoopStop(f"The turn was ended because {verdict.text}.", verdict.detector)
+                raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
             data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
             turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
-            turn.remember(
-                _reminder(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
-            )
+            turn.remind(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
 
     def _ask_again(self, turn: Turn, reply: Reply, message_id: str, fault: str) -> None:
         """The answer is not the object that was asked for: the model is told why, behind what it said."""
-        if reply.text:
-            turn.remember(_assistant_message(reply, message_id, ()))
-        turn.remember(_reminder(fault))
+        turn.remember_reply(reply, message_id)
+        turn.remind(fault)
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        if reply.text:
-            turn.remember(_assistant_message(reply, message_id, ()))
-        await self._final(turn, reply.text, message_id, "partial" if reply.stop == "length" else "answer")
+        turn.remember_reply(reply, message_id)
+        await self._endings.final(turn, reply.text, message_id, "partial" if reply.stop == "length" else "answer")
 
     async def _exhausted(self, turn: Turn) -> None:
         if not turn.is_meta:
-            return await self._pause(turn)
+            return await self._endings.paused(turn)
         if self._settings.on_exhausted == "partial":
             return await self._partial_answer(turn)
-        text = f"The turn used all of its {turn.max_rounds} rounds without coming to an answer."
-        await self._fail(turn, "max_rounds", text)
+        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without coming to an answer.")
 
     # --- steps --------------------------------------------------------------------------------------------------------
-
-    async def _compact(self, turn: Turn) -> None:
-        messages = turn.session.messages
-        counted = turn.last_input_tokens
-        if len(messages) < turn.compact_again_at:
-            return
-        if not self._compactor.is_due(messages, self._model, input_tokens=counted):
-            return
-        compacted = await self._compactor.maybe_compact(messages, self._model, input_tokens=counted)
-        if compacted is None:  # it gained nothing
-            turn.compact_again_at = len(messages) + self._compactor.retain_recent_messages
-            return
-        messages[:] = compacted.messages
-        turn.last_input_tokens = None
-        if compacted.usage is not None:
-            turn.spent(compacted.usage, turn.model_name)
-        if compacted.compacted_count == 0:
-            _log.info("old tool results were shortened", session=turn.session.id)
-            return
-        turn.emit(
-            EventType.COMPACTION,
-            {
-                "compacted_count": compacted.compacted_count,
-                "summary": compacted.summary,
-                "tokens_before": compacted.tokens_before,
-                "tokens_after": compacted.tokens_after,
-            },
-        )
-        await self._hooks.run_on_compaction(
-            compacted.compacted_count, compacted.summary, turn.hook_context, turn.report
-        )
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
         """The calls that name something; empty if the model made none; None if it made some and none can be used.
@@ -334,121 +267,17 @@ class AgentRuntime:
                 "the model keeps making calls that name no tool or cannot be read", code="provider.bad_reply"
             )
         turn.told_about_tools = True
-        if reply.text:
-            turn.remember(_assistant_message(reply, message_id, ()))
+        turn.remember_reply(reply, message_id)
         known = ", ".join(turn.tools.names) or "none; answer in text"
-        turn.remember(_reminder(f"Your last call named no tool or could not be read. The tools are: {known}."))
-
-    def _checkpoint(self, turn: Turn) -> None:
-        if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:
-            turn.emit(EventType.SUBAGENT_CHECKPOINT, _subagent_data(turn))
+        turn.remind(f"Your last call named no tool or could not be read. The tools are: {known}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
         """Seed 004's graceful ending: one more call, without tools, that says what was found."""
-        turn.remember(
-            _reminder("You are out of rounds or time. Without calling tools, say what you found and what is missing.")
-        )
-        request = replace(await self._prepare(turn), tools=(), tool_choice="none", output_schema=None)
+        turn.remind("You are out of rounds or time. Without calling tools, say what you found and what is missing.")
+        request = replace(await self._requests.prepare(turn), tools=(), tool_choice="none", output_schema=None)
         reply, message_id = await self._think(turn, request)
-        if reply.text:
-            turn.remember(_assistant_message(reply, message_id, ()))
-        await self._final(turn, reply.text, message_id, "partial")
-
-    # --- endings ------------------------------------------------------------------------------------------------------
-
-    async def _final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
-        await self._say_end(turn, reason, text)
-        turn.enter("done")
-        data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
-        turn.emit(EventType.FINAL, {**data, **turn.output.data})
-
-    async def _fail(self, turn: Turn, code: str, text: str, **more: Any) -> None:
-        await self._say_end(turn, code, turn.last_text)
-        turn.enter("done")
-        turn.emit(EventType.ERROR, {"text": text, "code": code, "fatal": True, **more})
-
-    async def _pause(self, turn: Turn) -> None:
-        await self._say_end(turn, "paused", turn.last_text)
-        turn.enter("done")
-        checkpoint = {
-            "messages": len(turn.session.messages),
-            "last_text": turn.last_text,
-            "todos": [dict(row) for row in turn.session.state.todos],
-        }
-        turn.emit(EventType.SUBAGENT_PAUSED, {**_subagent_data(turn), "checkpoint": checkpoint})
-
-    async def _say_end(self, turn: Turn, reason: str, text: str) -> None:
-        """Run the on_agent_end hooks; a person who pressed stop waits for them 100 ms, then they go on behind."""
-        work = self._hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
-        task = asyncio.create_task(work, name="agx on_agent_end")
-        try:
-            with suppress(TurnInterrupted):
-                async with turn.renew_interrupts():
-                    await asyncio.wait({task})
-            await asyncio.wait({task}, timeout=STOPPED_HOOK_SECONDS)
-        except asyncio.CancelledError:
-            await _end(task)
-            raise
-        if task.done():
-            return task.result()
-        turn.afterwards(_joined(task))
-
-
-class _LoopStop(AgenticXError):
-    """The loop detector's critical verdict."""
-
-    def __init__(self, message: str, detector: str) -> None:
-        super().__init__(message)
-        self.detector = detector
-
-
-def _watch_stop(turn: Turn, should_stop: StopSignal | Callable[[], bool] | None) -> Callable[[], object]:
-    """Have the stop signal end the turn; returns the undo."""
-    if should_stop is None:
-        return lambda: None
-    if isinstance(should_stop, StopSignal):
-        return should_stop.watch(turn.stop)
-    return _StopPoll(turn, should_stop).end
-
-
-class _StopPoll:
-    """Asks a bare callable, which offers nothing to wait for, every 50 ms. One that raises stops the turn."""
-
-    def __init__(self, turn: Turn, should_stop: Callable[[], bool]) -> None:
-        self._turn = turn
-        self._should_stop = should_stop
-        self._timer: asyncio.TimerHandle | None = None
-        self._ask()
-
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ask(self) -> None:
-        if self._wanted():
-            self._turn.stop()
-        else:
-            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._ask)
-
-    def _wanted(self) -> bool:
-        try:
-            return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
-        except AgenticXError as exc:
-            _log.error("should_stop failed, which counts as stop", exc_info=exc)
-            return True
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel the turn's task if it still runs and wait until it has cleaned up."""
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
-
-
-async def _joined(task: asyncio.Task[None]) -> None:
-    await task
+        turn.remember_reply(reply, message_id)
+        await self._endings.final(turn, reply.text, message_id, "partial")
 
 
 def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:
@@ -457,31 +286,3 @@ def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:
         return reply
     named = tuple(call.model_copy(update={"id": turn.session.call_id("")}) for call in calls)
     return replace(reply, text=text, tool_calls=named)
-
-
-def _assistant_message(reply: Reply, message_id: str, calls: tuple[ToolCall, ...]) -> AssistantMessage:
-    return AssistantMessage(
-        content=reply.text,
-        reasoning=reply.reasoning,
-        tool_calls=calls,
-        provider_state=reply.provider_state,
-        message_id=message_id,
-    )
-
-
-def _reminder(text: str) -> Message:
-    return UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True)
-
-
-def _retry_data(exc: ModelError, clock: Clock) -> dict[str, Any]:
-    if isinstance(exc, ClockExpired):
-        return {"retryable": True}
-    data: dict[str, Any] = {"retryable": exc.retryable}
-    if exc.retry_after is not None:
-        at = clock.now() + timedelta(seconds=exc.retry_after)
-        data["retry_at"] = rfc3339(at)
-    return data
-
-
-def _subagent_data(turn: Turn) -> dict[str, Any]:
-    return {"round": turn.round, "max_rounds": turn.max_rounds, "parent_agent_id": None, "depth": 0}

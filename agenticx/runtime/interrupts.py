@@ -8,9 +8,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
+from agenticx import foreign
 from agenticx.errors import AgenticXError
+from agenticx.logs import get_logger
 
-__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted"]
+__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "ended", "watch_stop"]
+
+STOP_POLL_SECONDS = 0.05
+
+_log = get_logger(__name__)
 
 InterruptReason = Literal["stopped", "timeout.turn"]
 
@@ -109,3 +115,48 @@ class Interrupts:
                 await asyncio.sleep(0)
         if task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
             raise TurnInterrupted(self._reason) from exc
+
+
+def watch_stop(should_stop: StopSignal | Callable[[], bool] | None, stop: Callable[[], None]) -> Callable[[], object]:
+    """Have `stop` called once when `should_stop` says so; returns the undo."""
+    if should_stop is None:
+        return lambda: None
+    if isinstance(should_stop, StopSignal):
+        return should_stop.watch(stop)
+    return _StopPoll(should_stop, stop).end
+
+
+class _StopPoll:
+    """Asks a bare callable, which offers nothing to wait for, every 50 ms. One that raises stops the turn."""
+
+    def __init__(self, should_stop: Callable[[], bool], stop: Callable[[], None]) -> None:
+        self._should_stop = should_stop
+        self._stop = stop
+        self._timer: asyncio.TimerHandle | None = None
+        self._ask()
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ask(self) -> None:
+        if self._wanted():
+            self._stop()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._ask)
+
+    def _wanted(self) -> bool:
+        try:
+            return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
+        except AgenticXError as exc:
+            _log.error("should_stop failed, which counts as stop", exc_info=exc)
+            return True
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """Cancel `task` if it still runs and wait until it has cleaned up; what it raised is nobody's concern any more."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
-from agenticx.llms.base import Usage
+from agenticx.llms.base import Reply, Usage
 from agenticx.logs import get_logger
-from agenticx.messages import Message
+from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
@@ -87,6 +87,24 @@ class Turn:
     def remember(self, message: Message) -> None:
         """Append to the conversation."""
         self.session.messages.append(message)
+
+    def remember_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
+        """Keep what the model said and those of its calls that count; a reply that says nothing leaves no row."""
+        if not (reply.text or calls):
+            return
+        self.remember(
+            AssistantMessage(
+                content=reply.text,
+                reasoning=reply.reasoning,
+                tool_calls=tuple(calls),
+                provider_state=reply.provider_state,
+                message_id=message_id,
+            )
+        )
+
+    def remind(self, text: str) -> None:
+        """Say something to the model in the user's role."""
+        self.remember(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def spent(self, usage: Usage, model_name: str) -> None:
         """Account for one model call."""

@@ -1,0 +1,122 @@
+"""The endings of a turn: the on_agent_end hooks, the state `done`, and the one terminal event."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from agenticx.clocks import Clock, rfc3339
+from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
+from agenticx.llms.base import Usage
+from agenticx.logs import get_logger
+from agenticx.runtime.events import EventType
+from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime.interrupts import TurnInterrupted, ended
+from agenticx.runtime.turn import Turn, usage_data
+
+__all__ = ["Endings", "LoopStopped", "RoundsExhausted"]
+
+CHECKPOINT_ROUNDS = 8
+STOPPED_HOOK_SECONDS = 0.1
+
+_log = get_logger(__name__)
+
+
+class LoopStopped(AgenticXError):
+    """The loop detector's critical verdict."""
+
+    def __init__(self, message: str, detector: str) -> None:
+        super().__init__(message)
+        self.detector = detector
+
+
+class RoundsExhausted(AgenticXError):
+    """The turn used all of its rounds without coming to an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endings:
+    """How a turn may end. Each of the first three methods emits the terminal event; nothing may follow it."""
+
+    hooks: HookRegistry
+    clock: Clock
+
+    async def final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
+        """An answer, whole or partial."""
+        await self._tell_hooks(turn, reason, text)
+        turn.enter("done")
+        data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
+        turn.emit(EventType.FINAL, {**data, **turn.output.data})
+
+    async def failed(self, turn: Turn, failure: AgenticXError) -> None:
+        """The fatal error event that `failure` stands for."""
+        code, more = self._translated(failure)
+        await self._tell_hooks(turn, code, turn.last_text)
+        turn.enter("done")
+        turn.emit(EventType.ERROR, {"text": str(failure), "code": code, "fatal": True, **more})
+
+    async def paused(self, turn: Turn) -> None:
+        """A non-meta agent out of rounds: it can go on from its checkpoint."""
+        await self._tell_hooks(turn, "paused", turn.last_text)
+        turn.enter("done")
+        checkpoint = {
+            "messages": len(turn.session.messages),
+            "last_text": turn.last_text,
+            "todos": [dict(row) for row in turn.session.state.todos],
+        }
+        turn.emit(EventType.SUBAGENT_PAUSED, {**_rounds(turn), "checkpoint": checkpoint})
+
+    def checkpoint(self, turn: Turn) -> None:
+        """Between rounds: a non-meta agent says every eighth that it is still at work."""
+        if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:
+            turn.emit(EventType.SUBAGENT_CHECKPOINT, _rounds(turn))
+
+    def _translated(self, failure: AgenticXError) -> tuple[str, dict[str, Any]]:
+        """The wire code of a failure, and what else its event says."""
+        match failure:
+            case TurnInterrupted():
+                return failure.reason, {}
+            case ModelError():
+                return failure.code, self._retry_data(failure)
+            case LoopStopped():
+                return "loop_detected", {"detector": failure.detector}
+            case RoundsExhausted():
+                return "max_rounds", {}
+            case HookFailed():
+                return "hook_failed", {}
+            case _:
+                _log.error("the turn failed", exc_info=failure)
+                return "internal", {}
+
+    def _retry_data(self, failure: ModelError) -> dict[str, Any]:
+        if isinstance(failure, ClockExpired) or failure.retry_after is None:
+            return {"retryable": failure.retryable or isinstance(failure, ClockExpired)}
+        at = self.clock.now() + timedelta(seconds=failure.retry_after)
+        return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
+
+    async def _tell_hooks(self, turn: Turn, reason: str, text: str) -> None:
+        """Run the on_agent_end hooks; a person who pressed stop waits for them 100 ms, then they go on behind."""
+        work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
+        task = asyncio.create_task(work, name="agx on_agent_end")
+        try:
+            with suppress(TurnInterrupted):
+                async with turn.renew_interrupts():
+                    await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=STOPPED_HOOK_SECONDS)
+        except asyncio.CancelledError:
+            await ended(task)
+            raise
+        if task.done():
+            return task.result()
+        turn.afterwards(_joined(task))
+
+
+async def _joined(task: asyncio.Task[None]) -> None:
+    await task
+
+
+def _rounds(turn: Turn) -> dict[str, Any]:
+    return {"round": turn.round, "max_rounds": turn.max_rounds, "parent_agent_id": None, "depth": 0}
