@@ -31,7 +31,8 @@ _OVERFLOW = re.compile(
     r"|maximum (context|input|prompt) length|(exceed\w*|larger than|longer than|beyond|only|is) .{0,60}context"
     r"|context (size|length|window) (has been |was |is )?(exceed|only)|context the overflows|exceed_context_size"
     r"|(prompt|input|request) (is )?too (long|many tokens)|too many (input )?tokens|reduce the length"
-    r"|request_too_large|range of input length|input (length|token count) .{0,40}exceed|token limit (reached|exceeded)|max_model_len",
+    r"|request_too_large|range of input length|input (length|token count) .{0,40}exceed|token limit (reached|exceeded)"
+    r"|max_model_len",
     re.IGNORECASE,
 )
 _WORDS: dict[ModelErrorCode, re.Pattern[str]] = {

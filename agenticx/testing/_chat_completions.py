@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agenticx.llms.base import (
+    Attempt,
     Delta,
     Finished,
     Reply,
@@ -47,6 +48,8 @@ class ChunkEncoder:
             case UsageDelta():
                 self._usage = delta.usage
                 return b""
+            case Attempt():
+                return b""  # a client's own doing, never on the wire
             case Finished():
                 return b"".join((*self._end(delta), b"data: [DONE]\n\n"))
 
