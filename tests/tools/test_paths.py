@@ -21,7 +21,7 @@ from agenticx.tools.paths import locate, read_file, replace_file
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
 
 SECRET = "outside and secret"
-RACES = 3_000
+RACES = 10_000
 
 
 @pytest.fixture
