@@ -203,7 +203,7 @@ class AgentRuntime:
         await self._exhausted(turn)
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        reply, message_id = await call_model(turn, self._model, request, self._clocks)
+        reply, message_id = await self._call(turn, request)
         turn.last_text = reply.text
         try:
             await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
@@ -213,6 +213,17 @@ class AgentRuntime:
         if request.tools and not reply.tool_calls and reply.stop == "end":
             reply = _with_inline_calls(turn, reply, [tool.name for tool in request.tools])
         return reply, message_id
+
+    async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
+        """Call the model; a history that it finds too long is compacted once and sent again."""
+        try:
+            return await call_model(turn, self._model, request, self._clocks)
+        except ModelError as exc:
+            if exc.code != "context_overflow" or not await self._requests.make_room(turn):
+                raise
+        shorter = await self._requests.prepare(turn)
+        again = replace(shorter, tools=request.tools, tool_choice=request.tool_choice)
+        return await call_model(turn, self._model, replace(again, output_schema=request.output_schema), self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.remember_reply(reply, message_id, calls)

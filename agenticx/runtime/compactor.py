@@ -73,15 +73,25 @@ class ContextCompactor:
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
             return None
-        before = max(estimate_tokens(messages), input_tokens or 0)
-        cut = self._cut(messages)
-        pruned = [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
+        pruned = self._pruned(messages)
         if pruned != list(messages) and not self.is_due(pruned, model):
+            before = max(estimate_tokens(messages), input_tokens or 0)
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
+        if not self._worth_it(messages[: self._cut(messages)], messages):
+            return None
+        return await self.compact(messages, model, input_tokens=input_tokens)
+
+    async def compact(
+        self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None
+    ) -> Compacted | None:
+        """As `maybe_compact`, due or not: for a history that a provider found too long. None if it gains nothing."""
+        model = adapt(llm)
+        before = max(estimate_tokens(messages), input_tokens or 0)
+        cut, pruned = self._cut(messages), self._pruned(messages)
+        if cut == 0:
+            return None
         carried = _request_with_files(pruned[:cut], pruned[cut:])
         prefix, tail = [message for message in pruned[:cut] if message not in carried], [*carried, *pruned[cut:]]
-        if not self._worth_it(messages[:cut], messages):
-            return None
         summary, usage = await self._summarise(prefix, model)
         text = f"{TAG} Summary of {len(prefix)} earlier messages:\n{summary}{_current_request(prefix, tail)}"
         result: list[Message] = [SystemMessage(content=text), *tail]
@@ -96,6 +106,11 @@ class ContextCompactor:
             return True
         window = adapt(llm).context_window
         return window is not None and max(estimate_tokens(messages), input_tokens or 0) > window * WINDOW_SHARE
+
+    def _pruned(self, messages: Sequence[Message]) -> list[Message]:
+        """The same rows, the long tool results of those before the tail cut to head and tail."""
+        cut = self._cut(messages)
+        return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
     def _cut(self, messages: Sequence[Message]) -> int:
         """Where the tail begins: never between a call and its result."""

@@ -46,6 +46,17 @@ class Requests:
         )
         return turn.output.ask(request)
 
+    async def make_room(self, turn: Turn) -> bool:
+        """Compact because a provider found the history too long; once per turn, and whether that gained anything."""
+        if turn.overflowed:
+            return False
+        turn.overflowed = True
+        with self._saying_that_it_takes_time(turn):
+            compacted = await self.compactor.compact(turn.session.messages, self.model)
+        if compacted is not None:
+            await self._take(turn, compacted)
+        return compacted is not None
+
     async def _compact(self, turn: Turn) -> None:
         messages, counted = turn.session.messages, turn.last_input_tokens
         if len(messages) < turn.compact_again_at:
@@ -56,17 +67,17 @@ class Requests:
             compacted = await self.compactor.maybe_compact(messages, self.model, input_tokens=counted)
         if compacted is None:  # it gained nothing
             turn.compact_again_at = len(messages) + self.compactor.retain_recent_messages
-            return
-        messages[:] = compacted.messages
+        else:
+            await self._take(turn, compacted)
+
+    async def _take(self, turn: Turn, compacted: Compacted) -> None:
+        turn.session.messages[:] = compacted.messages
         turn.last_input_tokens = None
         if compacted.usage is not None:
             turn.spent(compacted.usage, turn.model_name)
         if compacted.compacted_count == 0:
             _log.info("old tool results were shortened", session=turn.session.id)
             return
-        await self._tell(turn, compacted)
-
-    async def _tell(self, turn: Turn, compacted: Compacted) -> None:
         data = {
             "compacted_count": compacted.compacted_count,
             "summary": compacted.summary,

@@ -52,6 +52,7 @@ class Turn:
     told_about_tools: bool = False
     stopped: bool = False
     compact_again_at: int = 0
+    overflowed: bool = False
     _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @property
