@@ -147,7 +147,8 @@ async def running_studio(
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await ready.wait()
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False) as client:
+    url, limits = f"http://127.0.0.1:{port}", httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, trust_env=False) as client:
         running = Studio(services, server, client, port, workspace, serving)
         try:
             yield running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from contextlib import suppress
 from itertools import pairwise
@@ -10,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, think
 from agenticx.runtime.events import EventType, RuntimeEvent
 from tests.studio.running import TOKEN, Frame, Studio, StudioMaker, until
 
@@ -61,27 +62,34 @@ async def test_the_cursor_can_come_in_the_query_and_the_header_wins(make_studio:
             assert (await anext(frames)).raw == log[-1].raw
 
 
-async def test_readers_that_come_and_go_during_a_turn_see_all_of_it_once(make_studio: StudioMaker) -> None:
-    pieces = 400
-    async with make_studio(ScriptedModel([say("word " * pieces, pieces=pieces)])) as studio:
+@pytest.mark.promise("B1")
+async def test_readers_that_come_and_go_during_a_turn_see_all_of_it_once(
+    make_studio: StudioMaker, request: pytest.FixtureRequest
+) -> None:
+    events, readers, hops = (10_000, 100, 100) if request.config.getoption("--deep") else (2_000, 10, 20)
+    reply = [[say("word "), think("word "), pause(0)]] * (events // 2)  # neighbours of one kind would be joined
+    async with make_studio(ScriptedModel([reply])) as studio:
         session_id = await studio.session()
 
-        async def hop(every: int) -> list[bytes]:
+        async def hop(rng: random.Random) -> list[bytes]:
             got: list[Frame] = []
             while not got or got[-1].type != "final":
+                leave = len(got) + rng.randrange(1, 2 * events // hops)
                 async with studio.events(session_id, cursor=got[-1].id if got else None) as frames:
                     async for frame in frames:
                         if frame.type != "comment":
                             got.append(frame)
-                        if frame.type == "final" or len(got) % every == 0:
+                            assert frame.data["seq"] == len(got)
+                        if frame.type == "final" or len(got) == leave:
                             break
             return [frame.raw for frame in got]
 
-        hopping = [asyncio.create_task(hop(every)) for every in (1, 7, 50)]
+        hopping = [asyncio.create_task(hop(random.Random(seed))) for seed in range(readers)]
         await studio.turn(session_id)
         logs = await asyncio.gather(*hopping)
         whole = [frame.raw for frame in await studio.events_until(session_id, "final")]
-        assert logs == [whole] * 3
+        assert len(whole) > events
+        assert logs == [whole] * readers
 
 
 # --- odd cursors ------------------------------------------------------------------------------------------------------
@@ -277,14 +285,15 @@ def read_to_the_end(quiet: socket.socket) -> None:
 
 
 @pytest.mark.promise("B4")
-async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker) -> None:
+async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker, request: pytest.FixtureRequest) -> None:
+    aborts = 2_000 if request.config.getoption("--deep") else 500
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         session_id = await studio.session()
         await studio.turn(session_id)
         await asyncio.sleep(0)
         before = len(asyncio.all_tasks())
         connections = studio.server.server_state.connections
-        for number in range(100):
+        for number in range(aborts):
             reader = stalled_reader(studio, session_id)
             if number % 2:
                 reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -297,19 +306,21 @@ async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker) -
 
 @pytest.mark.promise("B8")
 async def test_no_text_breaks_the_framing(make_studio: StudioMaker) -> None:
+    rng = random.Random(8)
     frame_like = ["\r\n\r\n", "\n\ndata: x\n\n", "id: 1", ":", ""]
     odd = [*frame_like, "\0", "\u2028\u2029", "\ufeff", "\U0001f600", "\x85", "a" * 1_000_000]
+    texts = [*odd, *("".join(rng.choices(odd[:-1], k=rng.randrange(20))) for _ in range(5_000 - len(odd)))]
     async with make_studio() as studio:
         session_id = await studio.session()
-        for text in odd:
+        for text in texts:
             await fill(studio, session_id, 1, text)
         got: list[str] = []
         async with studio.events(session_id) as frames:
             async for frame in frames:
                 got.append(frame.data["data"]["text"])
-                if len(got) == len(odd):
+                if len(got) == len(texts):
                     break
-        assert got == odd
+        assert got == texts
 
 
 async def test_head_opens_no_stream(make_studio: StudioMaker) -> None:
