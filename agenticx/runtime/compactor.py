@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 from agenticx import foreign
 from agenticx.clocks import Clock, SystemClock
@@ -29,8 +30,11 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
-    """A shorter history. `summary` is "" where pruning old tool results was enough; tokens are estimates."""
+class Compacted(Sequence[Message]):
+    """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
+
+    `summary` is "" where pruning old tool results was enough; tokens are estimates.
+    """
 
     messages: list[Message]
     compacted_count: int
@@ -38,6 +42,16 @@ class Compacted:
     tokens_before: int
     tokens_after: int
     usage: Usage | None
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return self.messages[index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,7 @@ async def test_by_default_eight_messages_stay_as_they_are():
     compacted = await compact(ContextCompactor(), history, [say("They talked."), usage(100, 3)])
     text = f"{TAG} Summary of 13 earlier messages:\nThey talked."
     assert [row.content for row in compacted.messages] == [text, *(row.content for row in history[13:])]
+    assert list(compacted) == compacted.messages, "it reads as the list that the AgentRuntime page returns"
     assert (compacted.compacted_count, compacted.summary) == (13, "They talked.")
     assert compacted.usage == Usage(100, 3)
     assert compacted.tokens_before == estimate_tokens(history) > compacted.tokens_after
