@@ -1,0 +1,56 @@
+"""Who is woken when: a few readers at once, a crowd together and soon."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from agenticx.sessions.bell import Bell
+
+pytestmark = pytest.mark.anyio
+
+
+def subscribed(bell: Bell, stack: ExitStack, count: int) -> list[asyncio.Event]:
+    readers = [asyncio.Event() for _ in range(count)]
+    for news in readers:
+        stack.enter_context(bell.subscribe("s", news))
+    return readers
+
+
+async def test_a_few_readers_are_woken_at_once() -> None:
+    bell = Bell()
+    with ExitStack() as stack:
+        readers = subscribed(bell, stack, 50)
+        bell.ring("s")
+        assert all(news.is_set() for news in readers)
+
+
+async def test_a_crowd_is_woken_together_and_once_for_many_events() -> None:
+    bell = Bell()
+    with ExitStack() as stack:
+        readers = subscribed(bell, stack, 51)
+        for _ in range(5):
+            bell.ring("s")
+        assert not any(news.is_set() for news in readers)
+        async with asyncio.timeout(5):
+            await readers[0].wait()
+        assert all(news.is_set() for news in readers)
+
+        for news in readers:
+            news.clear()
+        bell.ring("s")
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(news.wait() for news in readers))
+
+
+async def test_a_crowd_that_left_in_the_meantime_is_not_missed() -> None:
+    bell = Bell()
+    with ExitStack() as stack:
+        subscribed(bell, stack, 60)
+        bell.ring("s")
+    with ExitStack() as stack:
+        [one] = subscribed(bell, stack, 1)
+        bell.ring("s")
+        assert one.is_set()
