@@ -12,16 +12,13 @@ from typing import cast
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import (
-    ChatModel,
     Delta,
     Finished,
     ModelRequest,
-    OutputSchema,
     TextDelta,
     ThinkingDelta,
-    close_model,
-    takes_output_schema,
 )
+from agenticx.llms.wrapping import Wrapper
 
 __all__ = ["ThinkBlockModel", "ThinkBlocks"]
 
@@ -93,25 +90,8 @@ def _tail_that_may_begin(text: str, tag: str) -> int:
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 
 
-class ThinkBlockModel:
+class ThinkBlockModel(Wrapper):
     """`model`, its leading think blocks turned into thinking deltas."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def context_window(self) -> int | None:
-        return self._model.context_window
-
-    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        return takes_output_schema(self._model, output, with_tools=with_tools)
-
-    async def aclose(self) -> None:
-        await close_model(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, each with its text sorted; batches that hold everything back are not passed on."""

@@ -14,7 +14,6 @@ from typing import cast
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
-    ChatModel,
     Delta,
     Finished,
     ModelRequest,
@@ -22,9 +21,9 @@ from agenticx.llms.base import (
     TextDelta,
     ToolCallDelta,
     ToolSchema,
-    close_model,
     takes_output_schema,
 )
+from agenticx.llms.wrapping import Wrapper
 from agenticx.llms.xml_format import XmlCallParser, render_call, render_tools
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -35,26 +34,12 @@ __all__ = ["XmlToolModel", "in_xml"]
 _log = get_logger(__name__)
 
 
-class XmlToolModel:
+class XmlToolModel(Wrapper):
     """`model`, called with XML-like text instead of a provider's function calling."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def context_window(self) -> int | None:
-        return self._model.context_window
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Only without tools: calls are text, which a schema for the text would forbid."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
-
-    async def aclose(self) -> None:
-        await close_model(self._model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, with the calls in its text as tool-call deltas."""
