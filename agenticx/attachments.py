@@ -10,6 +10,7 @@ import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,9 @@ def make_attachment(name: str, content: bytes, media_type: str | None = None) ->
     return attachment
 
 
-def load_attachment(path: Path) -> Attachment:
+def load_attachment(path: str | PathLike[str]) -> Attachment:
     """The file at `path`; raises as `make_attachment` does, and `AttachmentRefused` for one that cannot be read."""
+    path = Path(path)
     try:
         if not path.is_file():
             raise AttachmentRefused(f"{str(path)!r} is not a file")

@@ -134,7 +134,18 @@ def _matching(pattern: str, allowed: str) -> AfterValidator:
 
 
 def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:  # of somebody who has no account here
+        raise ValueError("must be a path whose ~ is somebody's home folder") from None
+
+
+def _folder(path: Path) -> Path:
+    """The path, which is a folder or can become one."""
+    found = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
+    if found is not None and not os.path.isdir(found):
+        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is none")
+    return path
 
 
 _Seconds = Annotated[float, _number(0.05, 86_400)]
@@ -157,7 +168,7 @@ class Settings(BaseModel):
         60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
     )
     max_tool_rounds: Annotated[int, _clamped(10, 120, "max_tool_rounds")] = Field(
-        30, description="Model calls with tools in one turn, 10 to 120 (a bare AgentRuntime() takes 10)."
+        30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
     )
     turn_timeout_seconds: Annotated[float, _number(0.05, 86_400, off=True)] = Field(
         0, description="Longest time for a whole turn; 0 is off."
@@ -206,13 +217,17 @@ class Settings(BaseModel):
     workspace_root: _Folder | None = Field(
         None, description="Workspace of new sessions in the studio; unset: the folder it was started in."
     )
-    home: _Folder = Field(
+    home: Annotated[_Folder, AfterValidator(_folder)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
         description="Where sessions, the token and your own settings are kept; set by AGX_HOME alone.",
     )
-    store_url: Annotated[str, _matching(r"sqlite:///.+|nats://.+", "sqlite:///… or nats://…")] | None = Field(
-        None, description="Where sessions and events are kept (sqlite:///… or nats://…)."
+    store_url: Annotated[str, _matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
+        None, description="Where sessions and events are kept (sqlite:///PATH)."
+    )
+    resume_interrupted: Annotated[Literal["confirms", "off"], _one_of("confirms", "off")] = Field(
+        "confirms",
+        description="After a restart: only turns that wait for a person go on, or none does (confirms, off).",
     )
     token_file: _Folder | None = Field(
         None, description="File with the server's token, mode 0600; unset: made at first start in home."
@@ -226,6 +241,11 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _one_of("debug", "info", "warning", "error")] = (
         Field("info", description="What is logged to stderr (debug, info, warning, error).")
     )
+
+    @property
+    def private_paths(self) -> tuple[Path, ...]:
+        """Where AgenticX keeps what is no agent's business."""
+        return (self.home,) if self.token_file is None else (self.home, self.token_file)
 
 
 PROJECT_SETTINGS = frozenset(
@@ -251,8 +271,11 @@ def load_settings(
     environ = os.environ if environ is None else environ
     arguments = {name: (value, name) for name, value in (overrides or {}).items() if value is not None}
     variables = _from_variables(environ)
-    home, _ = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
-    user_file = _absolute(Path(home)) / _FILE_NAME
+    home, where = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
+    try:
+        user_file = _absolute(Path(home)) / _FILE_NAME
+    except ValueError as exc:
+        raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
     merged = _from_file(user_file, _USER_SETTINGS)
     if project is not None and not _is_user_file(project / PROJECT_FILE, user_file):
         merged |= _from_file(project / PROJECT_FILE, PROJECT_SETTINGS)
@@ -384,13 +407,18 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def config_text(name: str, *, home: Path | None = None) -> str:
-    """A file of the config folder, such as `models.toml`; a file of that name in `home` (default: AGX_HOME) wins."""
+    """A file of the config folder, such as `models.toml`; a file of that name in `home` (default: AGX_HOME) wins.
+
+    Raises `SettingsError`.
+    """
     own = home or _own_folder()
     for folder in (own, *_config_folders()):
         try:
             return (folder / name).read_text(encoding="utf-8")
         except FileNotFoundError:
             continue
+        except (OSError, UnicodeDecodeError) as exc:
+            raise SettingsError(f"{folder / name} cannot be read: {exc}") from exc
     raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
 
 

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from studio.auth import Guard
+from studio.pieces import STALLED_SECONDS, Piecewise
 from studio.problems import HANDLERS
 from studio.routes import routes
 from studio.services import Services
@@ -22,6 +23,7 @@ def make_app(services: Services) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        await services.hub.recover()
         waking = asyncio.create_task(services.relay.wake_at_closing())
         try:
             yield
@@ -30,10 +32,14 @@ def make_app(services: Services) -> Starlette:
             services.relay.closing.set()
             await waking
             await services.models.aclose()
+            await services.store.aclose()
 
     app = Starlette(
         routes=routes(),
-        middleware=[Middleware(Guard, boundary=services.boundary, token=services.token)],
+        middleware=[
+            Middleware(Piecewise, stalled_seconds=services.clock.real(STALLED_SECONDS)),
+            Middleware(Guard, boundary=services.boundary, token=services.token),
+        ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )

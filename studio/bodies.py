@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from agenticx.logs import get_logger
-from agenticx.messages import clean_text
+from agenticx.strict_json import read_json
 from studio.problems import Problem
 
 __all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
@@ -20,6 +17,7 @@ __all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
 LARGE_BODY_BYTES = 4 * 1024 * 1024
 _DEPTH = 32
 _ENTRIES = 1000
+_DIGITS = 100
 _SHOWN = 80  # characters of a name that a client made up
 _SECONDS = 30.0
 
@@ -100,58 +98,9 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 def _parse(raw: bytes) -> Any:
     try:
-        text = raw.decode("utf-8")
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite, parse_int=_whole
-        )
-        return _clean(value, _DEPTH)
-    except UnicodeDecodeError:
-        raise _malformed("it is not UTF-8") from None
-    except json.JSONDecodeError as exc:
-        raise _malformed(f"{exc.msg} at line {exc.lineno}, column {exc.colno}") from None
-    except (ValueError, RecursionError) as exc:
-        raise _malformed(str(exc) if isinstance(exc, ValueError) else "it is nested too deep") from None
-
-
-def _malformed(reason: str) -> Problem:
-    return Problem(400, "malformed_json", f"The body is no JSON that can be used: {reason}.")
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        double = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the key {double[:_SHOWN]!r} stands twice in one object")
-    return members
-
-
-def _finite(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError(f"{literal[:40]} is not a finite number")
-    return number
-
-
-def _whole(literal: str) -> int:
-    if len(literal) > 100:
-        raise ValueError("a number has more than 100 digits")
-    return int(literal)
-
-
-def _clean(value: Any, depth: int) -> Any:
-    """`value` without lone surrogates; raises ValueError when it nests deeper than `depth` or lists too much."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if not isinstance(value, dict | list):
-        return value
-    if depth == 0:
-        raise ValueError(f"it is nested deeper than {_DEPTH} levels")
-    if len(cast("list[Any]", value)) > _ENTRIES:
-        raise ValueError(f"an object or a list in it has more than {_ENTRIES} entries")
-    if isinstance(value, list):
-        return [_clean(inner, depth - 1) for inner in cast("list[Any]", value)]
-    return {clean_text(name): _clean(inner, depth - 1) for name, inner in cast("dict[str, Any]", value).items()}
+        return read_json(raw, max_depth=_DEPTH, max_entries=_ENTRIES, max_digits=_DIGITS)
+    except ValueError as exc:
+        raise Problem(400, "malformed_json", f"The body is no JSON that can be used: {exc}.") from None
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------

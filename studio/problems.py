@@ -21,6 +21,7 @@ from agenticx.errors import (
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
+from agenticx.sessions.transcript import MessageNotFound
 
 __all__ = ["HANDLERS", "Problem", "problem_response"]
 
@@ -70,6 +71,7 @@ def problem_response(problem: Problem) -> Response:
 
 _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
     SessionNotFound: (404, "session_not_found"),
+    MessageNotFound: (404, "message_not_found"),
     UnknownConfirm: (404, "confirm_not_found"),
     SessionBusy: (409, "session_busy"),
     TurnConflict: (409, "client_turn_id_reused"),
@@ -112,8 +114,10 @@ async def _on_http_error(request: Request, exc: Exception) -> Response:
 
 
 async def _on_bug(_request: Request, exc: Exception) -> Response:
+    """The server logs the exception and ends the connection."""
     _log.error("a request broke", error=type(exc).__name__)
-    return problem_response(Problem(500, "internal", "The server made a mistake; its log says more."))
+    sentence = "The server made a mistake; its log says more."
+    return problem_response(Problem(500, "internal", sentence, headers={"Connection": "close"}))
 
 
 HANDLERS = {

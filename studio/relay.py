@@ -3,11 +3,15 @@
 Differences from what one may expect:
 
 1. There is no queue per reader. A reader keeps a place in the log and reads on when the bell rings, so a slow one costs
-   only what its socket buffers; one that takes nothing for ten seconds has its socket aborted and resumes by cursor.
-2. All that waits goes out as one write, and readers at the same place share the very same bytes object. An event too
-   large for one write goes out in pieces, each once the socket has drained the one before: framing and buffering copy
-   what is written for every reader, and a copy of a piece is all that a stopped one may cost.
-3. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
+   only the piece that is being written and what its socket buffers, 64 kB each (`pieces`, `server`).
+2. So a slow reader is not dropped at a byte limit, as the contract has it: there is nothing that could grow up to one.
+   Limited is the time. One that takes nothing for ten seconds has its socket aborted, without a frame, and resumes by
+   cursor; one that goes on taking a little at a time is served, however far behind.
+3. All that waits goes out as one write, and readers at the same place share the very same bytes object.
+4. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
+5. The stream of all sessions opens with its cursor, `id` without `data`, which clients take for seen and hand on to
+   nobody: one that is cut off before its first event would come back without a cursor and miss what happened meanwhile.
+   A session's stream without a cursor begins anew and misses nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -25,25 +29,21 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.base import Store, StoredEvent
+from studio.pieces import PIECE_BYTES
 
-__all__ = ["ABORT", "Relay", "asked_cursor"]
-
-ABORT = "agenticx.abort"
-"""The key in the ASGI scope under which the server puts a callable that drops the connection at once."""
+__all__ = ["Relay", "asked_cursor"]
 
 _HEARTBEAT_SECONDS = 10.0
-_STALLED_SECONDS = 10.0
 _FAREWELL_SECONDS = 4.5  # longer than the hub takes to stop its turns
 _WRITE_EVENTS = 512
-_WRITE_BYTES = 64 * 1024
 
-_OPENING = b"retry: 500\n\n"
+_OPENING = b"retry: 500\n"
 _FAREWELL = b'data: {"type":"server_closing"}\n\n'
 _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
 
@@ -74,15 +74,18 @@ class Relay:
         """The cursor that stands just behind event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
 
-    def respond(self, session_id: str | None, cursor: str | None, *, until_turn: str | None = None) -> Response:
-        """The events of a session (None: of all) behind `cursor`; with `until_turn` up to that turn's terminal one."""
+    async def respond(self, session_id: str | None, cursor: str | None, *, until_turn: str | None = None) -> Response:
+        """The events of a session (None: of all) behind `cursor`; with `until_turn` up to that turn's terminal one.
+
+        Raises `StoreError` where the first of them cannot be read: a stream would only ask for them again and again.
+        """
         feed, news = self._feed(session_id), asyncio.Event()
+        place, reset = await feed.start(cursor)
+        first = await feed.after(place, until_turn)
         return _EventStream(
-            self._frames(feed, news, cursor, until_turn),
+            self._frames(feed, news, place, until_turn, reset, first),
             subscription=self._subscription(feed, news),
             heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
-            stalled_seconds=self._clock.real(_STALLED_SECONDS),
-            closing=self.closing,
         )
 
     async def wake_at_closing(self) -> None:
@@ -107,15 +110,20 @@ class Relay:
                 self._readers.discard(news)
 
     async def _frames(
-        self, feed: _Feed, news: asyncio.Event, cursor: str | None, until_turn: str | None
+        self,
+        feed: _Feed,
+        news: asyncio.Event,
+        place: int,
+        until_turn: str | None,
+        reset: bytes,
+        first: _Chunk | None,
     ) -> AsyncIterator[bytes]:
         """Frames in the order of the log, as many at a time as are there; the reader is subscribed already."""
         try:
-            place, reset = await feed.start(cursor)
-            yield _OPENING + reset
+            yield feed.opening(place) + reset
             while True:
                 news.clear()
-                chunk = await feed.after(place, until_turn)
+                chunk, first = first or await feed.after(place, until_turn), None
                 if chunk is not None:
                     place = chunk.last
                     yield chunk.frames
@@ -159,6 +167,10 @@ class _Feed:
 
     def place(self, event: StoredEvent) -> int:
         return event.position if self._session_id is None else event.seq
+
+    def opening(self, place: int) -> bytes:
+        """What a stream that goes on from `place` opens with."""
+        return _OPENING + (b"id: %b\n\n" % self.cursor(place).encode() if self._session_id is None else b"\n")
 
     async def start(self, cursor: str | None) -> tuple[int, bytes]:
         """The place to go on from, and the reset frame that a cursor of no use here calls for."""
@@ -206,7 +218,7 @@ def _one_write(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
     size = 0
     for count, event in enumerate(events):
         size += len(event.frame_json)
-        if size > _WRITE_BYTES and count:
+        if size > PIECE_BYTES and count:
             return events[:count]
     return events
 
@@ -220,11 +232,14 @@ def _up_to_end(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[S
 
 
 def _ended(event: StoredEvent) -> str | None:
+    """The turn of which nothing more will be told; one whose message is handed back never begins."""
+    if event.type == "handed_back":
+        return json.loads(event.frame_json)["data"].get("turn_id")
     return event.turn_id if event.terminal else None
 
 
 class _EventStream(EventSourceResponse):
-    """The response that carries the frames; it drops a client which has taken nothing for `stalled_seconds`."""
+    """The response that carries the frames, for as long as it is subscribed."""
 
     def __init__(
         self,
@@ -232,59 +247,20 @@ class _EventStream(EventSourceResponse):
         *,
         subscription: AbstractContextManager[None],
         heartbeat_seconds: float,
-        stalled_seconds: float,
-        closing: anyio.Event,
     ) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             frames,
             ping=heartbeat_seconds,
             ping_message_factory=_heartbeat,
             sep="\n",
-            shutdown_event=closing,
-            shutdown_grace_period=_FAREWELL_SECONDS,
+            shutdown_grace_period=_FAREWELL_SECONDS,  # a shutdown_event would be set before the turns have ended
         )
         self._subscription = subscription
-        self._stalled_seconds = stalled_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (abort := scope.get(ABORT)) is not None:
-            send = _impatient(send, abort, self._stalled_seconds)
         with self._subscription:
-            await super().__call__(scope, receive, _in_pieces(send))
+            await super().__call__(scope, receive, send)
 
 
 def _heartbeat() -> ServerSentEvent:
     return ServerSentEvent(comment="beat", sep="\n")
-
-
-def _impatient(send: Send, abort: Callable[[], None], seconds: float) -> Send:
-    loop = asyncio.get_running_loop()
-
-    async def sending(message: Message) -> None:
-        timer = loop.call_later(seconds, abort)
-        try:
-            await send(message)
-        finally:
-            timer.cancel()
-
-    return sending
-
-
-def _in_pieces(send: Send) -> Send:
-    """`send` that writes a large body piece by piece, with no other message in between."""
-    whole = asyncio.Lock()
-
-    async def sending(message: Message) -> None:
-        async with whole:
-            for piece in _pieces(message):
-                await send(piece)
-
-    return sending
-
-
-def _pieces(message: Message) -> Iterator[Message]:
-    body: bytes = message.get("body", b"")
-    last = max(len(body) - 1, 0) // _WRITE_BYTES * _WRITE_BYTES
-    for start in range(0, last, _WRITE_BYTES):
-        yield {**message, "body": body[start : start + _WRITE_BYTES], "more_body": True}
-    yield message if last == 0 else {**message, "body": body[last:]}

@@ -11,26 +11,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.errors import SettingsError
 from agenticx.logs import configure_logging
 from agenticx.settings import Settings, load_settings
 from studio.app import make_app
 from studio.auth import load_token
+from studio.connections import ACCEPTED_AT_ONCE, KEEP_ALIVE_SECONDS, Connection, Crowd
 from studio.opening import Address, open_in_browser, page_url
-from studio.relay import ABORT
 from studio.services import Services, make_services
 
 __all__ = ["StudioServer", "configure", "listen", "main", "run", "serve"]
 
-_HEAD_SECONDS = 30.0
 _DRAIN_SECONDS = 1
 _BACKLOG = 2048
+_SEND_BUFFER_BYTES = 64 * 1024
+"""Left to itself the system buffers up to 4 MB for a slow client, and says that some of it was taken only once a third
+is gone: a slow client would look like one that stopped, and each that stopped would cost 4 MB."""
+
 
 _EPILOG = """\
 The line on stderr holds the page's address with a ticket that works once, within ten minutes; `agx open` gives
@@ -142,6 +142,7 @@ def listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)  # its connections inherit it
         bound.bind(where)
     except OSError as exc:
         raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
@@ -155,17 +156,20 @@ class StudioServer(uvicorn.Server):
     """
 
     def __init__(self, services: Services, ready: Callable[[], None] = lambda: None) -> None:
+        clock = services.clock
+        connection = type("Connection", (Connection,), {"clock": clock, "crowd": Crowd(clock)})
         super().__init__(
             uvicorn.Config(
                 make_app(services),
-                http=_Connection,
+                http=connection,
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                backlog=_BACKLOG,
+                backlog=ACCEPTED_AT_ONCE,
+                timeout_keep_alive=max(1, int(clock.real(KEEP_ALIVE_SECONDS))),
                 timeout_graceful_shutdown=_DRAIN_SECONDS,
             )
         )
@@ -174,6 +178,8 @@ class StudioServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(_BACKLOG)  # so many may wait; asyncio would accept as many at a time, too
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -187,26 +193,6 @@ class StudioServer(uvicorn.Server):
         """The first signal asks for a clean end, any further one does not wait for it."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-class _Connection(H11Protocol):
-    """Lets the application drop its connection at once, and drops one that brings no request in time."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        answering = self.app
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            self._impatience.cancel()
-            scope[ABORT] = transport.abort
-            await answering(scope, receive, send)  # type: ignore[arg-type]
-
-        self.app = app  # type: ignore[assignment]
-        self._impatience = self.loop.call_later(_HEAD_SECONDS, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._impatience.cancel()
-        super().connection_lost(exc)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,14 @@ from starlette.requests import Request
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import assemble_model
-from agenticx.llms.base import ChatModel, close_model
+from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec
+from agenticx.llms.named import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.base import SessionRecord, Store
 from agenticx.sessions.hub import Hub
-from agenticx.sessions.memory import MemoryStore
+from agenticx.sessions.opening import open_store
+from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
@@ -28,35 +29,16 @@ from studio.relay import Relay
 
 __all__ = ["Models", "Services", "make_services", "services"]
 
-_MODELS_KEPT = 64
 
-
-class Models:
-    """Models by the name a person gives them, each made once; `default` is what no name means, `why` says why.
+class Models(NamedModels):
+    """The models of a server; `default` is what no name means, `why` says why.
 
     Making this object may ask local model servers whether they are there, so it is not for the event loop.
     """
 
     def __init__(self, settings: Settings, assemble: Callable[[str, Settings], ChatModel] = assemble_model) -> None:
         self.default, self.why = default_model_spec(settings)
-        self._settings = settings
-        self._assemble = assemble
-        self._made: OrderedDict[str, ChatModel] = OrderedDict()
-
-    def named(self, name: str | None) -> ChatModel:
-        """The model of that name; raises an `AgenticXError` that says which names there are."""
-        spec = name or self.default
-        if spec not in self._made:
-            self._made[spec] = self._assemble(spec, self._settings)
-            if len(self._made) > _MODELS_KEPT:
-                self._made.popitem(last=False)
-        self._made.move_to_end(spec)
-        return self._made[spec]
-
-    async def aclose(self) -> None:
-        """End the connections of those that keep any."""
-        for model in self._made.values():
-            await close_model(model)
+        super().__init__(lambda spec: assemble(spec, settings), lambda: self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +48,7 @@ class Services:
     settings: Settings
     clock: Clock
     store: Store
+    snapshots: SnapshotFolder
     hub: Hub
     relay: Relay
     models: Models
@@ -92,13 +75,15 @@ def make_services(
     Raises `SettingsError` when AGX_ENABLED_TOOLS names what is no tool.
     """
     clock = clock or SystemClock()
-    store = store or MemoryStore(clock)
+    store = store or open_store(settings, clock)
     models = models or Models(settings)
     toolbox = Toolbox(builtin_tools() if tools is None else tools)
     try:
         toolbox.only(settings.enabled_tools or ())
     except ToolError as exc:
         raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
+
+    snapshots = SnapshotFolder(settings.home / "snapshots")
 
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
         return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
@@ -107,7 +92,16 @@ def make_services(
         settings=settings,
         clock=clock,
         store=store,
-        hub=Hub(store, models=models.named, tools=tools_of, settings=settings, hooks=hooks, clock=clock),
+        snapshots=snapshots,
+        hub=Hub(
+            store,
+            models=models.named,
+            tools=tools_of,
+            settings=settings,
+            hooks=hooks,
+            clock=clock,
+            snapshots=snapshots,
+        ),
         relay=Relay(store, clock=clock),
         models=models,
         toolbox=toolbox,

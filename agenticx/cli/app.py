@@ -13,6 +13,7 @@ from importlib.metadata import version
 
 from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED, USAGE
+from agenticx.cli.loading import raise_on_ctrl_c
 from agenticx.errors import AgenticXError, SettingsError
 
 __all__ = ["main"]
@@ -21,6 +22,7 @@ _EXAMPLES = """\
 examples:
   agx run "List the files here"              one turn; without a key it is the offline demo
   git diff | agx run - --model openai-chat:gpt-4.1-mini
+  agx run "And the largest?" --session last  goes on with the session that was used last
   agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D leaves
   agx serve --open                           the studio in your browser
   agx doctor                                 what is set up and what is missing
@@ -103,7 +105,9 @@ def _dispatch(words: list[str]) -> int:
     command = command_named(words[0])
     if command is None:
         return _unknown(words[0])
-    return command.run(_parse(command, words[1:]))
+    arguments = _parse(command, words[1:])
+    raise_on_ctrl_c()
+    return command.run(arguments)
 
 
 def _parse(command: Command, words: list[str]) -> Namespace:
@@ -163,6 +167,7 @@ def _internal(exc: Exception) -> int:
     import traceback
 
     from agenticx.logs import redact
+    from agenticx.tools.visible import without_controls
 
-    print(redact("".join(traceback.format_exception(exc))), end="", file=sys.stderr)
+    print(without_controls(redact("".join(traceback.format_exception(exc)))), end="", file=sys.stderr)
     return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", FAILED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -14,12 +13,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
-from agenticx.cli.conversation import Conversation, add_arguments, open_conversation
-from agenticx.cli.exit_codes import DONE
+from agenticx.cli.attaching import Waiting
+from agenticx.cli.choosing import LAST, session_named
+from agenticx.cli.conversation import Conversation, conversing
+from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.narrate import Note
+from agenticx.cli.options import add_arguments
 from agenticx.cli.render import Output, output_for
-from agenticx.errors import AgenticXError
-from agenticx.llms.assembly import assemble_model
+from agenticx.cli.session_views import last_turn, listed
+from agenticx.cli.turns import CannotPrint
+from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
+from agenticx.messages import UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible
 
@@ -28,13 +32,17 @@ __all__ = ["configure", "run"]
 _PROMPT = "› "
 _HISTORY_LINES = 1000
 _LOOK_SECONDS = 0.1
+_LISTED = 10
 _EPILOG = """\
-Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands. The conversation is
-kept while the process runs. From a pipe each line is one message, and the exit code is that of the last turn;
-there /mode cannot allow more than the command line does.
+Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands; /attach FILE sends an
+image, PDF or text file along with the next message. A chat begins a new session, which is kept: -c goes on with the
+last one, --session with any, and /sessions, /open and /new change between them. From a pipe each line is one message,
+and the exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach
+attaches nothing.
 
 examples:
   agx chat
+  agx chat -c                                where the last session was left
   agx chat --model ollama:qwen3 --cwd ~/notes
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
@@ -42,25 +50,25 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_arguments(parser)
+    parser.add_argument(
+        "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
+    )
 
 
 def run(arguments: Namespace) -> int:
-    conversation, note = open_conversation(arguments)
-    output = output_for(conversation.session.id)
-    if note is not None:
-        output.note(note)
-    typed = sys.stdin.isatty()
-    if typed:
-        output.note(Note(f"{conversation.model.name} in {conversation.session.workspace}; /help shows the commands"))
-    widest = None if typed else conversation.session.permission_mode
-    chat = _Chat(conversation, output, base_url=arguments.base_url, widest_mode=widest)
-    with _history(conversation.settings.home / "chat_history") if typed else nullcontext(), asyncio.Runner() as runner:
-        for line in _typed_lines(output) if typed else _piped_lines():
-            if line.startswith("/") and not line.startswith("//"):
-                if not chat.command(line):
+    output, typed = output_for(), sys.stdin.isatty()
+    with conversing(arguments, output) as conversation:
+        chat = _Chat(conversation, output)
+        if typed:
+            chat.greet()
+        else:
+            chat.widest_mode = conversation.permission_mode
+        with _history(conversation.home / "chat_history") if typed else nullcontext():
+            for line in _typed_lines(output) if typed else _piped_lines():
+                if not chat.take(line):
                     break
-            elif line.strip():
-                chat.last_code = conversation.turn(runner, line.removeprefix("/"), output)
+        if typed:
+            chat.part()
     return DONE if typed else chat.last_code
 
 
@@ -134,14 +142,54 @@ _WIDTHS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits"
 class _Chat:
     """The slash commands: each takes the rest of its line and says what it did.
 
-    `widest_mode` is as far as `/mode` goes; None where a person types.
+    `widest_mode` is as far as `/mode` goes; None where a person types. Only a person attaches files: no rule of the
+    workspace stands before that.
     """
 
     conversation: Conversation
     output: Output
-    base_url: str | None = None
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
+    waiting: Waiting = field(default_factory=Waiting)
+
+    def greet(self) -> None:
+        """Say where the person is and how to come back; in a session that goes on, show where it was left."""
+        conversation = self.conversation
+        model = conversation.wait(conversation.desk.model(conversation.model_name))
+        if conversation.session is None:
+            self._say(f"{model} in {conversation.wanted.workspace}; /help shows the commands")
+            if conversation.desk.kept:
+                self._say("a new session; later, agx chat -c goes on with it")
+        else:
+            self._say(f"{model}; /help shows the commands")
+            self._show_where_it_was()
+
+    def part(self) -> None:
+        """Say how to come back."""
+        session = self.conversation.session
+        if session is not None and self.conversation.desk.kept:
+            self._say(f"agx chat --session {session.id} goes on with this session")
+
+    def take(self, line: str) -> bool:
+        """Do what a line says; False if it says to leave. What goes wrong is told, and the chat goes on."""
+        try:
+            if line.startswith("/") and not line.startswith("//"):
+                return self.command(line)
+            if line.strip():
+                self.last_code = FAILED
+                self.last_code = self.conversation.turn(self.message(line.removeprefix("/")))
+        except CannotPrint:
+            raise
+        except SessionBusy as exc:
+            session = self.conversation.session
+            self._refuse(f"{exc}; /open {session.id if session else ''} shows it")
+        except AgenticXError as exc:
+            self._refuse(str(exc))
+        return True
+
+    def message(self, text: str) -> UserMessage:
+        """What is said, with the files that waited for it."""
+        return UserMessage(content=clean_text(text), attachments=self.waiting.take())
 
     def command(self, line: str) -> bool:
         """Do what a line that begins with a slash says; False if it says to leave."""
@@ -159,22 +207,48 @@ class _Chat:
     def _actions(self) -> Mapping[str, Callable[[str], None]]:
         return {
             "help": self._help,
+            "attach": self._attach,
+            "detach": self._detach,
             "stop": self._stop,
             "mode": self._mode,
             "tools": self._tools,
             "model": self._model,
+            "sessions": self._sessions,
+            "open": self._open,
+            "new": self._new,
             "quit": lambda _: None,
         }
 
     def _help(self, _: str) -> None:
         self._say(
+            "/attach [FILE] show or add the files that go along with your next message\n"
+            "/detach        send none of them\n"
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     show or change the model\n"
             "/tools         what the agent can use\n"
+            "/sessions [Q]  the latest sessions, or those in which something is found\n"
+            "/open ID       go on with another session\n"
+            "/new           begin a new session with your next message\n"
             "/stop          stop the running turn (Ctrl-C)\n"
             "/quit          leave (Ctrl-D)\n"
             "//text         a message that begins with a slash"
         )
+
+    def _attach(self, named: str) -> None:
+        if named and self.widest_mode is not None:
+            self._refuse("/attach is for a terminal; agx run --attach sends a file from a script")
+            return
+        try:
+            if named:
+                self.waiting.add(named)
+        except AttachmentRefused as exc:
+            self._refuse(f"not attached: {exc}")
+            return
+        self._say(self.waiting.describe())
+
+    def _detach(self, _: str) -> None:
+        self.waiting.take()
+        self._say(self.waiting.describe())
 
     def _stop(self, _: str) -> None:
         self._say("no turn is running; while one runs, Ctrl-C stops it")
@@ -188,23 +262,57 @@ class _Chat:
             if self.widest_mode is not None and _WIDTHS[mode] > _WIDTHS[self.widest_mode]:
                 self._refuse(f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}")
                 return
-            self.conversation.session.permission_mode = mode
-        self._say(f"permission mode: {self.conversation.session.permission_mode}")
+            self.conversation.wait(self.conversation.change(permission_mode=mode))
+        self._say(f"permission mode: {self.conversation.permission_mode}")
 
     def _tools(self, _: str) -> None:
-        for tool in self.conversation.tools:
-            first = tool.schema.description.strip().partition("\n")[0]
-            self._say(f"{tool.schema.name:<18} {first}")
+        known = dict(self.conversation.wait(self.conversation.desk.tools()))
+        for name in self.conversation.tools or known:
+            if name in known:
+                self._say(f"{name:<18} {known[name].strip().partition(chr(10))[0]}")
 
     def _model(self, spec: str) -> None:
+        conversation = self.conversation
         if spec:
-            try:
-                settings = self.conversation.settings
-                self.conversation.model = assemble_model(spec, settings, base_url=self.base_url)
-            except AgenticXError as exc:
-                self._refuse(str(exc))
-                return
-        self._say(f"model: {self.conversation.model.name}")
+            conversation.wait(conversation.desk.model(spec))
+            conversation.wait(conversation.change(model=spec))
+            conversation.model = None
+        self._say(f"model: {conversation.wait(conversation.desk.model(conversation.model_name))}")
+
+    def _sessions(self, query: str) -> None:
+        query = clean_text(query)  # a terminal may send any bytes
+        known = self.conversation.wait(self.conversation.desk.sessions(query=query or None, limit=_LISTED))
+        for line in listed(known):
+            self._say(line)
+        if not known:
+            self._say("no session has that" if query else "there is no session yet")
+
+    def _open(self, word: str) -> None:
+        conversation = self.conversation
+        if not word:
+            self._say("/open ID goes on with a session; /sessions shows them")
+            return
+        known = conversation.wait(session_named(conversation.desk, word, conversation.home))
+        if self.widest_mode is not None and _WIDTHS[known.record.permission_mode] > _WIDTHS[self.widest_mode]:
+            self._refuse(f"/open {known.id} allows more, being in mode {known.record.permission_mode}")
+            return
+        conversation.go_on_with(known)
+        self._show_where_it_was()
+
+    def _new(self, _: str) -> None:
+        self.conversation.session = None
+        self._say("a new session begins with your next message")
+
+    def _show_where_it_was(self) -> None:
+        """The last turn of the session; one that runs is watched, and its questions are asked."""
+        conversation, session = self.conversation, self.conversation.session
+        assert session is not None
+        self._say(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
+        place = conversation.wait(conversation.desk.running(session.id)) if self.widest_mode is None else None
+        if place is None:
+            conversation.wait(last_turn(conversation.desk, session.id, self.output))
+        else:
+            self.last_code = conversation.watch(place)
 
     def _say(self, text: str) -> None:
         self.output.note(Note(visible(text)))

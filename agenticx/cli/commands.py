@@ -66,6 +66,7 @@ BUILTIN: Mapping[str, Command] = {
     for command in (
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.run"),
         ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.chat"),
+        ModuleCommand("sessions", "Kept sessions: list, show, export, replay, delete", "agenticx.cli.sessions"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.model"),
         ModuleCommand("permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.permissions"),
         ModuleCommand("doctor", "What this installation has, lacks and uses", "agenticx.cli.doctor"),

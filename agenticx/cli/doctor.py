@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from agenticx.cli.conversation import current_folder
 from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.options import current_folder
 from agenticx.errors import SettingsError
 from agenticx.llms.catalog import ModelInfo, default_model_spec, list_models, resolve_model
 from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
 from agenticx.llms.key_check import KeyCheck, check_key
-from agenticx.llms.local_servers import is_loopback
+from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
 

@@ -6,22 +6,25 @@ import asyncio
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 from typing import Any
 
-from agenticx.cli.exit_codes import DONE, FAILED
-from agenticx.cli.render import without_controls
+from agenticx.cli.attaching import add_attach_option, loaded
+from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import ClockExpired, InvalidArguments, ModelError, ModelErrorCode
-from agenticx.llms.arguments import parse_arguments
+from agenticx.errors import AttachmentRefused, ModelError
+from agenticx.llms.abilities import AbleModel
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog import resolve_model
+from agenticx.llms.catalog import facts_of, resolve_model
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
+from agenticx.runtime.expiry import clock_expired
 from agenticx.settings import load_settings
-from agenticx.tools.visible import visible_line
+from agenticx.strict_json import read_json
+from agenticx.tools.visible import visible_line, without_controls
 
 __all__ = ["configure", "parsed_arguments", "reply_object", "run"]
+
+_MAX_DEPTH = 100  # of arguments, as turns read them
 
 _EPILOG = """\
 MODEL is provider:name, such as openai-chat:gpt-4.1-mini or ollama:qwen3, or demo. A server on this machine
@@ -31,6 +34,7 @@ examples:
   agx model call openai-chat:gpt-4.1-mini "Say hello"
   agx model call openai-chat:x "Say hello" --base-url http://127.0.0.1:8080/v1 --json
   echo "Say hello" | agx model call demo -
+  agx model call gemini:gemini-2.5-flash "What is this?" --attach photo.jpg --attach notes.txt
 
 exit codes: 0 a whole reply, 1 an error (with --json the reply is printed as far as it came), 2 usage"""
 
@@ -49,15 +53,21 @@ def configure(parser: ArgumentParser) -> None:
     call.add_argument("prompt", help="what to say; - reads it from stdin")
     call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
     call.add_argument("--system", metavar="S", help="a system message that goes first")
+    add_attach_option(call)
     call.add_argument("--json", action="store_true", help="print the whole reply as one line of JSON")
 
 
 def run(arguments: Namespace) -> int:
     clocks = ModelClocks.from_settings(load_settings())
-    model = resolve_model(arguments.model, base_url=arguments.base_url)
+    try:
+        attached = loaded(arguments.attach)
+    except AttachmentRefused as exc:
+        print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
+        return USAGE
+    model = AbleModel(resolve_model(arguments.model, base_url=arguments.base_url), facts_of(arguments.model))
     prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
-    messages.append(UserMessage(content=prompt))
+    messages.append(UserMessage(content=prompt, attachments=attached))
     request = ModelRequest(messages=messages, timeout=clocks.request_timeout)
     reply, error = asyncio.run(_call(model, request, clocks))
     problem = _problem(reply, error)
@@ -92,21 +102,17 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
         await stream.close()
 
 
-_CODES: Mapping[Expiry, ModelErrorCode] = {
-    "first_chunk": "timeout.first_chunk",
-    "heartbeat": "timeout.heartbeat",
-    "hard": "timeout.hard",
-}
-
-
 def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
     """Raise `ClockExpired` where the model was too slow; say so where it is only slow."""
-    elapsed, limit = clock.monotonic() - deadlines.started, clocks.limit(expiry)
-    if expiry in _CODES:
-        sentence = f"the {expiry} clock ran out after {limit:g} s"
-        raise ClockExpired(sentence, code=_CODES[expiry], elapsed_seconds=elapsed, limit_seconds=limit)
-    deadlines.notice()
-    print(f"agx model call: waiting for the model ({elapsed:.0f} s)", file=sys.stderr)
+    now, limit = clock.monotonic(), clocks.limit(expiry)
+    match expiry:
+        case "heartbeat":
+            raise clock_expired(expiry, now - (deadlines.last_progress or deadlines.started), limit)
+        case "first_chunk" | "hard":
+            raise clock_expired(expiry, now - deadlines.started, limit)
+        case "first_feedback" | "slow":
+            deadlines.notice()
+            print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
 
 
 def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
@@ -138,21 +144,14 @@ def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]
     }
 
 
-def parsed_arguments(call: ToolCall) -> dict[str, Any] | str:
-    """A call's arguments as an object, a freeform tool's input as a string; the text itself where it is neither."""
+def parsed_arguments(call: ToolCall) -> Any:
+    """A call's arguments as the value that they are, a freeform tool's input as a string; the text itself if none."""
+    if not call.arguments.strip():
+        return {}
     try:
-        return parse_arguments(call.arguments)
-    except InvalidArguments:
-        freeform = _string_in(call.arguments)
-        return call.arguments if freeform is None else freeform
-
-
-def _string_in(text: str) -> str | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, str) else None
+        return read_json(call.arguments, max_depth=_MAX_DEPTH)
+    except ValueError:
+        return call.arguments
 
 
 def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:

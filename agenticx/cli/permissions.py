@@ -8,12 +8,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import get_args
 
-from agenticx.cli.conversation import enabled_tools, settings_for, workspace_of
 from agenticx.cli.exit_codes import DONE, USAGE
+from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.tools.base import Tool, ToolContext
 from agenticx.tools.permissions import PermissionMode, Verdict, decide
+from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
 
@@ -50,7 +51,7 @@ def run(arguments: Namespace) -> int:
     tool = tools.get(arguments.tool)
     if tool is None:
         return _usage(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
-    context = ToolContext(workspace=workspace, protected_roots=(settings.home,))
+    context = ToolContext(workspace=workspace, protected_roots=settings.private_paths)
     try:
         verdict = _verdict(tool, arguments.arguments, context, settings.permission_mode)
     except InvalidArguments as exc:
@@ -59,7 +60,7 @@ def run(arguments: Namespace) -> int:
         row = {"decision": verdict.decision, "rule": verdict.rule, "reasons": list(verdict.reasons)}
         print(json.dumps(row))
     else:
-        print(f"{verdict.decision} (rule: {verdict.rule})", *verdict.reasons, sep="\n  ")
+        print(f"{verdict.decision} (rule: {verdict.rule})", *map(visible_line, verdict.reasons), sep="\n  ")
     return DONE
 
 
@@ -74,5 +75,5 @@ def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) 
 
 
 def _usage(sentence: str) -> int:
-    print(f"agx permissions explain: {sentence}", file=sys.stderr)
+    print(f"agx permissions explain: {visible_line(sentence, 2_000)}", file=sys.stderr)
     return USAGE

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
-from unicodedata import category
 
-from agenticx.cli.narrate import Note, Tone, describe, describe_question
-from agenticx.clocks import SystemClock, rfc3339
-from agenticx.messages import new_id
-from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
+from agenticx.cli.envelopes import Envelope
+from agenticx.cli.narrate import OF_ANOTHER_SHAPE, Note, Told, Tone, describe, describe_question, unreadable
+from agenticx.runtime.events import EventType
+from agenticx.tools.visible import visible, without_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +22,7 @@ __all__ = ["JsonLines", "Output", "Plain", "Terminal", "output_for"]
 class Output(Protocol):
     """Where a turn is shown. The model's text (or the envelopes) go to stdout, all else to stderr."""
 
-    def show(self, event: RuntimeEvent) -> None: ...
+    def show(self, event: Envelope) -> None: ...
     def note(self, note: Note) -> None:
         """Say something that is not an event."""
         ...
@@ -32,11 +31,15 @@ class Output(Protocol):
         """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
         ...
 
+    def answered(self) -> None:
+        """The person ended the prompt's line."""
+        ...
 
-def output_for(session_id: str, *, as_json: bool = False) -> Output:
+
+def output_for(*, as_json: bool = False) -> Output:
     """Envelopes if asked for, colours where stderr is a terminal, plain lines elsewhere."""
     if as_json:
-        return JsonLines(session_id, sys.stdout.buffer, sys.stderr)
+        return JsonLines(sys.stdout.buffer, sys.stderr)
     return Terminal() if sys.stderr.isatty() else Plain()
 
 
@@ -56,7 +59,13 @@ class Plain:
         self._out_open = False  # whether the stream's last line still lacks its newline
         self._err_open = False
 
-    def show(self, event: RuntimeEvent) -> None:
+    def show(self, event: Told) -> None:
+        try:
+            self._show(event)
+        except OF_ANOTHER_SHAPE:
+            self.note(unreadable(event))
+
+    def _show(self, event: Told) -> None:
         data = event.data
         match event.type:
             case EventType.TOKEN if data["text"]:
@@ -77,14 +86,18 @@ class Plain:
 
     def note(self, note: Note) -> None:
         self._make_way()
-        self._write_note(note)
+        self._put(note)
 
     def question(self, data: Mapping[str, Any], prompt: str) -> None:
         self._make_way()
         for note in describe_question(data):
-            self._write_note(note)
+            self._put(note)
         self._err.write(prompt)
         self._err.flush()
+        self._err_open = bool(prompt)
+
+    def answered(self) -> None:
+        self._err_open = False
 
     def _text(self, text: str, message_id: str) -> None:
         self._end_aside()
@@ -119,8 +132,12 @@ class Plain:
             self._err.flush()
             self._err_open = False
 
-    def _write_note(self, note: Note) -> None:
-        self._err.write(f"{note.text}\n")
+    def _put(self, note: Note) -> None:
+        """The one way out of notes, so a text that nobody made visible before cannot get through either."""
+        self._write_note(visible(note.text), note.tone)
+
+    def _write_note(self, text: str, tone: Tone) -> None:
+        self._err.write(f"{text}\n")
         self._err.flush()
 
     def _write_aside(self, text: str) -> None:
@@ -132,23 +149,6 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
         return os.path.sameopenfile(left.fileno(), right.fileno())
     except OSError:  # io.UnsupportedOperation too: a stream in memory
         return False
-
-
-_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-def without_controls(text: str) -> str:
-    """`text` as it streams past a person: what moves the cursor or reorders what is read stands as its code point.
-
-    Newlines and tabs stay, and so does what writing systems and emoji need to be joined.
-    """
-    if text.isprintable():
-        return text
-    return "".join(f"⟨U+{ord(char):04X}⟩" if _is_control(char) else char for char in text)
-
-
-def _is_control(char: str) -> bool:
-    return (char not in "\n\t" and category(char) == "Cc") or char in _BIDI_CONTROLS
 
 
 _STYLES: Mapping[Tone, str] = {
@@ -172,29 +172,28 @@ class Terminal(Plain):
 
         return Console(stderr=True, highlight=False, soft_wrap=True)
 
-    def _write_note(self, note: Note) -> None:
-        self._console.print(note.text, style=_STYLES[note.tone], markup=False, emoji=False)
+    def _write_note(self, text: str, tone: Tone) -> None:
+        self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
     def _write_aside(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
 
 class JsonLines:
-    """One envelope per line on stdout; questions and notes are still for a person, on stderr."""
+    """The envelopes as they are stored, one per line on stdout; questions and notes are for a person, on stderr.
 
-    def __init__(self, session_id: str, out: BinaryIO, err: TextIO) -> None:
-        self._session_id = session_id
-        self._turn_id: str | None = None
-        self._seq = 0
+    At a terminal a control character of a line that is not ours stands as its code point; ours are ASCII.
+    """
+
+    def __init__(self, out: BinaryIO, err: TextIO) -> None:
         self._out = out
+        self._on_screen = out.isatty()
         self._people = Plain(err, err)
 
-    def show(self, event: RuntimeEvent) -> None:
-        if event.type is EventType.TURN_STARTED:
-            self._turn_id = new_id("turn")
-        self._seq += 1
-        ts = rfc3339(SystemClock().now())
-        line = encode_envelope(event, session_id=self._session_id, turn_id=self._turn_id, seq=self._seq, ts=ts)
+    def show(self, event: Envelope) -> None:
+        line = event.line
+        if self._on_screen:
+            line = without_controls(line.decode(errors="replace")).encode()
         self._out.write(line + b"\n")
         self._out.flush()
 
@@ -203,3 +202,6 @@ class JsonLines:
 
     def question(self, data: Mapping[str, Any], prompt: str) -> None:
         self._people.question(data, prompt)
+
+    def answered(self) -> None:
+        self._people.answered()

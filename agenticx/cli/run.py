@@ -1,28 +1,31 @@
-"""`agx run`: one turn in the terminal."""
+"""`agx run`: one turn in the terminal, of a new session or of one that is kept."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
-from agenticx.attachments import check_attachments, load_attachment
-from agenticx.cli.conversation import add_arguments, open_conversation
+from agenticx.cli.attaching import add_attach_option, loaded
+from agenticx.cli.conversation import Conversation, conversing
 from agenticx.cli.exit_codes import USAGE
+from agenticx.cli.narrate import Note
+from agenticx.cli.options import add_arguments
 from agenticx.cli.render import output_for
-from agenticx.errors import AttachmentRefused
+from agenticx.errors import AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
+from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-The turn runs in this process and its session ends with it. The answer goes to stdout; tool calls, questions and
-everything else go to stderr. Risky calls are asked about at the terminal; without one they are denied unless --yes.
-Ctrl-C stops the turn; a second one leaves at once.
+The session is kept: --session goes on with it, `agx sessions` shows it. Where a server has the sessions (agx serve), it
+runs the turn; else this process does. The answer goes to stdout; tool calls, questions and everything else go to
+stderr. Risky calls are asked about at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
+second one leaves at once.
 
 examples:
   agx run "Which files are here?"
+  agx run "And which of them is the largest?" --session last
   agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
   git diff | agx run - --model openai-chat:gpt-4.1-mini
   agx run "What is wrong on this screenshot?" --attach screen.png
@@ -35,37 +38,33 @@ def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("prompt", help="what to do; - reads it from stdin")
     add_arguments(parser)
-    parser.add_argument(
-        "--attach",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="an image, PDF or text file that goes along; may be given again",
-    )
-    parser.add_argument("--json", action="store_true", help="print the turn's events, one envelope per line")
-    parser.add_argument("--session", metavar="ID", help=SUPPRESS)
+    add_attach_option(parser)
+    parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
 
 
 def run(arguments: Namespace) -> int:
-    if arguments.session is not None:
-        return _usage("--session: this release keeps sessions only while their process runs, so none can be continued")
     prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         return _usage("the prompt is empty; say what to do, or pipe it in with -")
     try:
-        message = UserMessage(content=clean_text(prompt), attachments=tuple(map(load_attachment, arguments.attach)))
-        check_attachments(message.attachments)
+        message = UserMessage(content=clean_text(prompt), attachments=loaded(arguments.attach))
     except AttachmentRefused as exc:
         return _usage(f"--attach: {exc}")
-    conversation, note = open_conversation(arguments)
-    output = output_for(conversation.session.id, as_json=arguments.json)
-    if note is not None:
-        output.note(note)
-    with asyncio.Runner() as runner:
-        return conversation.turn(runner, message, output)
+    with conversing(arguments, output_for(as_json=arguments.json)) as conversation:
+        code = _turn(conversation, message)
+        if sys.stderr.isatty() and conversation.session is not None and conversation.desk.kept:
+            conversation.output.note(Note(f"(agx run --session {conversation.session.id} … goes on with this)"))
+    return code
+
+
+def _turn(conversation: Conversation, message: UserMessage) -> int:
+    try:
+        return conversation.turn(message)
+    except SessionBusy as exc:
+        assert conversation.session is not None
+        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows what it waits for") from exc
 
 
 def _usage(sentence: str) -> int:
-    print(f"agx run: {sentence}", file=sys.stderr)
+    print(f"agx run: {visible_line(sentence, 2_000)}", file=sys.stderr)
     return USAGE

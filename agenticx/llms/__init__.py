@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agenticx.llms.arguments import preview_arguments
 from agenticx.llms.base import (
     ChatModel,
     Delta,
@@ -56,6 +57,7 @@ __all__ = [
     "complete",
     "default_model_spec",
     "list_models",
+    "preview_arguments",
     "resolve_model",
 ]
 

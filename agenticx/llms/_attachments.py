@@ -36,5 +36,5 @@ def _piece(attachment: Attachment, taken: Container[str]) -> str | Attachment:
     what = f"{attachment.name} ({attachment.media_type}, {attachment.size} bytes)"
     if attachment.kind == "text":
         return f"[attached file {what}]\n{attachment.text}\n[end of {attachment.name}]"
-    _log.warning("the model cannot take an attached file; it is told so", file=what)
+    _log.info("the model cannot take an attached file; it is told so", file=what)
     return f"[attached file {what}: its content is not here, because you cannot be given files of this type]"

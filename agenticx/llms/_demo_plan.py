@@ -1,4 +1,8 @@
-"""What the demo model understands: a request in plain words becomes the calls it will make, in order."""
+"""What the demo model understands: a request in plain words becomes the calls it will make, in order.
+
+Only the first 4,000 characters of a request are searched for sentences. What stands behind them belongs to a text to be
+written, noted or said, or to a command, that goes on to the end; anything else there is not read.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,7 @@ class _Thought:
 
 
 _Clause = Callable[[re.Match[str]], Wish | _Thought]
+_ToTheEnd = Callable[[re.Match[str], str], Wish]
 
 
 def plan(text: str) -> Plan:
@@ -45,9 +50,9 @@ def plan(text: str) -> Plan:
     """
     wishes: dict[str, Wish] = {}  # by what they do: the same thing is never done twice
     thought: str | None = None
-    rest = text
+    rest, behind = text[:_SEARCHED_CHARS], text[_SEARCHED_CHARS:]
     while rest:
-        understood, rest = _first_clause(rest)
+        understood, rest = _first_clause(rest, behind)
         if isinstance(understood, Wish):
             wishes.setdefault(f"{understood.tool} {understood.arguments!r}", understood)
         elif understood is not None:
@@ -57,16 +62,16 @@ def plan(text: str) -> Plan:
     return Plan(thought=thought, kind="thought") if thought is not None else _words(text)
 
 
-def _first_clause(text: str) -> tuple[Wish | _Thought | None, str]:
-    """What the first clause of `text` asks for, if it is understood, and the rest of `text`."""
+def _first_clause(text: str, behind: str) -> tuple[Wish | _Thought | None, str]:
+    """What the first clause of `text` asks for, if it is understood, and the rest of it; `behind` is not searched."""
     text = _POLITE.sub("", text, count=1)
     for pattern, build in _TO_THE_END:
         if found := pattern.fullmatch(text):
-            return build(found), ""
+            return build(found, behind), ""
     joint = (_AND_THEN if _RUN.match(text) else _JOINT).search(text)
     clause, rest = (text[: joint.start()], text[joint.end() :]) if joint else (text, "")
-    if found := _RUN.fullmatch(clause.strip()):  # a command keeps its full stop and its semicolons
-        return _run(found), rest
+    if found := _RUN.fullmatch(clause.strip() if joint else (clause + behind).strip()):
+        return _run(found), rest  # a command keeps its full stop and its semicolons
     for pattern, build in _CLAUSES:
         if found := pattern.fullmatch(_FULL_STOP.sub("", clause.strip())):
             return build(found), rest
@@ -75,7 +80,7 @@ def _first_clause(text: str) -> tuple[Wish | _Thought | None, str]:
 
 def _words(text: str) -> Plan:
     said = text.strip()
-    if found := _COUNT.search(said):
+    if found := _COUNT.match(said):
         return Plan(kind="count", words=found["limit"])
     if found := _SAY.match(said):
         return Plan(kind="say", words=found["words"].strip())
@@ -85,17 +90,17 @@ def _words(text: str) -> Plan:
 # --- clauses -------------------------------------------------------------------------------------------------------
 
 
-def _write(found: re.Match[str]) -> Wish:
+def _write(found: re.Match[str], behind: str) -> Wish:
     path = _unquoted(_FILE_CALLED.sub("", found["path"]))
-    return Wish("file_write", {"path": path, "content": found["content"]}, f"write {path}")
+    return Wish("file_write", {"path": path, "content": found["content"] + behind}, f"write {path}")
 
 
-def _remember(found: re.Match[str]) -> Wish:
-    key = found["key"].strip()
-    return Wish("scratchpad_write", {"key": key, "content": found["text"].strip()}, f"note that under {key!r}")
+def _remember(found: re.Match[str], behind: str) -> Wish:
+    key, text = found["key"].strip(), (found["text"] + behind).strip()
+    return Wish("scratchpad_write", {"key": key, "content": text}, f"note that under {key!r}")
 
 
-def _todo(found: re.Match[str]) -> Wish:
+def _todo(found: re.Match[str], _behind: str) -> Wish:
     texts = [item.strip(" .") for item in re.split(r",\s*(?:and\s+)?|;\s*|\n+(?:[-*]\s*)?", found["items"])]
     rows = [{"text": item, "status": "pending"} for item in texts if item]
     return Wish("todo_write", {"todos": rows}, f"put {len(rows)} items on the to-do list")
@@ -150,28 +155,38 @@ def _unquoted(text: str) -> str:
     return text
 
 
+_SEARCHED_CHARS = 4_000
+
+
 def _re(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
+# Blanks are taken all at once (`++`) and only from their beginning on (`(?<!\s)`): a long run of them is no work.
 _VERB = (
-    r"(?=(?:please\s+|also\s+|finally\s+)*(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
+    r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
     r"run|execute|todo|plan|remember|note|recall|think)\b)"
 )
 _POLITE = _re(
-    r"\s*(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you)[\s,:!]+)*"
+    r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you)[\s,:!]++)*+"
 )
 _FILE_CALLED = _re(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
 _FULL_STOP = _re(r"(?<=[\w\"'`])[.!?]+$")
-_AND_THEN = _re(r"\s*,?\s+(?:(?<=,\s)|and\s+)then\s+" + _VERB)
-_JOINT = _re(r"(?:\s*[,;.]?\s+(?:and\s+)?then\s+|\s*;\s*|\s*\n\s*|[,.]?\s+and\s+|\.\s+)" + _VERB)
+_AND_THEN = _re(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
+_JOINT = _re(
+    r"(?:(?<!\s)(?:(?:\s*+[,;.])?+\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
+    r"(?:[,.]|(?<!\s))\s++and\s++|\.\s++)" + _VERB
+)
 _RUN = _re(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
-_TO_THE_END: tuple[tuple[re.Pattern[str], _Clause], ...] = (
+_TO_THE_END: tuple[tuple[re.Pattern[str], _ToTheEnd], ...] = (
     (
-        _re(r"(?:write|create|save)\s+(?P<path>[^\n]+?)\s+with\s+(?:the\s+)?(?:text|content)(?::\s|\s)(?P<content>.*)"),
+        _re(
+            r"(?:write|create|save)\s++(?P<path>[^\n]+?)(?<!\s)\s++with\s++(?:the\s++)?(?:text|content)(?::\s|\s)"
+            r"(?P<content>.*)"
+        ),
         _write,
     ),
-    (_re(r"(?:remember|note)\s+(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
+    (_re(r"(?:remember|note)\s++(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
     (_re(r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"), _todo),
 )
 _CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
@@ -186,22 +201,22 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
     ),
     (
         _re(
-            r"(?:edit|in)\s+(?P<path>\S+?)\s*[:,]?\s+(?:and\s+)?(?:replace|change)\s+"
-            r"(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)"
+            r"(?:edit|in)\s++(?P<path>\S+?)(?:\s*+[:,])?+\s++(?:and\s++)?(?:replace|change)\s++"
+            r"(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)"
         ),
         _edit,
     ),
     (
         _re(
-            r"(?:edit|replace|change)\s+(?P<old>.+?)\s+(?:with|to|by)\s+(?P<new>.*)\s+"
-            r"in\s+(?:the\s+file\s+)?(?P<path>\S+)"
+            r"(?:edit|replace|change)\s++(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)(?<!\s)\s++"
+            r"in\s++(?:the\s++file\s++)?(?P<path>\S+)"
         ),
         _edit,
     ),
     (
         _re(
             r"(?:search|find|grep|look)(?:\s+(?:through\s+)?(?:the\s+|all\s+)?files)?(?:\s+for)?\s+(?P<pattern>.+?)"
-            r"(?:\s+in\s+(?:(?:the\s+|all\s+)*(?:files|workspace|folder)|(?P<path>\S+)))?"
+            r"(?:(?<!\s)\s++in\s++(?:(?:(?:the|all)\s++)*+(?:files|workspace|folder)|(?P<path>\S+)))?"
         ),
         _search,
     ),
@@ -216,5 +231,5 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
     (_re(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
 )  # fmt: skip
 _HELP = _re(r"(?:$|h(?:i|ello|ey)\b|good\s+(?:morning|day|evening)|help\b|\?|who\s+are\s+you|what\s+(?:can|do)\s+you)")
-_COUNT = _re(r"^(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
+_COUNT = _re(r"(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
 _SAY = _re(r"(?:please\s+)?(?:say|echo|repeat)[:\s]\s*(?P<words>.+)")

@@ -13,10 +13,9 @@ Known differences to a plain httpx client:
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from types import TracebackType
@@ -27,12 +26,15 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from agenticx.errors import ModelError, SettingsError
-from agenticx.llms._failures import body_complaint, status_error, without_secrets
+from agenticx.llms._failures import COMPRESSED, Complaint, body_complaint, hide_secrets, status_error
 from agenticx.llms._http1 import Connections, Http1Reply, ProtocolError, request_bytes
+from agenticx.llms.loopback import is_loopback
+from agenticx.secret_names import is_secret_name
 
 __all__ = ["Answer", "ProviderHttp"]
 
 _ERROR_BODY_BYTES = 64 * 1024
+_ERROR_BODY_SECONDS = 2.0
 _CONNECT_SECONDS = 20.0
 _READ_SECONDS = 315.0
 _IDLE_SECONDS = 30.0
@@ -50,8 +52,9 @@ _BROKEN = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
 class ProviderHttp:
     """One provider's base URL and headers, and the connections to it.
 
-    `who` names the provider in error messages; `key` never appears in them. It is sent as bearer token, or bare in
-    the header `key_header`. `base_hint` is advice for a 404.
+    `who` names the provider in error messages. `key` never appears in them, nor does what headers or the base URL have
+    under a name that says secret. It is sent as bearer token, or bare in the header `key_header`. `base_hint` is advice
+    for a 404.
     Raises `SettingsError` for a base URL, key or certificates that no request could be made with.
     """
 
@@ -68,7 +71,7 @@ class ProviderHttp:
         self._base = _checked_url(base_url)
         self._who = who
         self._base_hint = base_hint
-        self._key = _checked_key(key, who)
+        self._secrets = (_checked_key(key, who), *_secrets_in(self._base, headers or {}))
         self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
         if key and key_header:
             self._headers[key_header] = key
@@ -109,6 +112,10 @@ class ProviderHttp:
         async with await self._send(request) as answer:
             return await answer.read(limit)
 
+    def hide_secrets(self, error: ModelError) -> ModelError:
+        """The same error without the key; whatever is raised of a provider passes here before anybody sees it."""
+        return hide_secrets(error, self._secrets)
+
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         if way := self._ways.pop(asyncio.get_running_loop(), None):
@@ -127,7 +134,7 @@ class ProviderHttp:
         way = self._ways.get(loop)
         if way is None:
             idle_seconds = _IDLE_SECONDS if self._tls else _IDLE_SECONDS_LOCAL
-            proxied = not _is_loopback(self._base.host) and bool(getproxies())
+            proxied = not is_loopback(self._base.host) and bool(getproxies())
             way = self._ways[loop] = (_by_proxy if proxied else _direct)(self._tls, idle_seconds)
         return way
 
@@ -140,19 +147,23 @@ class ProviderHttp:
         if response.is_success:
             return answer
         async with answer:
-            complaint = body_complaint(await answer.read(_ERROR_BODY_BYTES, cut=True))
+            complaint = await self._complaint(answer)
         error = status_error(response.status_code, answer.headers, complaint, who=self._who, base_hint=self._base_hint)
-        error.args = (without_secrets(str(error), [self._key]),)
-        raise error
+        raise self.hide_secrets(error)
+
+    async def _complaint(self, answer: Answer) -> Complaint:
+        if answer.is_compressed:
+            return COMPRESSED
+        return body_complaint(await answer.beginning(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS))
 
     def _transport_error(self, exc: Exception) -> ModelError:
-        reason = without_secrets(str(exc), [self._key]) or type(exc).__name__
         what = next((what for kind, what in _FAULTS if isinstance(exc, kind)), "broke the connection")
-        return ModelError(
-            f"{self._who} at {self.host} {what}: {reason}",
+        error = ModelError(
+            f"{self._who} at {self.host} {what}: {str(exc) or type(exc).__name__}",
             code="provider.transport",
             retryable=not isinstance(exc, httpx.InvalidURL),
         )
+        return self.hide_secrets(error)
 
 
 class Answer:
@@ -169,6 +180,11 @@ class Answer:
         """The media type, lower case, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the server compresses, which it was asked not to do."""
+        return self.headers.get("content-encoding", "identity").lower() != "identity"
+
     async def next_bytes(self) -> bytes | None:
         """What one read of the socket brought, None at the clean end; raises `ModelError` if the connection breaks."""
         try:
@@ -176,16 +192,23 @@ class Answer:
         except _BROKEN as exc:
             raise self._transport_error(exc) from exc
 
-    async def read(self, limit: int, *, cut: bool = False) -> bytes:
-        """The whole body; one over `limit` bytes is cut or else a `ModelError`."""
+    async def read(self, limit: int) -> bytes:
+        """The whole body; one over `limit` bytes is a `ModelError`."""
         body = bytearray()
         while (data := await self.next_bytes()) is not None:
             body += data
             if len(body) > limit:
-                if cut:
-                    return bytes(body[:limit])
                 raise ModelError(f"an answer of over {limit} bytes", code="provider.bad_reply")
         return bytes(body)
+
+    async def beginning(self, limit: int, seconds: float) -> bytes:
+        """What comes of the body, up to `limit` bytes and for up to `seconds`: the status says more than its end."""
+        body = bytearray()
+        with suppress(TimeoutError, ModelError):
+            async with asyncio.timeout(seconds):
+                while len(body) < limit and (data := await self.next_bytes()) is not None:
+                    body += data
+        return bytes(body[:limit])
 
     async def aclose(self) -> None:
         """Close it; a body that was not read to its end takes the connection with it."""
@@ -311,8 +334,9 @@ def _checked_key(key: str | None, who: str) -> str:
     return key or ""
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _secrets_in(base: httpx.URL, headers: Mapping[str, str]) -> Iterator[str]:
+    """What stands under a name that says secret, and a login's password."""
+    yield base.password
+    for name, value in (*headers.items(), *base.params.items()):
+        if is_secret_name(name):
+            yield value.rpartition(" ")[2]  # without `Bearer`

@@ -28,11 +28,17 @@ Origin = tuple[str, int, bool]
 _NEXT_ADDRESS_SECONDS = 0.25
 _MAX_HEAD = 64 * 1024
 _MAX_LINE = 4 * 1024
+_MAX_INTERIM = 12
 _BUFFERED = 256 * 1024
 """Bytes that may wait to be read before the socket is left alone."""
+_AT_ONCE = 32 * 1024
+"""Bytes that are handed over before others on the loop have their turn: whoever reads them may take 10 µs for six."""
 
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
+_START = b"HTTP/1."
+_SETTINGS = b"\4\0\0\0\0\0"  # the frame that begins every HTTP/2 connection: type, flags, stream
+_TLS_RECORDS = (b"\x15", b"\x16")  # alert, handshake
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -166,6 +172,7 @@ class _Wire(asyncio.Protocol):
         self._loop = loop
         self._arrived: list[bytes] = []
         self._size = 0
+        self._more = False
         self._over = False
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
@@ -176,7 +183,9 @@ class _Wire(asyncio.Protocol):
         return not (self._over or self._arrived or self.transport.is_closing())
 
     async def read(self, timeout: float | None) -> bytes:
-        """All that has arrived, at least a byte; empty at the end. Raises OSError or TimeoutError."""
+        """What has arrived, at least a byte; empty at the end. Raises OSError or TimeoutError."""
+        if self._more:
+            await asyncio.sleep(0)
         if not self._arrived and not self._over:
             self._wake = self._loop.create_future()
             try:
@@ -187,10 +196,11 @@ class _Wire(asyncio.Protocol):
         if not self._arrived and self._failure is not None:
             raise self._failure
         data = self._arrived[0] if len(self._arrived) == 1 else b"".join(self._arrived)
-        self._arrived.clear()
-        if self._size > _BUFFERED:
+        data, rest = data[:_AT_ONCE], data[_AT_ONCE:]
+        self._arrived, self._more = [rest] if rest else [], bool(rest)
+        if len(rest) <= _BUFFERED < self._size:
             self.transport.resume_reading()
-        self._size = 0
+        self._size = len(rest)
         return data
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -231,7 +241,7 @@ def request_bytes(method: bytes, target: bytes, headers: Sequence[tuple[bytes, b
 
 async def _read_head(wire: _Wire, timeout: float | None) -> tuple[Head, bytes]:
     """The head of the final answer, and what of its body came along."""
-    received, searched = b"", 0
+    received, searched, interim = b"", 0, 0
     while True:
         if (end := _HEAD_END.search(received, searched)) is not None:
             head, received, searched = _parse_head(received[: end.start()]), received[end.end() :], 0
@@ -239,6 +249,9 @@ async def _read_head(wire: _Wire, timeout: float | None) -> tuple[Head, bytes]:
                 return head, received
             if head.status == 101:
                 raise ProtocolError("the server switches to another protocol")
+            interim += 1
+            if interim > _MAX_INTERIM:
+                raise ProtocolError(f"the server sent more than {_MAX_INTERIM} interim answers")
             continue
         if len(received) > _MAX_HEAD:
             raise ProtocolError(f"the head of the answer is longer than {_MAX_HEAD} bytes")
@@ -247,13 +260,28 @@ async def _read_head(wire: _Wire, timeout: float | None) -> tuple[Head, bytes]:
             raise ProtocolError("the server closed the connection without an answer")
         searched = max(0, len(received) - 3)
         received += data
+        if not received.startswith(_START[: len(received)]):
+            raise ProtocolError(_spoken(received))
+
+
+def _spoken(received: bytes) -> str:
+    """What a server that does not begin its answer as HTTP/1.1 does speaks, as far as its first bytes say."""
+    if received[:2] == b"\0\0" and received[3:9] == _SETTINGS:
+        return "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1"
+    if received[:1] in _TLS_RECORDS and received[1:2] == b"\3":
+        return "the server speaks TLS; should the base URL begin with https://?"
+    return _no_status(received.partition(b"\n")[0])
+
+
+def _no_status(line: bytes) -> str:
+    return f"the answer begins with {line[:60]!r}, not with an HTTP/1.1 status"
 
 
 def _parse_head(data: bytes) -> Head:
     first, *lines = data.split(b"\n")
     status = _STATUS.fullmatch(first.removesuffix(b"\r"))
     if status is None:
-        raise ProtocolError(f"the answer begins with {first[:60]!r}, not with an HTTP/1.1 status")
+        raise ProtocolError(_no_status(first))
     headers: Headers = []
     for line in lines:
         name, colon, value = line.partition(b":")

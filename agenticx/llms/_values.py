@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any, cast
 
 from agenticx.messages import clean_text
 
-__all__ = ["cleaned", "cost_in", "count_in", "fields_in", "items_in", "text_in"]
+__all__ = [
+    "arguments_in",
+    "cleaned",
+    "cost_in",
+    "count_in",
+    "fields_in",
+    "items_in",
+    "json_text",
+    "object_of",
+    "text_in",
+]
 
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 """What the fast JSON parser takes too; a message that holds more could not be stored."""
 
 
@@ -49,14 +60,42 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
     return Decimal(str(value)) if 0 <= value < 1e9 else None
 
 
-def cleaned(value: Any, levels: int = _MAX_DEPTH) -> Any:
+def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
     """Parsed JSON with lone surrogates in its texts replaced by U+FFFD; raises `RecursionError` below `levels`."""
     if levels < 0:
-        raise RecursionError(f"nested more than {_MAX_DEPTH} levels deep")
+        raise RecursionError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
         return [cleaned(item, levels - 1) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {clean_text(name): cleaned(item, levels - 1) for name, item in cast("dict[str, Any]", value).items()}
+        items = cast("dict[str, Any]", value).items()
+        return object_of([(clean_text(name), cleaned(item, levels - 1)) for name, item in items])
     return value
+
+
+class _Repeating(dict[str, Any]):
+    """An object that names a key twice: who looks a key up gets the last one, who writes it out writes all of them."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        return self._pairs
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; it is no plain `dict` where a key is among them twice."""
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else _Repeating(pairs)
+
+
+def arguments_in(value: object) -> str:
+    """Arguments that come as an object, or as text already, as text; none are an empty object."""
+    return value if isinstance(value, str) else json_text(value or {})
+
+
+def json_text(value: object) -> str:
+    """`value` as JSON, with the keys that it names twice: whoever reads it then has to refuse it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

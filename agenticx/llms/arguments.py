@@ -1,17 +1,19 @@
-"""The arguments of a call: one strict reading of the finished text, and one repair that only harmless calls may use."""
+"""The arguments of a call: read exactly once finished, shown while they grow, repaired for harmless calls alone."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from typing import Any, cast
 
+from pydantic_core import from_json
+
 from agenticx.errors import InvalidArguments
 from agenticx.messages import clean_text
+from agenticx.strict_json import clean_json, read_json
 
-__all__ = ["parse_arguments", "repair_arguments"]
+__all__ = ["parse_arguments", "preview_arguments", "repair_arguments"]
 
+_MOST_REPAIRED = 64 * 1024
 _MAX_DEPTH = 100
 """Far more than any schema has, and far less than what recursion over the value can take."""
 
@@ -25,12 +27,34 @@ def parse_arguments(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite)
-    except RecursionError as exc:
-        raise InvalidArguments("the arguments are nested too deeply") from exc
+        value = read_json(text, max_depth=_MAX_DEPTH)
     except ValueError as exc:
         raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
     return _as_object(value)
+
+
+def preview_arguments(text: str) -> dict[str, Any] | None:
+    """What the arguments say so far, to be shown and never acted on; None if `text` does not begin one object.
+
+    `text` is every `arguments_delta` of one call, joined. What is shown only grows: the last string may be cut; names,
+    numbers and words appear once they are whole. Every preview of a text that `parse_arguments` reads agrees with what
+    it reads; one it refuses for what it cannot see (duplicate keys, text behind the object) may have previews all the
+    same. A freeform call's text, a JSON string, has none. Keep what you showed when None comes: `tool_call` tells more.
+
+    >>> preview_arguments('{"path": "notes.txt", "line": 1'), preview_arguments('{"path": "notes.txt", "line": 12}')
+    ({'path': 'notes.txt'}, {'path': 'notes.txt', 'line': 12})
+
+    Each call reads all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core), so
+    call it on a tick, ten times a second, and not for each delta.
+    """
+    said = _without_cut_number(clean_text(text))
+    if not said.strip():
+        return {}
+    try:
+        value = clean_json(_begun(said), max_depth=_MAX_DEPTH)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def repair_arguments(text: str) -> dict[str, Any]:
@@ -38,18 +62,59 @@ def repair_arguments(text: str) -> dict[str, Any]:
 
     A guess: only for calls without side effects, validated by their schema and marked as repaired. Raises
     `InvalidArguments` for what is not one whole object (cut, followed by another, surrounded by prose), for duplicate
-    keys, and if no object comes out.
+    keys, for more than 64 kB, which would take seconds, and if no object comes out.
     """
     from json_repair import repair_json
 
+    if len(text) > _MOST_REPAIRED:
+        raise InvalidArguments(f"the arguments are not valid JSON, and too long to be repaired: {len(text)} characters")
     body = _FENCE.sub(r"\1", text.strip())
     _check_whole(body)
     try:
-        value = repair_json(body, return_objects=True, skip_json_loads=True)
+        value = clean_json(repair_json(body, return_objects=True, skip_json_loads=True), max_depth=_MAX_DEPTH)
     except (RecursionError, ValueError) as exc:
         raise InvalidArguments(f"the arguments are not valid JSON and cannot be repaired: {exc}") from exc
     return _as_object(value)
 
+
+# --- while they grow --------------------------------------------------------------------------------------------------
+
+_OUTSIDE_STRINGS = re.compile(r'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_HALF_CHARACTER = re.compile(
+    r"""\\(?:
+        u[dD][89abAB][0-9a-fA-F]{2}
+            (?: \\u[dD][c-fC-F][0-9a-fA-F]{2} | (?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z )
+        | (?P<half> u[dD][89a-fA-F][0-9a-fA-F]{2} )
+        | .
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
+"""An escape; `half` is one of a surrogate that stands alone and will never be joined by its other half."""
+
+
+def _begun(text: str) -> Any:
+    """The value that `text` begins, halves of characters replaced as in a finished text; raises `ValueError`."""
+    try:
+        return from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        return from_json(_HALF_CHARACTER.sub(_replaced, text), allow_partial="trailing-strings")
+
+
+def _without_cut_number(text: str) -> str:
+    """`text` without a number at its end that may go on; the parser would take 1 for what becomes 15."""
+    if not text[-1:].isdigit():
+        return text
+    before = text.rstrip("0123456789+-.eE")
+    if before[-1:] in (":", ",", "[", " ", "\t", "\r", "\n") and _OUTSIDE_STRINGS.fullmatch(before):
+        return before
+    return text
+
+
+def _replaced(escape: re.Match[str]) -> str:
+    return "\\ufffd" if escape["half"] else escape[0]
+
+
+# --- repaired ---------------------------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\Z", re.DOTALL)
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{}\[\],:"']+)\s*""", re.DOTALL)
@@ -82,44 +147,7 @@ def _check_whole(text: str) -> None:
 def _as_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidArguments(f"the arguments must be a JSON object, not {_json_kind(value)}")
-    return _clean(value, _MAX_DEPTH)
-
-
-def _clean(value: Any, levels: int) -> Any:
-    """`value` without lone surrogates; raises `InvalidArguments` below `levels` and where two keys become one."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if not isinstance(value, list | dict):
-        return value
-    if levels == 0:
-        raise InvalidArguments(f"the arguments are nested too deeply; {_MAX_DEPTH} levels are the most")
-    if isinstance(value, list):
-        return [_clean(item, levels - 1) for item in cast("list[Any]", value)]
-    items = cast("dict[Any, Any]", value)
-    cleaned = {clean_text(str(key)): _clean(item, levels - 1) for key, item in items.items()}
-    if len(cleaned) != len(items):
-        raise InvalidArguments("two keys of the arguments differ only in characters that are not text")
-    return cleaned
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise InvalidArguments(f"the key {twice!r} appears twice in the arguments")
-    return result
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise InvalidArguments(f"the number {text} is too large")
-    return value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise InvalidArguments(f"{name} is not a JSON number")
+    return cast("dict[str, Any]", value)
 
 
 def _json_kind(value: object) -> str:

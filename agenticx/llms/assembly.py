@@ -1,14 +1,14 @@
-"""A model as turns use it: its think blocks lifted, tools as it can take them, priced, asked again when it fails."""
+"""A model as turns use it: kept to what it can do, think blocks lifted, tools as it takes them, priced, retried."""
 
 from __future__ import annotations
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.llms.abilities import AbleModel
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import facts_of, local_window, resolve_model
 from agenticx.llms.local_servers import LocalModel
 from agenticx.llms.pricing import PricedModel
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
-from agenticx.llms.text_only import TextOnlyModel
 from agenticx.llms.think_blocks import ThinkBlockModel
 from agenticx.llms.tool_fallback import ToolFallbackModel
 from agenticx.llms.xml_tools import XmlToolModel
@@ -41,9 +41,7 @@ def _one(spec: str, settings: Settings, clock: Clock, base_url: str | None = Non
     facts, model = facts_of(spec), resolve_model(spec, base_url=base_url)
     if (ask := local_window(spec, base_url)) is not None:
         model = LocalModel(model, ask)
-    if facts.is_known and not facts.can("vision"):
-        model = TextOnlyModel(model)
-    model = ThinkBlockModel(model)
+    model = ThinkBlockModel(AbleModel(model, facts))
     in_prompt = settings.xml_tools == "always" or not facts.can("tools")
     model = XmlToolModel(model) if in_prompt else ToolFallbackModel(model)
     return model if facts.price is None else PricedModel(model, facts.price, clock)

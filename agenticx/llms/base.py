@@ -8,6 +8,16 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from agenticx.errors import ModelError
+from agenticx.llms._limits import (
+    MAX_ARGUMENT_CHARS,
+    MAX_CALLS,
+    MAX_DELTAS,
+    MAX_KEPT_BYTES,
+    MAX_NAME_CHARS,
+    MAX_PARSED_BYTES,
+    MAX_REPLY_BYTES,
+)
+from agenticx.llms._weight import WIDEST, kept_bytes, parsed_piece_bytes
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
@@ -19,6 +29,7 @@ __all__ = [
     "OutputSchema",
     "Reply",
     "ReplyBuilder",
+    "ReplySize",
     "StopKind",
     "TextDelta",
     "ThinkingDelta",
@@ -28,11 +39,19 @@ __all__ = [
     "UsageDelta",
     "close_model",
     "complete",
+    "gave_up",
     "takes_output_schema",
 ]
 
-StopKind = Literal["end", "tool_calls", "length", "content_filter"]
-"""Why a model stopped, in our words; the provider's own word is `Reply.finish_reason`."""
+StopKind = Literal["end", "tool_calls", "length", "content_filter", "broken", "failed"]
+"""Why a model stopped, in our words; the provider's own word is `Reply.finish_reason`.
+
+A reply is `broken` where something in it says that it did not come to its own end: a word for that or one that nobody
+knows, a call that was never closed or came behind the end, a connection that was cut. It `failed` where the
+provider says that it gave up: with such a reply a turn fails as with an error.
+"""
+
+_GOOD_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +77,8 @@ class ModelRequest:
 
     An `output_schema` is for models that `takes_output_schema` says yes of; what comes is checked all the same.
     `timeout` is the provider's request time-out in seconds, past all our clocks; `attempt_seconds` is what an attempt
-    may take to its first delta where there is a fallback to go to.
+    may take to its first delta where there is a fallback to go to. Without `parallel_calls` the model is told to make
+    one call at a time, where its wire has a word for that; it may make several all the same.
     """
 
     messages: Sequence[Message]
@@ -68,6 +88,7 @@ class ModelRequest:
     output_schema: OutputSchema | None = None
     timeout: float | None = None
     attempt_seconds: float | None = None
+    parallel_calls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +168,8 @@ class ToolCallDelta:
 
     `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
     which has already sorted out missing, repeated and rotating provider indexes. `id` and `name` are set on
-    the first delta of a call (and may be empty when the provider sent none), `arguments` is appended.
+    the first delta of a call (and may be empty when the provider sent none), `arguments` is appended. A later
+    name takes the place of an earlier one: some providers send it in pieces.
     """
 
     index: int
@@ -165,11 +187,15 @@ class UsageDelta:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The provider's end marker. Without one a reply is truncated, whatever it says."""
+    """The provider's end marker. Without one a reply is truncated, whatever it says.
+
+    Where it says why it stops apart from the marker, and the marker is missing, the reason is not `complete`.
+    """
 
     stop: StopKind
     finish_reason: str | None
     provider_state: ProviderState | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +259,97 @@ class Reply:
     complete: bool = False
     provider_state: ProviderState | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the model came to its own end; the calls of any other reply are not run, its text is partial."""
+        return self.complete and self.stop in _GOOD_STOPS
+
+
+_WRITTEN = (TextDelta, ThinkingDelta)
+
+
+class ReplySize:
+    """How large a reply is already, by its deltas and by what a wire keeps of it; see `_limits` for what it may be.
+
+    Whatever goes beyond a limit raises a `ModelError`, in which `who` names whose reply it is.
+    """
+
+    def __init__(self, *, who: str = "the model") -> None:
+        self.calls = 0
+        self._who = who
+        self._deltas = 0
+        self._characters = 0
+        self._width = 1
+        self._parsed = 0
+        self._kept = 0
+        self._arguments: dict[int, int] = {}
+
+    def add(self, batch: Sequence[Delta]) -> None:
+        """Count a batch in."""
+        for delta in batch:
+            self._add(delta)
+
+    def cut(self, deltas: list[Delta]) -> ModelError | None:
+        """Count in what a wire has read; from the first delta that is too much on, all go, and the error comes back."""
+        counted = 0
+        try:
+            for delta in deltas:
+                self._add(delta)
+                counted += 1
+        except ModelError as exc:
+            del deltas[counted:]
+            return exc
+        return None
+
+    def next_call(self) -> int:
+        """The number of a call that begins."""
+        if self.calls >= MAX_CALLS:
+            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+        self.calls += 1
+        return self.calls - 1
+
+    def keep(self, value: object) -> None:
+        """Count in parsed JSON that is kept."""
+        self.keep_bytes(kept_bytes(value))
+
+    def keep_bytes(self, count: int) -> None:
+        """Count in so many bytes that are kept."""
+        self._kept += count
+        if self._kept > MAX_KEPT_BYTES:
+            raise self._over("holds more than any may")
+
+    def _add(self, delta: Delta) -> None:
+        if isinstance(delta, _WRITTEN):
+            text = delta.text
+        elif isinstance(delta, ToolCallDelta):
+            text = self._checked(delta)
+        else:
+            return
+        self._deltas += 1
+        self._characters += len(text)
+        if not text.isascii():  # the whole text is as wide as its widest character once it is joined
+            self._width = WIDEST
+        if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
+            raise self._over("is longer than any may be")
+
+    def _checked(self, delta: ToolCallDelta) -> str:
+        """All that is written in a piece of a call."""
+        if delta.index >= MAX_CALLS:
+            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+        if len(delta.name) > MAX_NAME_CHARS:
+            raise self._over(f"names a tool with more than {MAX_NAME_CHARS} characters")
+        size = self._arguments[delta.index] = self._arguments.get(delta.index, 0) + len(delta.arguments)
+        if size > MAX_ARGUMENT_CHARS:
+            raise self._over(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
+        self._parsed += parsed_piece_bytes(delta.arguments)
+        if self._parsed > MAX_PARSED_BYTES:
+            raise self._over("is longer than any may be")
+        return delta.id + delta.name + delta.arguments
+
+    def _over(self, what: str) -> ModelError:
+        text = f"{self._who} sent a malformed reply: it {what}"
+        return ModelError(text, code="provider.bad_reply", provider_type="protocol_error")
+
 
 class ReplyBuilder:
     """Folds deltas into a `Reply`; linear in the length of the stream."""
@@ -274,7 +391,7 @@ class ReplyBuilder:
             self._names.append("")
             self._arguments.append([])
         self._ids[delta.index] = self._ids[delta.index] or delta.id
-        self._names[delta.index] = self._names[delta.index] or delta.name
+        self._names[delta.index] = delta.name or self._names[delta.index]
         if delta.arguments:
             self._arguments[delta.index].append(delta.arguments)
 
@@ -300,9 +417,19 @@ class ReplyBuilder:
             stop=finished.stop if finished else "end",
             finish_reason=finished.finish_reason if finished else None,
             usage=self._usage,
-            complete=finished is not None,
+            complete=finished is not None and finished.complete,
             provider_state=finished.provider_state if finished else None,
         )
+
+
+def gave_up(model_name: str, finish_reason: str | None) -> ModelError:
+    """The error for a reply that `failed`, by the provider's own word."""
+    return ModelError(
+        f"{model_name} gave up in the middle of its reply (finish reason {finish_reason!r})",
+        code="provider.overloaded",
+        provider_type=finish_reason,
+        retryable=True,
+    )
 
 
 async def close_model(model: ChatModel) -> None:
@@ -312,11 +439,17 @@ async def close_model(model: ChatModel) -> None:
         await aclose()
 
 
-async def complete(model: ChatModel, request: ModelRequest) -> tuple[Reply, ModelError | None]:
-    """One call without streaming it anywhere: the reply as far as it came, and the error that ended it, if any."""
-    builder = ReplyBuilder()
+async def complete(
+    model: ChatModel, request: ModelRequest, builder: ReplyBuilder | None = None
+) -> tuple[Reply, ModelError | None]:
+    """One call without streaming it anywhere: the reply as far as it came, and the error that ended it, if any.
+
+    A `builder` of the caller's own has what came also when the call is cancelled.
+    """
+    builder, size = builder or ReplyBuilder(), ReplySize()
     try:
         async for batch in model.stream(request):
+            size.add(batch)
             for delta in batch:
                 builder.add(delta)
     except ModelError as exc:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agenticx.errors import SettingsError
+from agenticx.llms._wires import WIRES
 from agenticx.llms.base import ChatModel
 from agenticx.llms.facts import Facts, ModelFacts, Provider, load_facts
 from agenticx.llms.local_servers import models_served, names_served, window_served
@@ -115,33 +116,8 @@ def _model(provider: Provider, model: str, spec: str, base_url: str | None, know
     moved = base_url or provider.moved()
     if provider.keys and not key and not moved:
         raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")
-    where, window = moved or provider.base_url, known.input_window
-    match provider.wire:
-        case "responses":
-            from agenticx.llms.openai_responses import OpenAIResponsesModel
-
-            return OpenAIResponsesModel(model, name=spec, base_url=where, api_key=key, context_window=window)
-        case "anthropic":
-            from agenticx.llms.anthropic import AnthropicModel
-
-            most = known.output and min(known.output, (known.window or known.output * 4) // 4)  # room for the input
-            return AnthropicModel(
-                model, name=spec, base_url=where, api_key=key, context_window=window, max_output_tokens=most
-            )
-        case "gemini":
-            from agenticx.llms.gemini import GeminiModel
-
-            return GeminiModel(model, name=spec, base_url=where, api_key=key, context_window=window)
-        case "ollama":
-            from agenticx.llms.ollama import OllamaModel
-
-            return OllamaModel(model, name=spec, base_url=where, api_key=key, context_window=window)
-        case "chat":
-            from agenticx.llms.openai_chat import OpenAIChatModel
-
-            return OpenAIChatModel(
-                model, name=spec, base_url=where, api_key=key, context_window=window, dialect=provider.dialect
-            )
+    where = moved or provider.base_url
+    return WIRES[provider.wire].model(model, provider, known, name=spec, base_url=where, api_key=key)
 
 
 # --- which there are --------------------------------------------------------------------------------------------------

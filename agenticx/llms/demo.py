@@ -2,6 +2,9 @@
 
 It plans from the last message of the person, makes one call per round, reads the results that stand behind that
 message, and tells them as they are. It keeps nothing between calls: the same request gives the same reply.
+
+It runs on the event loop, so that a long message must not be long work: it searches the first 4,000 characters for the
+sentences that it knows, and of what it says the first 10,000 go out word by word, all else at once.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import ModelError
 from agenticx.llms._demo_plan import Plan, Wish, plan
 from agenticx.llms.base import (
     Delta,
     Finished,
     ModelRequest,
+    OutputSchema,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -33,6 +38,7 @@ _QUOTED_LINES = 12
 _QUOTED_CHARS = 800
 _MOST_CALL_DELTAS = 12
 _EXTRACTED_CHARS = 60
+_SPOKEN_CHARS = 10_000
 
 _HELP = """\
 Hello! I am AgenticX's demo model: a script that runs offline, not a language model. I understand a few sentences \
@@ -55,6 +61,10 @@ I am a demo model, a script without understanding, and your words {words} are no
 I can list, read, search, write and edit files, run a command, keep a to-do list and notes; say "help" for the exact \
 sentences. For real answers start AgenticX with a real model, for instance with `--model` or the AGX_MODEL variable."""
 
+_NO_OBJECT = """\
+The demo model is a script and cannot answer with an object of a type (output_type), except with one that it is told \
+to say, as in: say {"name": "x"}. Use a real model, or agenticx.testing.ScriptedModel."""
+
 _NOT_DONE: dict[ToolOutcome, str] = {
     "denied": "was not allowed, so it did not run",
     "blocked": "was blocked, so it did not run",
@@ -75,9 +85,15 @@ class DemoModel:
     name: str = "demo"
     context_window: int | None = None
 
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        """Yes, in that a person can have it say an object; any other answer is refused as what a script cannot do."""
+        return True
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Reply to the last message of the person, one word per batch."""
         reply = list(_reply(request))
+        if request.output_schema is not None:
+            _check_object(reply)
         for delta in reply:
             await self.clock.sleep(_WORD_SECONDS)
             yield (delta,)
@@ -86,6 +102,13 @@ class DemoModel:
             UsageDelta(Usage(input_tokens=_tokens(request.messages), output_tokens=len(reply))),
             Finished("tool_calls", "tool_calls") if calls else Finished("end", "stop"),
         )
+
+
+def _check_object(reply: Sequence[Delta]) -> None:
+    """Raise `ModelError` for an answer that is to be an object and is none."""
+    text = "".join(delta.text for delta in reply if isinstance(delta, TextDelta)).lstrip()
+    if text[:1] != "{" and not any(isinstance(delta, ToolCallDelta) for delta in reply):
+        raise ModelError(_NO_OBJECT, code="provider.bad_request")
 
 
 # --- one reply -----------------------------------------------------------------------------------------------------
@@ -147,7 +170,9 @@ def _words(text: str) -> Iterator[Delta]:
 
 
 def _split_words(text: str) -> list[str]:
-    return re.findall(r"\s*\S+|\s+$", text)
+    """The words of `text`, each with the blanks before it; the end of a long one is one piece."""
+    words = re.findall(r"\s*+\S+|\s+$", text[:_SPOKEN_CHARS])
+    return [*words, text[_SPOKEN_CHARS:]] if len(text) > _SPOKEN_CHARS else words
 
 
 def _tokens(messages: Iterable[Message]) -> int:

@@ -15,11 +15,12 @@ from agenticx import foreign
 from agenticx.errors import ForeignError, ModelError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
-from agenticx.llms._openai_chat_reply import ChatReplyParser
-from agenticx.llms._openai_chat_request import Dialect, message_rows, tool_rows
 from agenticx.llms._pump import ThreadPump
 from agenticx.llms._values import cleaned
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.chat_dialect import ChatDialect
+from agenticx.llms.openai_chat._reply import ChatReplyParser
+from agenticx.llms.openai_chat.rows import message_rows, tool_rows
 from agenticx.logs import get_logger
 
 __all__ = ["DuckModel", "adapt"]
@@ -34,6 +35,8 @@ def adapt(model: object) -> ChatModel:
         return cast("ChatModel", model)
     if any(callable(getattr(model, name, None)) for name in ("stream_with_tools", "stream", "invoke")):
         return DuckModel(model)
+    if isinstance(model, str):
+        raise TypeError(f"{model!r} is the name of a model, not one: use resolve_model({model!r}) of agenticx.llms")
     raise TypeError(f"{model!r} is no model: it has none of stream_with_tools, stream and invoke")
 
 
@@ -98,7 +101,7 @@ class _DuckReply:
         self._what = f"{who}.{getattr(way, '__name__', 'call')}"
         self._parser = ChatReplyParser(who=who, model=who)
         self._way = way
-        self._rows = message_rows(request.messages, model=who, dialect=Dialect())
+        self._rows = message_rows(request.messages, model=who, dialect=ChatDialect())
         self._options = _options(way, request)
         self._pump: ThreadPump | None = None
         self._source: AsyncIterator[object] | None = None

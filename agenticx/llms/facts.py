@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agenticx.errors import SettingsError
-from agenticx.llms._ollama_host import ollama_url
-from agenticx.llms._openai_chat_request import Dialect
+from agenticx.llms._row_mistakes import row_mistakes
+from agenticx.llms.chat_dialect import ChatDialect
+from agenticx.llms.ollama_host import ollama_url
 from agenticx.llms.pricing import Price
 from agenticx.settings import config_layers, provider_key, provider_setting
 
-__all__ = ["ASSUMED", "Ability", "Facts", "ModelFacts", "Provider", "load_facts"]
+__all__ = ["ASSUMED", "Ability", "Facts", "ModelFacts", "Provider", "WireName", "load_facts"]
+
+WireName = Literal["chat", "responses", "anthropic", "gemini", "ollama"]
 
 Ability = Literal["tools", "parallel", "vision", "reasoning", "structured_output"]
 
@@ -28,26 +31,31 @@ ASSUMED: tuple[Ability, ...] = ("tools", "parallel")
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|20\d{6}|latest)$")
 
 
+_Variable = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+
+
 class Provider(BaseModel):
     """A server and the wire it speaks. `model` is what it is used with when nobody names one.
 
     Without `keys` it needs none; a `local` one is asked on its usual port which models it has. Where `models_of` names
     another provider, it is the same models, the same variable moves it, and its facts are told there. `key_check` is a
-    path under the base URL that answers only to a good key, "" if there is none.
+    path under the base URL that answers only to a good key, "" if there is none. `dialect_sources`
+    say where it was read what its `dialect` says.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
-    wire: Literal["chat", "responses", "anthropic", "gemini", "ollama"] = "chat"
+    wire: WireName = "chat"
     base_url: str = Field(pattern=r"^https?://\S+$")
-    keys: tuple[str, ...] = ()
+    keys: tuple[_Variable, ...] = ()
     model: str | None = None
     models_of: str | None = None
     local: bool = False
     key_check: str = Field("/models", pattern=r"^(/\S*)?$")
     price_source: str = ""
-    dialect: Dialect | None = None
+    dialect: ChatDialect | None = None
+    dialect_sources: tuple[str, ...] = ()
 
     @property
     def base_variable(self) -> str:
@@ -72,13 +80,14 @@ class Provider(BaseModel):
 
 class ModelFacts(BaseModel):
     """What is known of one model. `window` has input and output together where `input` says what of it may go in;
-    `output` is the most that comes out. Without `abilities` it is taken to have those of `ASSUMED`.
+    `output` is the most that comes out. Without `abilities` it is taken to have those of `ASSUMED`. A `dialect`
+    is its provider's with what the row says otherwise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     ASSUMPTION: ClassVar[str] = (
-        "nothing is known of it: it is taken to call tools, several at once, and to read text alone; "
-        "its window and its price are unknown"
+        "nothing is known of it: it is given tools and files until its server refuses them, and may make several "
+        "calls at once; its window and its price are unknown"
     )
 
     window: int | None = Field(default=None, gt=0)
@@ -86,6 +95,7 @@ class ModelFacts(BaseModel):
     output: int | None = Field(default=None, gt=0)
     abilities: tuple[Ability, ...] | None = None
     price: Price | None = None
+    dialect: ChatDialect | None = None
 
     @property
     def is_known(self) -> bool:
@@ -98,6 +108,10 @@ class ModelFacts(BaseModel):
 
     def can(self, ability: Ability) -> bool:
         return ability in (ASSUMED if self.abilities is None else self.abilities)
+
+    def lacks(self, ability: Ability) -> bool:
+        """Whether it is known that it cannot."""
+        return self.abilities is not None and ability not in self.abilities
 
 
 _UNKNOWN = ModelFacts()
@@ -194,6 +208,9 @@ def _model(spec: str, row: _Layered, providers: Mapping[str, Provider]) -> Model
     values, price = row.values, row.values.get("price")
     if isinstance(price, dict):
         values = {**values, "price": {"source": provider.price_source, **cast("dict[str, Any]", price)}}
+    if isinstance(dialect := values.get("dialect"), dict):
+        usual = asdict(provider.dialect or ChatDialect())
+        values = {**values, "dialect": {**usual, **cast("dict[str, Any]", dialect)}}
     return _checked(ModelFacts, values, where)
 
 
@@ -201,18 +218,4 @@ def _checked(kind: type[_Row], values: Mapping[str, Any], where: str) -> _Row:
     try:
         return kind.model_validate(values)
     except ValidationError as exc:
-        raise SettingsError(f"{where}: {'; '.join(_sentences(kind, exc))}") from None
-
-
-def _sentences(kind: type[BaseModel], exc: ValidationError) -> list[str]:
-    sentences: list[str] = []
-    for error in exc.errors(include_url=False):
-        name = ".".join(str(part) for part in error["loc"])
-        if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            fields = ", ".join(field for field in kind.model_fields if field != "name")
-            sentences.append(f"{name!r} means nothing here; a row may have {fields}")
-        elif error["type"] == "missing":
-            sentences.append(f"{name} is missing")
-        else:
-            sentences.append(f"{name} is {error['input']!r}; {error['msg'][:1].lower()}{error['msg'][1:]}")
-    return sentences
+        raise SettingsError(f"{where}: {'; '.join(row_mistakes(kind, exc))}") from None

@@ -1,6 +1,6 @@
 """What model servers on this machine say of themselves: which models they have, and how much those really take.
 
-Everything here waits, 0.3 s for each answer at most; it is not for an event loop.
+Everything here waits, 0.3 s for a sign of life and 1 s for each answer at most; it is not for an event loop.
 """
 
 from __future__ import annotations
@@ -8,23 +8,33 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
-from typing import Any, cast
+from socket import SHUT_RDWR, socket
+from threading import Thread, Timer
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from agenticx.errors import AgenticXError
 from agenticx.llms._values import count_in, fields_in, items_in, text_in
-from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
 from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider
-from agenticx.llms.wrapping import Wrapper
-from agenticx.threads import run_in_thread
+from agenticx.llms.wrapping import Wrapper, sorted_anew
+from agenticx.logs import get_logger
 
-__all__ = ["LocalModel", "Served", "is_loopback", "models_served", "names_served", "window_served"]
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
-_ANSWER_SECONDS = 0.3
+__all__ = ["LocalModel", "Served", "models_served", "names_served", "window_served"]
+
+_WAIT_SECONDS = 0.3
+_ANSWER_SECONDS = 1.0
 _DETAILS_SECONDS = 1.0
 _ANSWER_BYTES = 4 * 1024 * 1024  # Ollama's `show` has the tokenizer in it, unless it is a recent one
+
+_LONGEST_NAME = 200
+_MOST_NAMES = 1000
 
 _NOT_FOR_CHAT = re.compile(r"embed|rerank|whisper|\bbge\b|minilm", re.IGNORECASE)
 _OLLAMA_ABILITIES: tuple[tuple[str, Ability], ...] = (
@@ -32,6 +42,9 @@ _OLLAMA_ABILITIES: tuple[tuple[str, Ability], ...] = (
     ("vision", "vision"),
     ("thinking", "reasoning"),
 )
+
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,12 @@ def names_served(provider: Provider) -> list[str]:
     """The models to talk to that the provider's server lists; none if it does not answer like a model server."""
     where = provider.where()
     listed = _get(f"{where}/v1" if provider.wire == "ollama" else where, "/models")
-    return [name for row in items_in(listed, "data") if (name := text_in(row, "id")) and not _NOT_FOR_CHAT.search(name)]
+    return [name for row in items_in(listed, "data")[:_MOST_NAMES] if _is_for_chat(name := text_in(row, "id"))]
+
+
+def _is_for_chat(name: str) -> bool:
+    """Whether it is the name of a model to talk to, and one that can be shown and typed."""
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable() and not _NOT_FOR_CHAT.search(name)
 
 
 def models_served(provider: Provider, facts: Facts) -> Iterator[Served]:
@@ -92,18 +110,11 @@ def _same(running: str, asked: str) -> bool:
     return running == asked or running == f"{asked}:latest"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 class LocalModel(Wrapper):
     """`model` on a local server, whose real window `ask` finds out once it has answered and is therefore loaded.
 
-    Until then, and where the server does not say, the window is what the model itself says.
+    The answer is never waited for: until it is there, and where the server does not say, the window is what the model
+    itself says.
     """
 
     def __init__(self, model: ChatModel, ask: Callable[[], int | None]) -> None:
@@ -116,34 +127,56 @@ class LocalModel(Wrapper):
     def context_window(self) -> int | None:
         return self._window or self._model.context_window
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches; after the first whole reply the server is asked."""
-        source = cast("AsyncGenerator[Sequence[Delta]]", self._model.stream(request))
-        try:
-            async for batch in source:
-                yield batch
-        finally:
-            await source.aclose()
-        if not self._asked:
+        return self._model.stream(request) if self._asked else sorted_anew(self._model, request, self._passed_on)
+
+    def _passed_on(self, batch: Sequence[Delta]) -> Sequence[Delta]:
+        if not self._asked and isinstance(batch[-1], Finished):
             self._asked = True
-            self._window = await run_in_thread(self._ask, name="agx-window")
+            Thread(target=self._find_out, name="agx-window", daemon=True).start()
+        return batch
+
+    def _find_out(self) -> None:
+        try:
+            self._window = self._ask()
+        except AgenticXError as exc:
+            _log.warning("the window of a local model is not known", model=self.name, reason=str(exc))
 
 
 def _get(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object at a path (of the answer to `body`, if there is one); empty for any other answer or none."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    parts = urlsplit(base_url)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=_ANSWER_SECONDS)
     content = None if body is None else json.dumps(body).encode()
     headers = {"accept": "application/json", "content-type": "application/json"}
     try:
-        connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, headers)
-        response = connection.getresponse()
-        answer: Any = json.loads(response.read(_ANSWER_BYTES)) if response.status == 200 else None
+        parts = urlsplit(base_url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=_WAIT_SECONDS)
+        with closing(connection), _cut_off_in_time(connection):
+            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, headers)
+            response = connection.getresponse()
+            answer: Any = json.loads(response.read(_ANSWER_BYTES)) if response.status == 200 else None
     except (OSError, HTTPException, ValueError, RecursionError):
         return {}
-    finally:
-        connection.close()
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+
+
+@contextmanager
+def _cut_off_in_time(connection: HTTPConnection) -> Generator[None]:
+    """Connect; from then on a server has `_ANSWER_SECONDS` in all, however little it sends at a time."""
+    connection.connect()
+    wire: socket = connection.sock
+    timer = Timer(_ANSWER_SECONDS, _shut, [wire])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _shut(wire: socket) -> None:
+    with suppress(OSError):
+        wire.shutdown(SHUT_RDWR)

@@ -6,17 +6,17 @@ own, and a call that was cut short has no cost at all, because its last counts a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
-from agenticx.llms.wrapping import Wrapper
+from agenticx.llms.wrapping import Wrapper, sorted_anew
 
 __all__ = ["LongRates", "Price", "PricedModel", "Rates"]
 
@@ -81,18 +81,18 @@ class PricedModel(Wrapper):
         self._price = price
         self._clock = clock
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches; the cost comes with the end marker, when the counts are final."""
-        source = cast("AsyncGenerator[Sequence[Delta]]", self._model.stream(request))
         usage = Usage()
-        try:
-            async for batch in source:
-                for delta in batch:
-                    if isinstance(delta, UsageDelta):
-                        usage = usage.updated(delta.usage)
-                yield self._priced(batch, usage) if isinstance(batch[-1], Finished) else batch
-        finally:
-            await source.aclose()
+
+        def priced(batch: Sequence[Delta]) -> Sequence[Delta]:
+            nonlocal usage
+            for delta in batch:
+                if isinstance(delta, UsageDelta):
+                    usage = usage.updated(delta.usage)
+            return self._priced(batch, usage) if isinstance(batch[-1], Finished) else batch
+
+        return sorted_anew(self._model, request, priced)
 
     def _priced(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
         cost = None if usage.cost_usd is not None else self._price.cost(usage, self._clock.now().date())

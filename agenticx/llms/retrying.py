@@ -1,16 +1,17 @@
 """A wrapper that asks again, or asks a fallback model, as long as nobody has seen anything of the reply.
 
 It is the only layer that retries. Each wait and each change of model comes out as an `Attempt` before it begins, and
-cancelling the reader ends a wait at once. Once a delta was handed out, whatever happens ends the call.
+cancelling the reader ends a wait at once. Once a delta was handed out, whatever happens ends the call. Counts of tokens
+are no part of the reply: some providers send them before they know whether they can answer, so they wait for its first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ClockExpired, ModelError
@@ -18,22 +19,40 @@ from agenticx.llms.base import (
     Attempt,
     ChatModel,
     Delta,
+    Finished,
     ModelRequest,
     OutputSchema,
+    Usage,
+    UsageDelta,
     close_model,
+    gave_up,
     takes_output_schema,
 )
+from agenticx.llms.wrapping import opened
 
 __all__ = ["RetryPolicy", "RetryingModel"]
 
 _NO_FALLBACK = frozenset({"provider.bad_request", "provider.content_filter", "context_overflow"})
 """Failures of the request itself: another model would be sent the same."""
 
+_MISSING = 404
+_NO_SUCH_MODEL = re.compile(
+    r"model.{0,120}?(not[ _]?found|not exist|decommissioned|deprecated|retired|discontinued)"
+    r"|model.{0,120}?no longer (available|supported)|(invalid|unknown|no such|not found the) model|not a valid model",
+    re.IGNORECASE,
+)
+"""What is wrong with this model alone, not with the request; several providers say it with another status than 404."""
+
+_JITTER = 1.25
+_MOST_DOUBLINGS = 30
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """How often and how patiently one model is asked; seconds. Attempts and waits are those of the MetaChain page.
 
+    Waits double from the shortest to the longest and are drawn a quarter apart, so that not all clients come back at
+    once.
     A provider's own Retry-After counts instead of the wait, up to `longest_retry_after`; one that asks for more is not
     waited for.
     """
@@ -49,8 +68,9 @@ class RetryPolicy:
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.longest_retry_after else None
-        wait = min(self.longest_wait, max(self.shortest_wait, 2.0 ** (failed - 1)))
-        return wait * random.uniform(1.0, 1.25)
+        doubled = self.shortest_wait * 2.0 ** min(failed - 1, _MOST_DOUBLINGS)
+        least = max(self.shortest_wait, min(doubled, self.longest_wait / _JITTER))
+        return random.uniform(least, min(self.longest_wait, least * _JITTER))
 
 
 @dataclass(slots=True)
@@ -61,6 +81,7 @@ class _Plan:
     policy: RetryPolicy
     index: int = 0
     failed: int = 0
+    given_up: list[str] = field(default_factory=list[str])
 
     @property
     def model(self) -> ChatModel:
@@ -74,13 +95,15 @@ class _Plan:
         return Attempt(self.model.name, wait, reason, bounded=self.has_fallback)
 
     def after(self, error: ModelError) -> Attempt:
-        """The next attempt; raises `error` if there is none."""
+        """The next attempt; raises `error` if there is none, with what the models before this one failed with."""
         self.failed += 1
         wait = self.policy.wait(error, self.failed)
         if wait is not None:
             return self.attempt(wait, str(error))
-        if not self.has_fallback or error.code in _NO_FALLBACK:
+        if not self.has_fallback or not _may_fall_back(error):
+            error.args = ("; ".join([str(error), *self.given_up]),)
             raise error
+        self.given_up.append(f"{self.model.name} had failed before: {error}")
         self.index, self.failed = self.index + 1, 0
         return self.attempt(0.0, str(error))
 
@@ -110,7 +133,7 @@ class RetryingModel:
         if plan.has_fallback:
             yield [plan.attempt()]
         while True:
-            source = cast("AsyncGenerator[Sequence[Delta]]", plan.model.stream(request))
+            source = opened(plan.model, request)
             try:
                 first = await self._first(source, request, plan)
             except ModelError as error:
@@ -137,17 +160,42 @@ class RetryingModel:
     async def _first(
         self, source: AsyncGenerator[Sequence[Delta]], request: ModelRequest, plan: _Plan
     ) -> Sequence[Delta]:
-        """The attempt's first batch; raises `ModelError` for an attempt that gives nothing."""
+        """The attempt up to what shows anything; raises `ModelError` for one that shows nothing."""
         seconds = request.attempt_seconds if plan.has_fallback else None
         try:
             async with asyncio.timeout(None if seconds is None else self.clock.real(seconds)):
-                return await anext(source)
-        except StopAsyncIteration:
-            raise ModelError(
-                f"{plan.model.name} ended its answer before it began", code="provider.truncated", retryable=True
-            ) from None
+                first = await _begun(source, plan.model.name)
         except TimeoutError as exc:
             raise _silent(plan.model.name, seconds or 0.0) from exc
+        if first is None:
+            text = f"{plan.model.name} ended its answer before it began"
+            raise ModelError(text, code="provider.truncated", retryable=True)
+        return first
+
+
+async def _begun(source: AsyncGenerator[Sequence[Delta]], name: str) -> Sequence[Delta] | None:
+    """The first batch with a part of the reply, with the counts that came before it; None if there is none."""
+    counts: Usage | None = None
+    async for batch in source:
+        if any(_is_part(delta, name) for delta in batch):
+            return batch if counts is None else [UsageDelta(counts), *batch]
+        for delta in batch:
+            if isinstance(delta, UsageDelta):
+                counts = delta.usage if counts is None else counts.updated(delta.usage)
+    return None
+
+
+def _is_part(delta: Delta, name: str) -> bool:
+    """Whether the reply has begun with it; raises `ModelError` where it says that the provider gave up."""
+    if isinstance(delta, Finished) and delta.stop == "failed":
+        raise gave_up(name, delta.finish_reason)
+    return delta.complete if isinstance(delta, Finished) else not isinstance(delta, UsageDelta)
+
+
+def _may_fall_back(error: ModelError) -> bool:
+    """Whether another model may take what this one did not."""
+    missing = error.status == _MISSING or _NO_SUCH_MODEL.search(f"{error.provider_type} {error}")
+    return error.code not in _NO_FALLBACK or (error.code == "provider.bad_request" and bool(missing))
 
 
 def _silent(name: str, seconds: float) -> ClockExpired:

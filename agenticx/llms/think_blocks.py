@@ -1,16 +1,19 @@
 """A wrapper for models that write their reasoning into their text: a leading `<think>…</think>` becomes thinking.
 
-Only blocks at the very beginning of a reply count (several may follow one another, with white space between): a model
-that explains the tag further down is talking about it. An unclosed block stays reasoning to the end. White space
-between the last block and the answer belongs to neither.
+An unclosed block stays reasoning to the end. White space between the last block and the answer belongs to neither.
+Known differences to models that lift what they think themselves:
+
+1. Only blocks at the very beginning of a reply count (several may follow one another, with white space between): a
+   model that writes the tag further down is talking about it, in code or in words.
+2. A `</think>` that was never opened ends an empty block at the beginning, where templates put it that switch thinking
+   off. Further down it stays text: what came before it was shown as the answer and cannot be taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import cast
+import re
+from collections.abc import AsyncIterator, Sequence
 
-from agenticx.errors import ModelError
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -18,11 +21,13 @@ from agenticx.llms.base import (
     TextDelta,
     ThinkingDelta,
 )
-from agenticx.llms.wrapping import Wrapper
+from agenticx.llms.wrapping import Wrapper, sorted_anew
 
 __all__ = ["ThinkBlockModel", "ThinkBlocks"]
 
 _TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+_LONGEST_TAG = len("</thinking>")
+_BLANKS = re.compile(r"\s*+")
 
 
 class ThinkBlocks:
@@ -35,6 +40,8 @@ class ThinkBlocks:
 
     def __init__(self) -> None:
         self._held = ""
+        self._at = 0  # what is held begins here
+        self._blanks: list[str] = []  # before it
         self._closing: str | None = None  # the tag that ends the block we are in
         self._seen_block = False
         self._over = False
@@ -47,11 +54,12 @@ class ThinkBlocks:
         deltas: list[Delta] = []
         while self._step(deltas):
             pass
+        self._held, self._at = self._held[self._at :], 0
         return deltas
 
     def end(self) -> list[Delta]:
         """What was held back and is no tag after all."""
-        held, self._held, self._over = self._held, "", True
+        held, self._held, self._over = "".join([*self._blanks, self._held]), "", True
         if not held:
             return []
         return [ThinkingDelta(held) if self._closing else TextDelta(held)]
@@ -61,28 +69,41 @@ class ThinkBlocks:
         return self._in_block(deltas, self._closing) if self._closing else self._before_answer(deltas)
 
     def _in_block(self, deltas: list[Delta], closing: str) -> bool:
-        thought, tag, rest = self._held.partition(closing)
-        if tag:
-            self._held, self._closing, self._seen_block = rest, None, True
-        else:
-            keep = _tail_that_may_begin(thought, closing)
-            thought, self._held = thought[: len(thought) - keep], thought[len(thought) - keep :]
-        if thought:
+        end = self._held.find(closing, self._at)
+        stop = len(self._held) - _tail_that_may_begin(self._held, closing) if end < 0 else end
+        if thought := self._held[self._at : stop]:
             deltas.append(ThinkingDelta(thought))
-        return bool(tag)
+        if end < 0:
+            self._at = stop
+            return False
+        self._at, self._closing, self._seen_block = end + len(closing), None, True
+        return True
 
     def _before_answer(self, deltas: list[Delta]) -> bool:
-        visible = self._held.lstrip()
+        self._skip_blanks()
         for opening, closing in _TAGS:
-            if visible.startswith(opening):
-                self._held, self._closing = visible[len(opening) :], closing
+            if self._held.startswith(opening, self._at):
+                self._at, self._closing = self._at + len(opening), closing
+                self._blanks.clear()
                 return True
-        if any(opening.startswith(visible) for opening, _ in _TAGS):
+            if self._held.startswith(closing, self._at) and not self._seen_block:
+                self._at, self._seen_block = self._at + len(closing), True
+                self._blanks.clear()
+                return True
+        begun = self._held[self._at : self._at + _LONGEST_TAG + 1]
+        if any(tag.startswith(begun) for tags in _TAGS for tag in tags):
             return False  # white space, or the beginning of a tag
-        text = visible if self._seen_block else self._held
-        self._held, self._over = "", True
+        text = self._held[self._at :] if self._seen_block else "".join([*self._blanks, self._held[self._at :]])
+        self._at, self._over = len(self._held), True
+        self._blanks.clear()
         deltas.append(TextDelta(text))
         return False
+
+    def _skip_blanks(self) -> None:
+        blanks = _BLANKS.match(self._held, self._at)
+        if blanks and blanks[0]:
+            self._blanks.append(blanks[0])
+            self._at = blanks.end()
 
 
 def _tail_that_may_begin(text: str, tag: str) -> int:
@@ -93,23 +114,10 @@ def _tail_that_may_begin(text: str, tag: str) -> int:
 class ThinkBlockModel(Wrapper):
     """`model`, its leading think blocks turned into thinking deltas."""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, each with its text sorted; batches that hold everything back are not passed on."""
         blocks = ThinkBlocks()
-        source = cast("AsyncGenerator[Sequence[Delta]]", self._model.stream(request))
-        failure: ModelError | None = None
-        try:
-            async for batch in source:
-                if deltas := _sorted(blocks, batch):
-                    yield deltas
-        except ModelError as exc:
-            failure = exc
-        finally:
-            await source.aclose()
-        if rest := blocks.end():  # the reply was cut, but what came of it is shown
-            yield rest
-        if failure is not None:
-            raise failure
+        return sorted_anew(self._model, request, lambda batch: _sorted(blocks, batch), blocks.end)
 
 
 def _sorted(blocks: ThinkBlocks, batch: Sequence[Delta]) -> list[Delta]:

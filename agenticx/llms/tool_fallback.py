@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Sequence
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
-from agenticx.llms.wrapping import Wrapper
+from agenticx.llms._concessions import Concession, conceded
+from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.wrapping import Wrapper, asked_until_taken
 from agenticx.llms.xml_tools import XmlToolModel
 from agenticx.logs import get_logger
 
@@ -24,38 +24,25 @@ _REFUSES_TOOLS = re.compile(
 _log = get_logger(__name__)
 
 
+def _in_prompt(model: ChatModel) -> ChatModel:
+    return model if isinstance(model, XmlToolModel) else XmlToolModel(model)
+
+
+_IN_PROMPT = Concession(_REFUSES_TOOLS, _in_prompt, "the model takes no tools; they are in its prompt from now on")
+
+
 class ToolFallbackModel(Wrapper):
     """`model`, from its first refusal on called with tools in its prompt."""
 
-    def __init__(self, model: ChatModel) -> None:
-        super().__init__(model)
-        self._in_prompt = XmlToolModel(model)
-        self._refused = False
-
-    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        if self._refused:
-            return self._in_prompt.takes_output_schema(output, with_tools=with_tools)
-        return super().takes_output_schema(output, with_tools=with_tools)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches; a refusal comes before the first of them."""
-        while True:
-            model = self._in_prompt if self._refused else self._model
-            source = cast("AsyncGenerator[Sequence[Delta]]", model.stream(request))
-            try:
-                async for batch in source:
-                    yield batch
-                return
-            except ModelError as error:
-                if not self._adapt(request, error):
-                    raise
-            finally:
-                await source.aclose()
+        return asked_until_taken(lambda: (self._model, request), self._concede)
 
-    def _adapt(self, request: ModelRequest, error: ModelError) -> bool:
-        """Whether it was the tools that the server refused, for the first time."""
-        if self._refused or not request.tools or error.status is None or not _REFUSES_TOOLS.search(str(error)):
+    def _concede(self, asked: ChatModel, request: ModelRequest, error: ModelError) -> bool:
+        """Whether it was the tools that the server refused, of one that was not told of them in the prompt."""
+        if not request.tools or conceded(asked, error, [_IN_PROMPT]) is None:
             return False
-        self._refused = True
-        _log.warning("the model takes no tools; they are in its prompt from now on", model=self.name, reason=str(error))
+        if self._model is asked:
+            self._model = _IN_PROMPT.change(asked)
+            _log.warning(_IN_PROMPT.said, model=self.name, reason=str(error))
         return True

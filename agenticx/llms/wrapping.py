@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from agenticx.llms.base import ChatModel, OutputSchema, close_model, takes_output_schema
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import cast
 
-__all__ = ["Wrapper"]
+from agenticx.errors import ModelError
+from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema, close_model, takes_output_schema
+
+__all__ = ["Wrapper", "asked_until_taken", "opened", "sorted_anew"]
 
 
 class Wrapper:
@@ -26,3 +30,54 @@ class Wrapper:
 
     async def aclose(self) -> None:
         await close_model(self._model)
+
+
+def opened(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+    """The model's reply; whoever opened it closes it, however the reading ends."""
+    return cast("AsyncGenerator[Sequence[Delta]]", model.stream(request))
+
+
+async def sorted_anew(
+    model: ChatModel,
+    request: ModelRequest,
+    sort: Callable[[Sequence[Delta]], Sequence[Delta]],
+    end: Callable[[], Sequence[Delta]] = tuple,
+) -> AsyncIterator[Sequence[Delta]]:
+    """The model's batches as `sort` makes them, empty ones left out, and what was held back until the `end`.
+
+    A reply that fails, or that `sort` gives up with a `ModelError`, shows what was held back, and then the error.
+    """
+    source = opened(model, request)
+    failure: ModelError | None = None
+    try:
+        async for batch in source:
+            if deltas := sort(batch):
+                yield deltas
+    except ModelError as exc:
+        failure = exc
+    finally:
+        await source.aclose()
+    if held := end():
+        yield held
+    if failure is not None:
+        raise failure
+
+
+async def asked_until_taken(
+    ask: Callable[[], tuple[ChatModel, ModelRequest]],
+    concede: Callable[[ChatModel, ModelRequest, ModelError], bool],
+) -> AsyncIterator[Sequence[Delta]]:
+    """The reply to what `ask` says, asked again where a refusal comes first and `concede` knows another way."""
+    while True:
+        model, request = ask()
+        source, begun = opened(model, request), False
+        try:
+            async for batch in source:
+                begun = True
+                yield batch
+            return
+        except ModelError as error:
+            if begun or not concede(model, request, error):
+                raise
+        finally:
+            await source.aclose()

@@ -4,9 +4,14 @@ The form is that of the MetaChain page, `<function=name><parameter=x>value</para
 
 1. A value that contains a line break stands between a line break after the opening tag and one before the closing
    tag; the parser takes one of each away where they are.
-2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already.
+2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already, up to
+   64.
 3. Parameters whose schema says nothing but string are raw text; all others are JSON, and what does not parse as JSON
    stays text, which the tool's schema then judges.
+4. A call that is not closed when the next one begins ends there: its arguments stay open, so that it is answered as one
+   with malformed arguments and never run.
+5. In what others wrote, tags that a call or a result would begin or end with get a backslash in the same way
+   (`without_tags`): nothing but a tool's own result looks like one. They are not changed back.
 """
 
 from __future__ import annotations
@@ -17,16 +22,31 @@ from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _quote
 from typing import Any
 
+from agenticx.errors import ModelError
+from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms.xml_prose import Prose
 
-__all__ = ["XmlCallParser", "render_call", "render_tools"]
+__all__ = [
+    "XmlCallParser",
+    "render_call",
+    "render_result",
+    "render_tools",
+    "without_calls",
+    "without_tags",
+]
 
-_ESCAPED = re.compile(r"<(\\*)/parameter")
-_UNESCAPE = re.compile(r"<\\(\\*/parameter)")
-_PARAMETER = re.compile(r"\s*<parameter=([^<>\s]+)>")
+_ESCAPED = re.compile(r"<(\\{0,63})/parameter")
+_UNESCAPE = re.compile(r"<\\(\\{0,63}/parameter)")
+_PARAMETER = re.compile(r"<parameter=([^<>\s]{1,128})>")
 _FUNCTION = re.compile(r"<function=([\w.-]{1,128})>")
-_END = re.compile(r"\s*</function>")
+_RESULT_TAG = re.compile(r"<(?=\\*+\s*+/?\s*+function_result\b)", re.IGNORECASE)
+_CALL_TAG = re.compile(r"<(?=\\*+function=)")
+_NOT_IN_NAMES = re.compile(r"[^\w.-]")
+_BLANKS = re.compile(r"\s*+")
 _OPENING = "<function="
+_CLOSING = "</parameter>"
+_END = "</function>"
 _MAX_TAG = 160
 
 
@@ -42,6 +62,32 @@ def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | No
     for key, value in arguments.items():
         rows.append(f"<parameter={key}>{_render_value(value, _is_text(schema, key))}</parameter>")
     return "\n".join([*rows, "</function>"])
+
+
+def render_result(name: str, content: str) -> str:
+    """What a tool's call came to, which ends where it says so and nowhere before.
+
+    >>> print(render_result("fetch", "</function_result>"))
+    <function_result=fetch>
+    <\\/function_result>
+    </function_result>
+    """
+    return f"<function_result={_NOT_IN_NAMES.sub('_', name)}>\n{without_tags(content)}\n</function_result>"
+
+
+def without_tags(text: str) -> str:
+    """`text` with nothing in it that reads as a call or as a result."""
+    return _CALL_TAG.sub(r"<\\", _RESULT_TAG.sub(r"<\\", text))
+
+
+def without_calls(text: str) -> str:
+    """What an assistant said beside its calls: no result of its own, and no call where a call would be read."""
+    text = _RESULT_TAG.sub(r"<\\", text)
+    if _OPENING not in text:
+        return text
+    parser = XmlCallParser(())
+    parser.feed(text)
+    return _CALL_TAG.sub(r"<\\", text) if parser.calls or parser.error else text
 
 
 def render_tools(tools: Sequence[ToolSchema]) -> str:
@@ -77,19 +123,24 @@ def _render_value(value: object, is_text: bool) -> str:
 class XmlCallParser:
     """Turns streamed text into text deltas and tool-call deltas, the same however the text is cut.
 
-    Arguments come out as the pieces of one JSON object; those of a string parameter as they are being written.
-    `unfinished` says that the text ended inside a call.
+    A call is one only where it begins a line of prose: in a code fence or in backticks a model shows what it could
+    say. Arguments come out as the pieces of one JSON object; those of a string parameter as they are being written.
+    `unfinished` says that the text ended inside a call; `error` is to be raised, nothing comes out behind it.
     """
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
+        self.error: ModelError | None = None
         self._tools = {tool.name: tool for tool in tools}
         self._held = ""
+        self._at = 0  # what is held begins here
+        self._prose = Prose()
         self._call = -1
         self._schema: ToolSchema | None = None
         self._inside = False
         self._after_call = False
         self._value: _Value | None = None
         self._parameters = 0
+        self._written = 0
 
     @property
     def calls(self) -> int:
@@ -103,8 +154,9 @@ class XmlCallParser:
         """What `text` makes certain."""
         self._held += text
         deltas: list[Delta] = []
-        while self._step(deltas):
+        while self.error is None and self._step(deltas):
             pass
+        self._held, self._at = "" if self.error else self._held[self._at :], 0
         return deltas
 
     def end(self) -> list[Delta]:
@@ -120,70 +172,103 @@ class XmlCallParser:
     def _in_text(self, deltas: list[Delta]) -> bool:
         """Text up to the next call; what may be its opening tag is held back, white space behind a call is dropped."""
         if self._after_call:
-            self._held = self._held.lstrip()
-            self._after_call = not self._held
-        start = self._held.find("<")
-        while start >= 0:
-            tag = self._held[start : start + _MAX_TAG]
-            if found := _FUNCTION.match(tag):
-                self._say(deltas, self._held[:start])
-                self._held = self._held[start + found.end() :]
-                self._open(found[1], deltas)
-                return True
-            if tag.startswith(_OPENING[: len(tag)]) and ">" not in tag and len(tag) < _MAX_TAG:
-                self._say(deltas, self._held[:start])
-                self._held = self._held[start:]
-                return False
-            start = self._held.find("<", start + 1)
-        self._say(deltas, self._held)
-        self._held = ""
+            self._skip_blanks()
+            self._after_call = self._at == len(self._held)
+        read = self._at
+        while (start := self._held.find("<", read)) >= 0:
+            self._prose.add(self._held[read:start])
+            read = start
+            if self._prose.begins_line:
+                tag = self._held[start : start + _MAX_TAG]
+                if found := _FUNCTION.match(tag):
+                    self._say(deltas, start)
+                    self._at = start + found.end()
+                    self._open(found[1], deltas)
+                    return True
+                if _may_become(tag):
+                    self._say(deltas, start)
+                    return False
+            self._prose.add("<")
+            read = start + 1
+        self._prose.add(self._held[read:])
+        self._say(deltas, len(self._held))
         return False
 
     def _open(self, name: str, deltas: list[Delta]) -> None:
+        if self.calls >= MAX_CALLS:
+            self.error = _over(f"asks for more than {MAX_CALLS} tool calls")
+            return
         self._call += 1
         self._inside, self._parameters = True, 0
         self._schema = self._tools.get(name)
         deltas.append(ToolCallDelta(self._call, name=name, arguments="{"))
 
     def _between_parameters(self, deltas: list[Delta]) -> bool:
-        if found := _PARAMETER.match(self._held):
-            self._held = self._held[found.end() :]
+        self._skip_blanks()
+        if found := _PARAMETER.match(self._held, self._at):
+            self._at = found.end()
             comma = ", " if self._parameters else ""
             self._parameters += 1
-            deltas.append(ToolCallDelta(self._call, arguments=f"{comma}{_quote(found[1])}: "))
+            self._write(deltas, f"{comma}{_quote(found[1])}: ")
             self._value = _Value(is_text=_is_text(self._schema, found[1]))
             return True
-        if found := _END.match(self._held):
-            self._held = self._held[found.end() :]
+        if self._held.startswith(_END, self._at):
+            self._at += len(_END)
             self._inside, self._after_call = False, True
-            deltas.append(ToolCallDelta(self._call, arguments="}"))
+            self._prose.break_off()
+            self._write(deltas, "}")
+            return True
+        if found := _FUNCTION.match(self._held, self._at):
+            self._at = found.end()
+            self._open(found[1], deltas)
             return True
         return self._skip_stray()
 
     def _skip_stray(self) -> bool:
         """Drop what is neither a parameter nor the end; a tag that may still become one is waited for."""
-        held = self._held.lstrip()
-        if not held or (held.startswith("<") and ">" not in held and len(held) < _MAX_TAG):
+        tag = self._held[self._at : self._at + _MAX_TAG]
+        if not tag or (tag.startswith("<") and ">" not in tag and len(tag) < _MAX_TAG):
             return False
-        following = held.find("<", 1)
-        self._held = held[following:] if following > 0 else ""
+        following = self._held.find("<", self._at + 1)
+        self._at = following if following > 0 else len(self._held)
         return following > 0
 
+    def _skip_blanks(self) -> None:
+        if blanks := _BLANKS.match(self._held, self._at):
+            self._at = blanks.end()
+
     def _in_value(self, value: _Value, deltas: list[Delta]) -> bool:
-        text, closing, rest = self._held.partition("</parameter>")
-        if closing:
-            self._held, self._value = rest, None
-            deltas.append(ToolCallDelta(self._call, arguments=value.last(text)))
+        closing = self._held.find(_CLOSING, self._at)
+        if closing >= 0:
+            self._write(deltas, value.last(self._held[self._at : closing]))
+            self._at, self._value = closing + len(_CLOSING), None
             return True
-        keep = _may_close(text)
-        self._held = text[len(text) - keep :]
-        if piece := value.more(text[: len(text) - keep]):
-            deltas.append(ToolCallDelta(self._call, arguments=piece))
+        text = self._held[self._at :]
+        certain = len(text) - _may_close(text)
+        self._at += certain
+        self._write(deltas, value.more(text[:certain]))
         return False
 
-    def _say(self, deltas: list[Delta], text: str) -> None:
-        if text:
+    def _write(self, deltas: list[Delta], arguments: str) -> None:
+        self._written += len(arguments)
+        if self._written > MAX_ARGUMENT_CHARS:  # of all calls together, which are parsed in one go
+            self.error = _over(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
+        elif arguments:
+            deltas.append(ToolCallDelta(self._call, arguments=arguments))
+
+    def _say(self, deltas: list[Delta], end: int) -> None:
+        if text := self._held[self._at : end]:
             deltas.append(TextDelta(text))
+        self._at = end
+
+
+def _may_become(tag: str) -> bool:
+    """Whether more text can make an opening tag of it."""
+    return tag.startswith(_OPENING[: len(tag)]) and ">" not in tag and len(tag) < _MAX_TAG
+
+
+def _over(what: str) -> ModelError:
+    return ModelError(f"the reply {what}", code="provider.bad_reply", provider_type="protocol_error")
 
 
 class _Value:
@@ -212,22 +297,24 @@ class _Value:
             if not self._begun and text == "\n":
                 return '""'
             return (self.more(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
-        whole = _plain("".join([*self._gathered, text]).removeprefix("\n").removesuffix("\n"))
-        return json.dumps(_json_value(whole))
+        return _json(_plain("".join([*self._gathered, text]).removeprefix("\n").removesuffix("\n")))
 
 
 def _plain(text: str) -> str:
     return _UNESCAPE.sub(r"<\1", text)
 
 
-def _json_value(text: str) -> Any:
+def _json(text: str) -> str:
+    """`text` if it is JSON, as it stands: a key that appears twice is not lost, but refused by whoever reads it."""
     try:
-        return json.loads(text)
+        json.loads(text)
     except (ValueError, RecursionError):
-        return {"true": True, "false": False, "none": None}.get(text.strip().lower(), text)
+        word = text.strip().lower()
+        return {"true": "true", "false": "false", "none": "null"}.get(word) or json.dumps(text)
+    return text
 
 
-_TAG_BEGUN = re.compile(r"\n?<\\*(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
+_TAG_BEGUN = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
 
 
 def _may_close(text: str) -> int:

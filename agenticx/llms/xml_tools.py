@@ -6,12 +6,13 @@ marked as cut by its length, so that nothing of it runs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
 
-from agenticx.errors import InvalidArguments, ModelError
+from agenticx.errors import InvalidArguments
+from agenticx.llms._attachments import message_pieces
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -23,8 +24,15 @@ from agenticx.llms.base import (
     ToolSchema,
     takes_output_schema,
 )
-from agenticx.llms.wrapping import Wrapper
-from agenticx.llms.xml_format import XmlCallParser, render_call, render_tools
+from agenticx.llms.wrapping import Wrapper, sorted_anew
+from agenticx.llms.xml_format import (
+    XmlCallParser,
+    render_call,
+    render_result,
+    render_tools,
+    without_calls,
+    without_tags,
+)
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.settings import prompt
@@ -41,27 +49,26 @@ class XmlToolModel(Wrapper):
         """Only without tools: calls are text, which a schema for the text would forbid."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, with the calls in its text as tool-call deltas."""
         parser = XmlCallParser(request.tools)
-        source = cast("AsyncGenerator[Sequence[Delta]]", self._model.stream(in_xml(request)))
-        failure: ModelError | None = None
-        try:
-            async for batch in source:
-                if deltas := self._sorted(parser, batch):
-                    yield deltas
-        except ModelError as exc:
-            failure = exc
-        finally:
-            await source.aclose()
-        if rest := parser.end():  # the reply was cut, but what came of it is shown
-            yield rest
-        if failure is not None:
-            raise failure
+
+        last: list[Delta] = []  # what is shown before the error of a reply that is given up
+
+        def sort(batch: Sequence[Delta]) -> list[Delta]:
+            deltas = self._sorted(parser, batch)
+            if parser.error is not None:
+                last.extend(deltas)
+                raise parser.error
+            return deltas
+
+        return sorted_anew(self._model, in_xml(request), sort, lambda: [*last, *parser.end()])
 
     def _sorted(self, parser: XmlCallParser, batch: Sequence[Delta]) -> list[Delta]:
         deltas: list[Delta] = []
         for delta in batch:
+            if parser.error is not None:
+                break
             match delta:
                 case TextDelta():
                     deltas.extend(parser.feed(delta.text))
@@ -89,35 +96,52 @@ def in_xml(request: ModelRequest) -> ModelRequest:
         if is_result:
             messages.append(_results(cast("list[ToolMessage]", list(rows))))
         else:
-            messages.extend(_without_calls(row, schemas) for row in rows)
+            messages.extend(_told(row, schemas) for row in rows)
     if request.tools and request.tool_choice != "none":
         messages = _with_tools(messages, request.tools)
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
 def _with_tools(messages: list[Message], tools: Sequence[ToolSchema]) -> list[Message]:
-    text = prompt("xml_tools").replace("{tools}", render_tools(tools))
+    text = prompt("xml_tools").replace("{tools}", without_tags(render_tools(tools)))
     first = messages[0] if messages else None
     if isinstance(first, SystemMessage):
         return [first.model_copy(update={"content": f"{first.content}\n\n{text}"}), *messages[1:]]
     return [SystemMessage(content=text, message_id="msg_xml_tools"), *messages]
 
 
-def _without_calls(message: Message, schemas: Mapping[str, ToolSchema]) -> Message:
-    if not (isinstance(message, AssistantMessage) and message.tool_calls):
-        return message
+def _told(message: Message, schemas: Mapping[str, ToolSchema]) -> Message:
+    """The message in text alone, in which nothing looks like a call or a result but what is one."""
+    if not isinstance(message, AssistantMessage):
+        message = _with_texts_written_out(message) if isinstance(message, UserMessage) else message
+        content = without_tags(message.content)
+        return message if content == message.content else message.model_copy(update={"content": content})
+    said = without_calls(message.content)
     calls = [_render(call, schemas.get(call.name)) for call in message.tool_calls]
-    text = "\n".join([message.content, *calls] if message.content else calls)
+    if not calls and said == message.content:
+        return message
+    text = "\n".join([said, *calls] if said else calls)
     return message.model_copy(update={"content": text, "tool_calls": (), "provider_state": None})
+
+
+def _with_texts_written_out(message: UserMessage) -> UserMessage:
+    """The message with its text files in its text, where they are looked through like the rest of it."""
+    files = [file.media_type for file in message.attachments if file.kind != "text"]
+    if len(files) == len(message.attachments):
+        return message
+    pieces = message_pieces(message, files)
+    text = "\n\n".join(piece for piece in pieces if isinstance(piece, str))
+    kept = tuple(piece for piece in pieces if not isinstance(piece, str))
+    return message.model_copy(update={"content": text, "attachments": kept})
 
 
 def _render(call: ToolCall, schema: ToolSchema | None) -> str:
     try:
         return render_call(call.name, parse_arguments(call.arguments), schema)
     except InvalidArguments:  # what the model wrote then, it reads again
-        return f"<function={call.name}>\n{call.arguments}\n</function>"
+        return f"<function={call.name}>\n{without_tags(call.arguments)}\n</function>"
 
 
 def _results(rows: Sequence[ToolMessage]) -> UserMessage:
-    texts = [f"<function_result={row.name}>\n{row.content}\n</function_result>" for row in rows]
+    texts = [render_result(row.name, row.content) for row in rows]
     return UserMessage(content="\n".join(texts), message_id=f"{rows[0].message_id}_xml", injected=True)

@@ -21,6 +21,7 @@ from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session
+from agenticx.runtime.steering import Steering
 
 __all__ = [
     "AgentHook",
@@ -40,6 +41,7 @@ __all__ = [
     "LoopDetector",
     "RuntimeEvent",
     "Session",
+    "Steering",
     "StopSignal",
     "SyncConfirmGate",
     "UnknownConfirm",

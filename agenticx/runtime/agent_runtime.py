@@ -38,14 +38,18 @@ from agenticx.runtime.model_call import call_model
 from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.permits import Permits
 from agenticx.runtime.request import Requests
+from agenticx.runtime.resuming import CallJournal, Forgetful, ResumePoint
 from agenticx.runtime.session import Session
+from agenticx.runtime.steering import Steering
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn import Turn, attached
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentRuntime"]
+
+_BARE_TOOL_ROUNDS = 10
 
 
 class AgentRuntime:
@@ -53,7 +57,8 @@ class AgentRuntime:
 
     `llm` is a `ChatModel` or a duck-typed model with `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked
     before risky calls; the terminal is the default. What is not given comes from `settings`, which by default are read
-    from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used).
+    from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used); where those do not say
+    `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class AgentRuntime:
         llm: Any,
         confirm_gate: ConfirmGate | None = None,
         *,
-        max_tool_rounds: int = 10,
+        max_tool_rounds: int | None = None,
         loop_warning_threshold: int = 4,
         loop_critical_threshold: int = 8,
         hooks: HookRegistry | Sequence[AgentHook] | None = None,
@@ -69,12 +74,12 @@ class AgentRuntime:
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if max_tool_rounds < 1:
+        if max_tool_rounds is not None and max_tool_rounds < 1:
             raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
         self._model: ChatModel = adapt(llm)
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
-        self._max_rounds = max_tool_rounds
+        self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
         self._hooks = HookRegistry.of(hooks).bounded(self._clock.real(self._settings.hook_timeout_seconds))
@@ -94,7 +99,7 @@ class AgentRuntime:
 
     async def run_turn(
         self,
-        user_input: str | UserMessage,
+        user_input: str | UserMessage | ResumePoint,
         session: Session,
         should_stop: StopSignal | Callable[[], bool] | None = None,
         *,
@@ -104,8 +109,14 @@ class AgentRuntime:
         output_type: Any = None,
         client_turn_id: str | None = None,
         parent_turn_id: str | None = None,
+        journal: CallJournal | None = None,
+        steering: Steering | None = None,
     ) -> AsyncGenerator[RuntimeEvent, None]:
         """Run one turn of `session`; yields its events, from `turn_started` to the one terminal event.
+
+        `journal` is told of each call before it runs, so that after a crash it is known which ones may have taken
+        effect. A `ResumePoint` goes on with a turn that was cut off there; it yields what follows. What is put into
+        `steering` while the turn runs is told to the model before its next call.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is asked every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up
@@ -115,17 +126,15 @@ class AgentRuntime:
         JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer, and
         `AttachmentRefused` for attachments that are not let in, both before the turn begins.
         """
-        message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-        check_attachments(message.attachments)
-        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type)
-        started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
-        attached = [dict(attachment.summary) for attachment in message.attachments]
-        optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, "attachments": attached}
-        session.begin_turn(turn)
-        turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
-        turn.remember(message)
+        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, journal, steering)
+        calls: Sequence[ToolCall] = ()
+        if isinstance(user_input, ResumePoint):
+            calls = _take_up(turn, user_input)
+        else:
+            message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
+            _begin(turn, message, client_turn_id, parent_turn_id)
         forget_stop = watch_stop(should_stop, turn.stop)
-        task = asyncio.create_task(self._run(turn), name=f"agx turn {session.id}")
+        task = asyncio.create_task(self._run(turn, calls), name=f"agx turn {session.id}")
         task.add_done_callback(lambda _: turn.channel.close())
         try:
             while batch := await turn.channel.take():
@@ -145,6 +154,8 @@ class AgentRuntime:
         agent_id: str,
         system_prompt: str | None,
         output_type: Any,
+        journal: CallJournal | None,
+        steering: Steering | None,
     ) -> Turn:
         toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools or ())
         return Turn(
@@ -158,21 +169,26 @@ class AgentRuntime:
             clock=self._clock,
             loops=LoopDetector(*self._loop_thresholds),
             interrupts=Interrupts(self._clock.real(self._settings.turn_timeout_seconds)),
+            journal=journal or Forgetful(),
+            steering=steering or Steering(),
         )
 
-    async def _run(self, turn: Turn) -> None:
+    async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         """Every ending of a turn. What is not translated here is a bug and propagates."""
         try:
-            await self._interruptible(turn)
+            await self._interruptible(turn, calls)
         except AgenticXError as failure:
             await self._endings.failed(turn, failure)
         finally:
+            turn.steering.close()
             turn.session.end_turn(turn)
 
-    async def _interruptible(self, turn: Turn) -> None:
+    async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         """The loop under the stop signal and the turn's time-out, whose end may be one last answer."""
         try:
             async with turn.interrupts:
+                if calls:
+                    self._watch(turn, calls, await self._calls.take_up(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
@@ -184,6 +200,7 @@ class AgentRuntime:
 
     async def _turn(self, turn: Turn) -> None:
         while turn.round < turn.max_rounds:
+            turn.take_in()
             turn.round += 1
             turn.emit(EventType.ROUND_START, {"round": turn.round, "max_rounds": turn.max_rounds})
             request = await self._requests.prepare(turn)
@@ -195,6 +212,8 @@ class AgentRuntime:
                 await self._act(turn, reply, message_id, calls)
             elif fault := turn.output.fault(reply):
                 self._ask_again(turn, reply, message_id, fault)
+            elif turn.goes_on():
+                turn.remember_reply(reply, message_id)
             else:
                 return await self._finish(turn, reply, message_id)
             if turn.output.settled():
@@ -219,15 +238,14 @@ class AgentRuntime:
         try:
             return await call_model(turn, self._model, request, self._clocks)
         except ModelError as exc:
-            if exc.code != "context_overflow" or not await self._requests.make_room(turn):
+            shorter = await self._requests.shortened(turn, request) if exc.code == "context_overflow" else None
+            if shorter is None:
                 raise
-        shorter = await self._requests.prepare(turn)
-        again = replace(shorter, tools=request.tools, tool_choice=request.tool_choice)
-        return await call_model(turn, self._model, replace(again, output_schema=request.output_schema), self._clocks)
+        return await call_model(turn, self._model, shorter, self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.remember_reply(reply, message_id, calls)
-        outcomes = await self._calls.run(turn, calls, cut=reply.stop == "length")
+        outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
         self._watch(turn, calls, outcomes)
 
     def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
@@ -251,7 +269,7 @@ class AgentRuntime:
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str) -> None:
         turn.remember_reply(reply, message_id)
-        await self._endings.final(turn, reply.text, message_id, "partial" if reply.stop == "length" else "answer")
+        await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
 
     async def _exhausted(self, turn: Turn) -> None:
         if not turn.is_meta:
@@ -279,7 +297,7 @@ class AgentRuntime:
             )
         turn.told_about_tools = True
         turn.remember_reply(reply, message_id)
-        known = ", ".join(turn.tools.names) or "none; answer in text"
+        known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
         turn.remind(f"Your last call named no tool or could not be read. The tools are: {known}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
@@ -291,9 +309,32 @@ class AgentRuntime:
         await self._endings.final(turn, reply.text, message_id, "partial")
 
 
+def _max_tool_rounds(settings: Settings) -> int:
+    """What was set, wherever that was; else the default of a bare runtime."""
+    return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _BARE_TOOL_ROUNDS
+
+
 def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:
     text, calls = inline_calls(reply.text, known)
     if not calls:
         return reply
     named = tuple(call.model_copy(update={"id": turn.session.call_id("")}) for call in calls)
     return replace(reply, text=text, tool_calls=named)
+
+
+def _begin(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:
+    """The turn's first event and message."""
+    check_attachments(message.attachments)
+    started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
+    optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, **attached(message)}
+    turn.session.begin_turn(turn)
+    turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
+    turn.remember(message)
+
+
+def _take_up(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
+    """Put the turn where it was; returns the calls that are to be answered first."""
+    turn.session.begin_turn(turn)
+    turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
+    turn.asked.update(point.questions)
+    return point.calls

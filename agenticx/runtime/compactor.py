@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
 from agenticx import foreign
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Usage, complete
+from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.settings import prompt
 
-__all__ = ["TAG", "Compacted", "ContextCompactor", "estimate_tokens"]
+__all__ = ["TAG", "Compacted", "ContextCompactor", "Spent", "estimate_tokens"]
+
+Spent = Callable[[Usage], None]
+"""Is told what a summary cost, whatever became of it."""
 
 TAG = "[compacted]"
 WINDOW_SHARE = 0.8
 """The part of a known context window that may be used before history is compacted."""
+
+GROWTH = 1.5
+"""How many times its characters a history must have before a summary that gained nothing is asked for again."""
+
+_SUMMARY_CHARS = 1_000
+"""What a summary of short rows may well take: the four points that its prompt asks for, in a few sentences each."""
 
 _WORTH_CHARS = 2_000
 _SNIPPET_CHARS = 200
@@ -33,7 +42,7 @@ _log = get_logger(__name__)
 class Compacted(Sequence[Message]):
     """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
 
-    `summary` is "" where pruning old tool results was enough; tokens are estimates.
+    `summary` is "" where pruning old tool results was enough; tokens are estimates; `usage` is what the summary cost.
     """
 
     messages: list[Message]
@@ -75,11 +84,17 @@ class ContextCompactor:
         object.__setattr__(self, "retain_recent_messages", max(4, self.retain_recent_messages))
 
     async def maybe_compact(
-        self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None
+        self,
+        messages: Sequence[Message],
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        spent: Spent | None = None,
     ) -> Compacted | None:
         """The compacted history, or None when nothing needs to be or can be gained.
 
-        `input_tokens` is what the provider counted for the last call. The result's `messages` are one system row
+        `input_tokens` is what the provider counted for the last call; `spent` also hears of a summary that failed, took
+        too long or gained nothing. The result's `messages` are one system row
         tagged `[compacted]` and the retained tail, at whose head the current request stands if files came with it;
         where shortening old tool results already brings the history under its limits, it is the same rows with those
         results cut to head and tail.
@@ -91,22 +106,25 @@ class ContextCompactor:
         if pruned != list(messages) and not self.is_due(pruned, model):
             before = max(estimate_tokens(messages), input_tokens or 0)
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
-        if not self._worth_it(messages[: self._cut(messages)], messages):
+        if not self.worth_asking(messages):
             return None
-        return await self.compact(messages, model, input_tokens=input_tokens)
+        return await self.compact(messages, model, input_tokens=input_tokens, spent=spent)
 
     async def compact(
-        self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None
+        self,
+        messages: Sequence[Message],
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        spent: Spent | None = None,
     ) -> Compacted | None:
         """As `maybe_compact`, due or not: for a history that a provider found too long. None if it gains nothing."""
         model = adapt(llm)
         before = max(estimate_tokens(messages), input_tokens or 0)
-        cut, pruned = self._cut(messages), self._pruned(messages)
-        if cut == 0:
+        if self._cut(messages) == 0:
             return None
-        carried = _request_with_files(pruned[:cut], pruned[cut:])
-        prefix, tail = [message for message in pruned[:cut] if message not in carried], [*carried, *pruned[cut:]]
-        summary, usage = await self._summarise(prefix, model)
+        prefix, tail = self._parts(messages)
+        summary, usage = await self._summarise(prefix, model, spent)
         text = f"{TAG} Summary of {len(prefix)} earlier messages:\n{summary}{_current_request(prefix, tail)}"
         result: list[Message] = [SystemMessage(content=text), *tail]
         if _characters(result) >= _characters(messages):
@@ -121,6 +139,43 @@ class ContextCompactor:
         window = adapt(llm).context_window
         return window is not None and max(estimate_tokens(messages), input_tokens or 0) > window * WINDOW_SHARE
 
+    def worth_asking(self, messages: Sequence[Message]) -> bool:
+        """Whether a summary can gain enough to be paid for: decided before the model is asked.
+
+        What it replaces must be longer than what takes its place, and a large tail must not have a few small rows
+        summarised in every round.
+        """
+        prefix, tail = self._parts(messages)
+        new = [message for message in prefix if not _is_summary(message)]
+        gain = _characters(new) - len(_current_request(new, tail))
+        if gain < _SUMMARY_CHARS:
+            return False
+        if len(new) >= self.retain_recent_messages:
+            return True
+        if len(new) == len(prefix):
+            return gain >= _WORTH_CHARS
+        return _characters(new) * 4 > _characters(messages)
+
+    def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
+        """The rows and characters of a history, to be handed to `has_changed` later."""
+        return len(messages), _characters(messages)
+
+    def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
+        """Whether a history is another one than when a summary of it gained nothing.
+
+        It has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was taken back.
+        """
+        rows, characters = before
+        if not rows <= len(messages) < rows + self.retain_recent_messages:
+            return True
+        return _characters(messages) >= characters * GROWTH
+
+    def _parts(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+        """What a summary replaces, and what stays as it is behind it."""
+        cut, pruned = self._cut(messages), self._pruned(messages)
+        carried = _request_with_files(pruned[:cut], pruned[cut:])
+        return [message for message in pruned[:cut] if message not in carried], [*carried, *pruned[cut:]]
+
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
         """The same rows, the long tool results of those before the tail cut to head and tail."""
         cut = self._cut(messages)
@@ -133,15 +188,6 @@ class ContextCompactor:
             cut -= 1
         return cut
 
-    def _worth_it(self, prefix: Sequence[Message], messages: Sequence[Message]) -> bool:
-        """Whether there is enough to gain: a large tail must not have a few small rows summarised in every round."""
-        new = [message for message in prefix if not _is_summary(message)]
-        if len(new) >= self.retain_recent_messages:
-            return True
-        if len(new) == len(prefix):
-            return _characters(new) >= _WORTH_CHARS
-        return _characters(new) * 4 > _characters(messages)
-
     def _prune(self, message: Message) -> Message:
         limit = self.prune_tool_result_chars
         if not isinstance(message, ToolMessage) or len(message.content) <= limit + 100:
@@ -151,24 +197,36 @@ class ContextCompactor:
         text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
         return message.model_copy(update={"content": text})
 
-    async def _summarise(self, prefix: Sequence[Message], model: ChatModel) -> tuple[str, Usage | None]:
+    async def _summarise(
+        self, prefix: Sequence[Message], model: ChatModel, spent: Spent | None
+    ) -> tuple[str, Usage | None]:
+        """A summary, or snippets where none comes; and what the call cost, None if the provider did not say."""
         request = ModelRequest(
             messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=_render(prefix))],
             tool_choice="none",
             timeout=self.timeout,
         )
+        builder, summary = ReplyBuilder(), None
         try:
-            reply, error = await foreign.call(
-                complete, model, request, what="the compaction summary", limit=self.clock.real(self.timeout)
-            )
-            if error is not None:
-                raise error
-            if not (reply.complete and reply.stop == "end" and reply.text.strip()):
-                raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+            summary = await self._asked(model, request, builder)
         except AgenticXError as exc:
             _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))
-            return _snippets(prefix), None
-        return clean_text(reply.text.strip()), reply.usage
+        finally:
+            told = builder.reply().usage
+            usage = None if summary is None and told == Usage() else told
+            if spent is not None and usage is not None:
+                spent(usage)
+        return _snippets(prefix) if summary is None else summary, usage
+
+    async def _asked(self, model: ChatModel, request: ModelRequest, builder: ReplyBuilder) -> str:
+        """What the model answers; raises for anything but a whole answer in time."""
+        limit = self.clock.real(self.timeout)
+        reply, error = await foreign.call(complete, model, request, builder, what="the compaction summary", limit=limit)
+        if error is not None:
+            raise error
+        if not (reply.complete and reply.stop == "end" and reply.text.strip()):
+            raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+        return clean_text(reply.text.strip())
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:

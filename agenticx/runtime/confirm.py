@@ -171,6 +171,13 @@ class AsyncConfirmGate(ConfirmGate):
             if not parked.answer.done() and (session_id is None or parked.request.session_id == session_id)
         ]
 
+    def decided(self, request_id: str) -> ConfirmAnswer | None:
+        """The answer that a question was given; None if it waits, was closed without one, or is unknown."""
+        parked = self._parked.get(request_id)
+        if parked is not None:
+            return parked.answer.result() if _answered(parked.answer) else None
+        return self._closed[request_id][1] if request_id in self._closed else None
+
     def resolve(
         self,
         request_id: str,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from agenticx import foreign
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ForeignError, ModelError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
 
@@ -24,6 +24,7 @@ __all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]
 Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
 
 _BUFFERED_DELTAS = 4096
+_HANDED_DELTAS = 512  # before others on the loop have their turn
 
 _log = get_logger(__name__)
 
@@ -79,6 +80,10 @@ class Deadlines:
         self._attempt = start
         self._bounded = bounded
 
+    def is_over(self, now: float) -> bool:
+        """Whether the hard clock ran out, which ends a call that goes on and on as well."""
+        return now >= self.started + self._clocks.hard
+
     def progress(self, now: float) -> None:
         """A delta arrived that adds a character or a call."""
         self.last_progress = now
@@ -109,6 +114,7 @@ class ModelStream:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._arrived: list[Delta] = []
+        self._more = False
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -117,11 +123,18 @@ class ModelStream:
         self._task = asyncio.create_task(pumping, name="agx model stream")
         self._task.add_done_callback(self._wake_up)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the model may have more to say than what has arrived."""
+        return not self._task.done()
+
     async def receive(self, until: float) -> Sequence[Delta] | None:
-        """The deltas that arrived, at least one; empty when the stream has ended; None when `until` has passed.
+        """Deltas that arrived, at least one; empty when the stream has ended; None when `until` passed without any.
 
         Raises `ModelError` after everything that came before the error was handed over.
         """
+        if self._more:
+            await asyncio.sleep(0)
         while not self._arrived:
             if self._task.done():
                 self._raise_failure()
@@ -134,8 +147,9 @@ class ModelStream:
                 await self._wake
             finally:
                 self._wake = None
-        deltas, self._arrived = self._arrived, []
-        if self._room is not None and not self._room.done():
+        deltas, self._arrived = self._arrived[:_HANDED_DELTAS], self._arrived[_HANDED_DELTAS:]
+        self._more = bool(self._arrived)
+        if not self._more and self._room is not None and not self._room.done():
             self._room.set_result(None)
         return deltas
 
@@ -154,7 +168,9 @@ class ModelStream:
             close: Any = getattr(source, "aclose", None)
             if close is not None:
                 stack.push_async_callback(close)
+            size = ReplySize()
             async for batch in source:
+                size.add(batch)
                 self._arrived.extend(batch)
                 self._wake_up()
                 if len(self._arrived) > _BUFFERED_DELTAS:

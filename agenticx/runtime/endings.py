@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError
+from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError, StoreError
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
@@ -87,6 +87,8 @@ class Endings:
                 return "max_rounds", {}
             case HookFailed():
                 return "hook_failed", {}
+            case StoreError():
+                return "storage", {}
             case _:
                 _log.error("the turn failed", exc_info=failure)
                 return "internal", {}

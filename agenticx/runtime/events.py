@@ -234,22 +234,34 @@ class UsageData(TypedDict):
 
 
 class Stall(TypedDict):
+    """While `retrying`, `reason` is what went wrong and `model` the one that is asked now, which may be a fallback."""
+
     phase: Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"]
     elapsed_seconds: float
     limit_seconds: float
     action: Literal["waiting", "retrying", "failed"]
     retry_at: NotRequired[str]
+    reason: NotRequired[str]
+    model: NotRequired[str]
 
 
 class Queued(TypedDict):
+    """`turn_id` is the turn that the message will begin, or the running one that it is to be taken into.
+
+    It is queued again, for a turn of its own, if the running one ends just then.
+    """
+
     turn_id: str
     message_id: str
     input: str
+    attachments: NotRequired[list[AttachmentData]]
+    client_turn_id: NotRequired[str]
 
 
 class Steered(TypedDict):
     message_id: str
     text: str
+    attachments: NotRequired[list[AttachmentData]]
 
 
 class Artifact(TypedDict):
@@ -316,7 +328,7 @@ class SessionChanged(TypedDict, total=False):
     tools: list[str] | None
     pinned: bool
     archived: bool
-    rewound_to: str
+    rewound_to: str | None
 
 
 class FinalUsage(TypedDict):

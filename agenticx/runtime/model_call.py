@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from agenticx.clocks import rfc3339
-from agenticx.errors import ClockExpired, ModelError, ModelErrorCode
-from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply
+from agenticx.errors import ModelError
+from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, gave_up
+from agenticx.messages import clean_text
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.runtime.events import EventType
+from agenticx.runtime.expiry import clock_expired
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.turn import Turn
 
@@ -20,7 +22,8 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """Stream one reply under the four clocks; returns it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`. What was shown by then stays in the history as a partial message.
+    `provider.content_filter`, what `gave_up` makes of a reply that failed. What was shown by then stays in the history
+    as a partial message.
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)
@@ -28,7 +31,11 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     try:
         await call.stream(model, request)
         reply = call.writer.reply()
-        complete = reply.complete and reply.stop != "content_filter"
+        complete = reply.complete and reply.stop not in ("content_filter", "failed")
+    except ModelError as exc:
+        if exc.code == "context_overflow" and call.writer.began:
+            turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
+        raise
     finally:
         call.writer.account(call.model_name)
         if not complete:
@@ -41,6 +48,8 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
         )
     if reply.stop == "content_filter":
         raise ModelError("the provider's content filter ended the answer", code="provider.content_filter")
+    if reply.stop == "failed":
+        raise gave_up(call.model_name, reply.finish_reason)
     return reply, call.writer.message_id
 
 
@@ -60,6 +69,8 @@ class _ModelCall:
         source = ModelStream(model, request, clock)
         try:
             while True:
+                if source.is_open and deadlines.is_over(clock.monotonic()):
+                    self._expired("hard")
                 until, expiry = deadlines.next()
                 deltas = await source.receive(until)
                 if deltas is None:
@@ -80,9 +91,13 @@ class _ModelCall:
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
         self._deadlines.attempt(now + wait, bounded=attempt.bounded)
         if attempt.reason is not None:
-            retry_at = rfc3339(self._turn.clock.now() + timedelta(seconds=wait))
+            more = {
+                "retry_at": rfc3339(self._turn.clock.now() + timedelta(seconds=wait)),
+                "reason": clean_text(attempt.reason),
+                "model": attempt.model,
+            }
             limit = self._clocks.limit("first_chunk")
-            self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", retry_at=retry_at)
+            self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
     def _expired(self, expiry: Expiry) -> None:
         """Say that a clock ran out; the two that only inform return, the others raise `ClockExpired`."""
@@ -96,23 +111,13 @@ class _ModelCall:
             case "slow":
                 deadlines.notice()
                 self._stall("heartbeat", silent, self._clocks.heartbeat, "waiting")
-            case "first_chunk":
-                self._stall("first_chunk", total, limit, "failed")
-                text = f"sent nothing within {limit:g} s (AGX_LLM_INVOKE_TIMEOUT_SECONDS)"
-                raise _expiry(text, "timeout.first_chunk", total, limit)
             case "heartbeat":
-                self._stall("heartbeat", silent, limit, "failed")
-                text = f"fell silent for {limit:g} s (AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS)"
-                raise _expiry(text, "timeout.heartbeat", silent, limit)
-            case "hard":
-                self._stall("hard", total, limit, "failed")
-                text = f"took longer than {limit:g} s (AGX_LLM_HARD_TIMEOUT_SECONDS)"
-                raise _expiry(text, "timeout.hard", total, limit)
+                self._stall(expiry, silent, limit, "failed")
+                raise clock_expired(expiry, silent, limit)
+            case "first_chunk" | "hard":
+                self._stall(expiry, total, limit, "failed")
+                raise clock_expired(expiry, total, limit)
 
     def _stall(self, phase: str, elapsed: float, limit: float, action: str, **more: Any) -> None:
         data = {"phase": phase, "elapsed_seconds": round(elapsed, 3), "limit_seconds": limit, "action": action}
         self._turn.emit(EventType.STALL, data | more)
-
-
-def _expiry(text: str, code: ModelErrorCode, elapsed: float, limit: float) -> ClockExpired:
-    return ClockExpired(f"the model {text}", code=code, elapsed_seconds=round(elapsed, 3), limit_seconds=limit)

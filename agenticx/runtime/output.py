@@ -91,6 +91,11 @@ class TurnOutput:
         """What `final` says of it."""
         return {"output": self._values[0]} if self._values else {}
 
+    @property
+    def tool_names(self) -> Sequence[str]:
+        """What the model can call to give the object; nothing where it answers in JSON, or in any way."""
+        return [] if self._tool is None else [self._tool.name]
+
     def ask(self, request: ModelRequest) -> ModelRequest:
         """The request, in which the model is asked for the object."""
         if self._type is None:
@@ -110,7 +115,7 @@ class TurnOutput:
 
     def fault(self, reply: Reply) -> str | None:
         """What is wrong with a reply without calls, as a reminder for the model; None if it can be the answer."""
-        if self._type is None or reply.stop == "length":
+        if self._type is None or not reply.is_whole:
             return None
         found = self._take(_unfenced(reply.text)) if reply.text.strip() else self._fail("the answer is empty")
         if found is None:

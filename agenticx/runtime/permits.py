@@ -14,6 +14,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
+from agenticx.runtime.resuming import Question
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -21,6 +22,8 @@ from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.permissions import Verdict, decide
 
 __all__ = ["Permits", "Refused", "validate"]
+
+_SHORTEST_SECONDS = 0.001
 
 _log = get_logger(__name__)
 
@@ -46,13 +49,17 @@ class Permits:
     ) -> Mapping[str, Any]:
         assessment = self._assess(tool, arguments, context)
         verdict = decide(turn.session.permission_mode, assessment)
-        if verdict.decision == "allow":
+        asked = turn.asked.pop(context.call_id, None)
+        if verdict.decision != "ask":
+            self._settle(turn, asked, verdict)
             return arguments
-        if verdict.decision == "deny":
-            raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
         digest = _digest(tool, arguments, assessment)
         if digest not in turn.session.allowed:
-            answer = await self._ask(turn, tool, arguments, assessment, verdict, digest)
+            if asked is None:
+                request = self._request(turn, tool, arguments, assessment, verdict, digest, context.call_id)
+                answer = await self._put(turn, request, _Announcement(turn, request))
+            else:
+                answer = await self._ask_on(turn, asked, digest)
             if not answer.approved:
                 raise Refused(_denial(answer), "denied")
             if answer.arguments is not None:
@@ -78,7 +85,14 @@ class Permits:
             raise Refused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
         return assessment
 
-    async def _ask(
+    def _settle(self, turn: Turn, asked: Question | None, verdict: Verdict) -> None:
+        """Go by the mode's verdict, also over a question that waited; raises `Refused` for a no."""
+        if asked is not None and not asked.said:
+            self._close(turn, asked.request, ConfirmAnswer(approved=verdict.decision == "allow", by="policy"))
+        if verdict.decision == "deny":
+            raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
+
+    def _request(
         self,
         turn: Turn,
         tool: Tool,
@@ -86,20 +100,33 @@ class Permits:
         assessment: Assessment,
         verdict: Verdict,
         digest: str,
-    ) -> ConfirmAnswer:
-        """Put the question and say both sides of it, whatever the gate does."""
-        limit = self.settings.confirm_timeout_seconds
-        question = assessment.question or f"Allow {tool.schema.name}?"
-        request = ConfirmRequest(
+        call_id: str,
+    ) -> ConfirmRequest:
+        return ConfirmRequest(
             id=new_id("cnf"),
-            question=question,
-            context=_question_context(tool, arguments, assessment, verdict),
+            question=assessment.question or f"Allow {tool.schema.name}?",
+            context=_question_context(tool, arguments, assessment, verdict, call_id),
             digest=digest,
-            expires_at=self.clock.now() + timedelta(seconds=limit),
+            expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
             session_id=turn.session.id,
             agent_id=turn.agent_id,
         )
-        announce = _Announcement(turn, request)
+
+    async def _ask_on(self, turn: Turn, asked: Question, digest: str) -> ConfirmAnswer:
+        """Wait for the answer to a question that was put before the turn was cut off, or take the one it got since."""
+        answer = asked.answer
+        if asked.request.digest != digest:
+            changed = "what would run changed while the program was down"
+            answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
+        if answer is None:
+            return await self._put(turn, asked.request, _Announcement(turn, asked.request, done=True))
+        if not asked.said:
+            self._close(turn, asked.request, answer)
+        return answer
+
+    async def _put(self, turn: Turn, request: ConfirmRequest, announce: _Announcement) -> ConfirmAnswer:
+        """Ask the gate and say both sides of it, whatever the gate does."""
+        limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
         asked_at = self.clock.monotonic()
         answer = ConfirmAnswer(approved=False, by="stop")
         try:
@@ -112,14 +139,18 @@ class Permits:
             if isinstance(exc, ForeignError) and exc.kind == "timed_out":
                 answer = ConfirmAnswer(approved=False, by="timeout")
                 data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
-                turn.emit(EventType.STALL, {**data, "limit_seconds": limit, "action": "failed"})
+                limit_seconds = self.settings.confirm_timeout_seconds
+                turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
             else:
                 _log.error("the confirm gate failed, which counts as no", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
         finally:
             announce()
-            turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
+            self._close(turn, request, answer)
         return answer
+
+    def _close(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
+        turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
 
 
 def _is_answer(value: object) -> bool:
@@ -129,10 +160,10 @@ def _is_answer(value: object) -> bool:
 class _Announcement:
     """Emits `confirm_required` once, however often a gate announces."""
 
-    def __init__(self, turn: Turn, request: ConfirmRequest) -> None:
+    def __init__(self, turn: Turn, request: ConfirmRequest, *, done: bool = False) -> None:
         self._turn = turn
         self._request = request
-        self._done = False
+        self._done = done
 
     def __call__(self) -> None:
         if self._done:
@@ -150,10 +181,11 @@ class _Announcement:
 
 
 def _question_context(
-    tool: Tool, arguments: Mapping[str, Any], assessment: Assessment, verdict: Verdict
+    tool: Tool, arguments: Mapping[str, Any], assessment: Assessment, verdict: Verdict, call_id: str
 ) -> dict[str, Any]:
     context: dict[str, Any] = {
         "tool": tool.schema.name,
+        "tool_call_id": call_id,
         "arguments": jsonable(arguments),
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),

@@ -36,7 +36,8 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     """The lines of a `confirm_required`: its question and its context (`ConfirmRequest` has both by these names)."""
     yield QuestionLine(f"? {visible_line(question)}", "question")
     if "tool" in context:
-        yield _field("tool", f"{visible_line(context['tool'], _NAME_CHARS)} ({context.get('risk', 'unknown risk')})")
+        risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
+        yield _field("tool", f"{visible_line(context['tool'], _NAME_CHARS)} ({risk})")
     reasons = list(context.get("reasons", ()))
     for reason in reasons[:_SHOWN_REASONS]:
         yield _field("reason", visible_line(reason))

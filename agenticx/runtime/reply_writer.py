@@ -41,6 +41,11 @@ class ReplyWriter:
                 self._builder.add(delta)
         return progress
 
+    @property
+    def began(self) -> bool:
+        """Whether anything of the reply was shown."""
+        return bool(self._offset or self._thinking_offset or self._call_ids)
+
     def take_attempt(self) -> Attempt | None:
         attempt, self.attempt = self.attempt, None
         return attempt

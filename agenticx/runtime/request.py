@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
-from agenticx.messages import SystemMessage
-from agenticx.runtime.compactor import Compacted, ContextCompactor
+from agenticx.messages import Message, SystemMessage
+from agenticx.runtime.compactor import Compacted, ContextCompactor, Spent
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
@@ -34,47 +34,59 @@ class Requests:
     async def prepare(self, turn: Turn) -> ModelRequest:
         """The next request. Raises `HookFailed` when a before_model hook fails."""
         await self._compact(turn)
-        messages = sanitize(turn.session.messages)
-        if turn.system_prompt:
-            messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
-        messages = await self.hooks.run_before_model(messages, turn.hook_context)
         request = ModelRequest(
-            messages=messages,
+            messages=await self._messages(turn),
             tools=turn.tools.schemas(),
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
         )
         return turn.output.ask(request)
 
-    async def make_room(self, turn: Turn) -> bool:
-        """Compact because a provider found the history too long; once per turn, and whether that gained anything."""
-        if turn.overflowed:
-            return False
+    async def shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+        """The same request with a compacted history, because a provider found it too long.
+
+        Once per turn; None where it was done already or gains nothing.
+        """
+        if turn.overflowed or not self._may_gain(turn):
+            return None
         turn.overflowed = True
         with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.compact(turn.session.messages, self.model)
-        if compacted is not None:
-            await self._take(turn, compacted)
-        return compacted is not None
+            compacted = await self.compactor.compact(turn.session.messages, self.model, spent=_account(turn))
+        if compacted is None:
+            turn.session.incompressible = self.compactor.measure(turn.session.messages)
+            return None
+        await self._take(turn, compacted)
+        return replace(request, messages=await self._messages(turn))
+
+    async def _messages(self, turn: Turn) -> list[Message]:
+        """The history as the model gets it: repaired, the system prompt first, passed by the hooks."""
+        messages = sanitize(turn.session.messages)
+        if turn.system_prompt:
+            messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
+        return await self.hooks.run_before_model(messages, turn.hook_context)
 
     async def _compact(self, turn: Turn) -> None:
         messages, counted = turn.session.messages, turn.last_input_tokens
-        if len(messages) < turn.compact_again_at:
-            return
-        if not self.compactor.is_due(messages, self.model, input_tokens=counted):
+        if not self.compactor.is_due(messages, self.model, input_tokens=counted) or not self._may_gain(turn):
             return
         with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.maybe_compact(messages, self.model, input_tokens=counted)
-        if compacted is None:  # it gained nothing
-            turn.compact_again_at = len(messages) + self.compactor.retain_recent_messages
-        else:
+            compacted = await self.compactor.maybe_compact(
+                messages, self.model, input_tokens=counted, spent=_account(turn)
+            )
+        if compacted is not None:
             await self._take(turn, compacted)
+        elif self.compactor.worth_asking(messages):  # so the model was asked, in vain
+            turn.session.incompressible = self.compactor.measure(messages)
+
+    def _may_gain(self, turn: Turn) -> bool:
+        """Whether the history has changed since a summary of it gained nothing, in whichever turn that was."""
+        before = turn.session.incompressible
+        return before is None or self.compactor.has_changed(turn.session.messages, before)
 
     async def _take(self, turn: Turn, compacted: Compacted) -> None:
         turn.session.messages[:] = compacted.messages
+        turn.session.incompressible = None
         turn.last_input_tokens = None
-        if compacted.usage is not None:
-            turn.spent(compacted.usage, turn.model_name)
         if compacted.compacted_count == 0:
             _log.info("old tool results were shortened", session=turn.session.id)
             return
@@ -102,3 +114,7 @@ class Requests:
             yield
         finally:
             timer.cancel()
+
+
+def _account(turn: Turn) -> Spent:
+    return lambda usage: turn.spent(usage, turn.model_name)

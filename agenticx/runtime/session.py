@@ -7,17 +7,24 @@ from pathlib import Path
 
 from agenticx.errors import SessionBusy
 from agenticx.messages import AssistantMessage, Message, clean_text, new_id
-from agenticx.tools.base import ToolState
+from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Session"]
+
+_RANDOM_CHARS = 16
+"""A provider's id of this length is random and comes only once; the shortest such ones have more than 20."""
 
 
 @dataclass(slots=True)
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces a prefix of them.
 
-    `allowed` holds the digests of calls that the person allowed for the rest of the session.
+    `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
+    may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.
+    `incompressible` is the size, in rows and characters, of a history of which a summary gained nothing: none is asked
+    for again before it has grown (`ContextCompactor.has_changed`). `snapshots` keeps what files held that tools
+    changed.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -26,6 +33,9 @@ class Session:
     messages: list[Message] = field(default_factory=list[Message])
     state: ToolState = field(default_factory=ToolState)
     allowed: set[str] = field(default_factory=set[str])
+    resumed: bool = False
+    incompressible: tuple[int, int] | None = None
+    snapshots: Snapshots | None = None
     _running: object = field(default=None, init=False, repr=False)
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
 
@@ -46,8 +56,12 @@ class Session:
             self._running = None
 
     def call_id(self, wanted: str) -> str:
-        """A tool-call id that is unique within this session: the provider's if it can be, else one of ours."""
+        """A tool-call id that is unique within this session: the provider's if it can be, else one of ours.
+
+        Some providers count: `call_0` of a resumed session may have been given to a call that is forgotten.
+        """
         wanted = clean_text(wanted)
-        chosen = wanted if wanted and wanted not in self._call_ids else new_id("call")
+        doubtful = wanted in self._call_ids or (self.resumed and len(wanted) < _RANDOM_CHARS)
+        chosen = new_id("call") if doubtful or not wanted else wanted
         self._call_ids.add(chosen)
         return chosen

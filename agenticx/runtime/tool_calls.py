@@ -13,6 +13,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import isawaitable
 from itertools import groupby
 from typing import Any, cast
@@ -35,7 +36,7 @@ from agenticx.tools.base import Tool, ToolContext
 __all__ = ["CallOutcome", "ToolCalls"]
 
 BEAT_SECONDS = 2.0
-CUT_BY_LIMIT = "The answer was cut by the output limit, so this call may be incomplete and was not run; make it again."
+CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
 NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
@@ -107,6 +108,13 @@ class ToolCalls:
             arguments: Any = one.call.arguments if as_said else jsonable(cast("dict[str, Any]", one.arguments))
             data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": arguments}
             turn.emit(EventType.TOOL_CALL, data)
+        return await self._answer_all(turn, pending)
+
+    async def take_up(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+        """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
+        return await self._answer_all(turn, [self._read(turn, call, cut=False) for call in calls])
+
+    async def _answer_all(self, turn: Turn, pending: Sequence[_Pending]) -> list[CallOutcome]:
         outcomes: list[CallOutcome] = []
         try:
             await turn.channel.delivered()  # whoever follows the turn has the calls before anything runs
@@ -129,7 +137,7 @@ class ToolCalls:
         if tool is None:
             return _Pending(call, None, arguments, _unknown_tool(turn, call))
         if cut:
-            return _Pending(call, tool, arguments, CallOutcome(CUT_BY_LIMIT, "invalid_arguments"))
+            return _Pending(call, tool, arguments, CallOutcome(CUT, "invalid_arguments"))
         return _validated(_Pending(call, tool, arguments, None), arguments)
 
     def _read_malformed(
@@ -138,7 +146,7 @@ class ToolCalls:
         if tool is None:
             return _Pending(call, None, None, _unknown_tool(turn, call))
         if cut:
-            return _Pending(call, tool, None, CallOutcome(CUT_BY_LIMIT, "invalid_arguments"))
+            return _Pending(call, tool, None, CallOutcome(CUT, "invalid_arguments"))
         refusal = CallOutcome(f"Invalid arguments: {error}", "invalid_arguments")
         if not tool.read_only:
             return _Pending(call, tool, None, refusal)
@@ -209,6 +217,8 @@ class ToolCalls:
             (one.partial if late else one.value).append(value)
             return render(value, self.settings.tool_result_chars)
 
+        await turn.channel.delivered()  # that it was permitted, too
+        await turn.journal.began(one.call)
         one.started = self.clock.monotonic()
         beat = self._beat(turn, one)
         try:
@@ -323,7 +333,9 @@ class ToolCalls:
             clock=self.clock,
             emit=emit,
             afterwards=turn.afterwards,
-            protected_roots=(self.settings.home,),
+            started=partial(turn.journal.started, one.call),
+            protected_roots=self.settings.private_paths,
+            snapshots=turn.session.snapshots,
         )
 
     def _tool_event(self, one: _Pending, type_: str, payload: Mapping[str, Any]) -> tuple[EventType, dict[str, Any]]:
@@ -399,5 +411,5 @@ def _judged(call: ToolCall, verdict: Verdict) -> _Pending:
 
 
 def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
-    known = ", ".join(turn.tools.names) or "none"
+    known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
     return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")

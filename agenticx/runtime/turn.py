@@ -18,10 +18,12 @@ from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
+from agenticx.runtime.resuming import CallJournal, Forgetful, Question
 from agenticx.runtime.session import Session
+from agenticx.runtime.steering import Steering
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Turn", "usage_data"]
+__all__ = ["Turn", "attached", "usage_data"]
 
 AFTERWORK_SECONDS = 3.0
 """Real seconds that work behind the terminal event (ending processes) may take."""
@@ -42,6 +44,9 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
+    journal: CallJournal = field(default_factory=Forgetful)
+    steering: Steering = field(default_factory=Steering)
+    asked: dict[str, Question] = field(default_factory=dict[str, Question])
     channel: Channel = field(default_factory=Channel)
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
@@ -51,7 +56,6 @@ class Turn:
     last_text: str = ""
     told_about_tools: bool = False
     stopped: bool = False
-    compact_again_at: int = 0
     overflowed: bool = False
     _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
@@ -107,6 +111,21 @@ class Turn:
         """Say something to the model in the user's role."""
         self.remember(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
+    def take_in(self) -> None:
+        """Tell the model next what the person said meanwhile."""
+        for message in self.steering.take():
+            self.emit(
+                EventType.STEERED, {"message_id": message.message_id, "text": message.content, **attached(message)}
+            )
+            self.remember(message)
+
+    def goes_on(self) -> bool:
+        """Whether an answer is not the end yet, because the person said something; if not, it is too late for that."""
+        if self.steering.left and self.round < self.max_rounds:
+            return True
+        self.steering.close()
+        return False
+
     def spent(self, usage: Usage, model_name: str) -> None:
         """Account for one model call."""
         self.usage = usage if self.usage is None else self.usage + usage
@@ -138,6 +157,12 @@ class Turn:
         self._afterwork.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("work behind the turn failed", exc_info=failure)
+
+
+def attached(message: UserMessage) -> dict[str, Any]:
+    """The payload key that tells what came with a message; none if nothing did."""
+    summaries = [dict(attachment.summary) for attachment in message.attachments]
+    return {"attachments": summaries} if summaries else {}
 
 
 def usage_data(usage: Usage) -> dict[str, Any]:

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from agenticx.sessions.base import SequenceConflict, SessionRecord, Store, StoredEvent, TurnRecord
+from agenticx.sessions.base import (
+    Archived,
+    Found,
+    Journalled,
+    Keepsake,
+    SequenceConflict,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    TurnRecord,
+)
 from agenticx.sessions.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.memory import MemoryStore
+from agenticx.sessions.posting import Posted
+from agenticx.sessions.search import Excerpt
+from agenticx.sessions.sqlite import SqliteStore
+from agenticx.sessions.sqlite.owner import OwnedElsewhere
 from agenticx.sessions.transcript import transcript
+from agenticx.sessions.usage import Counts, Spent
 
 __all__ = [
+    "Archived",
+    "Counts",
+    "Excerpt",
+    "Found",
     "Hub",
     "HubClosed",
+    "Journalled",
+    "Keepsake",
     "MemoryStore",
+    "OwnedElsewhere",
+    "Posted",
     "SequenceConflict",
     "SessionRecord",
+    "Spent",
+    "SqliteStore",
     "Store",
     "StoredEvent",
     "TurnConflict",

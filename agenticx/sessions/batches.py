@@ -4,57 +4,80 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 
-__all__ = ["merge_deltas", "write_in_batches"]
+__all__ = ["Batches", "merge_deltas"]
 
 _DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
 
 
-async def write_in_batches(
-    source: AsyncGenerator[RuntimeEvent, None],
-    write: Callable[[Sequence[RuntimeEvent]], Awaitable[None]],
-    *,
-    most: int = 1000,
-) -> None:
-    """Hand all events of `source` to `write`, in order, as many at a time as are there, at most about `most`.
+class Batches:
+    """Hands events to `write` in order, as many at a time as are there, at most about `most`."""
 
-    Raises what either raises; `source` is closed in every case.
-    """
-    waiting: list[RuntimeEvent] = []
-    something, room = asyncio.Event(), asyncio.Event()
+    def __init__(self, write: Callable[[Sequence[RuntimeEvent]], Awaitable[None]], *, most: int = 1000) -> None:
+        self._write = write
+        self._most = most
+        self._waiting: list[RuntimeEvent] = []
+        self._exhausted = False
+        self._something, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._written.set()
 
-    async def pump() -> None:
+    async def drain(self, source: AsyncGenerator[RuntimeEvent, None]) -> None:
+        """Take all of `source`; raises what either side raises, and closes `source` in every case.
+
+        A cancellation closes it too, and is raised once all that it had yielded is written.
+        """
+        pumping = asyncio.create_task(self._pump(source))
+        writing = asyncio.create_task(self._write_all())
+        try:
+            await asyncio.shield(writing)
+            await pumping
+        finally:
+            pumping.cancel()
+            await asyncio.wait((pumping, writing))
+            _retrieve(pumping, writing)
+
+    async def written(self) -> None:
+        """Wait until everything is written that the source has yielded so far; for ever if writing failed."""
+        await self._written.wait()
+
+    async def _pump(self, source: AsyncGenerator[RuntimeEvent, None]) -> None:
         try:
             async with aclosing(source):
                 async for event in source:
-                    waiting.append(event)
-                    something.set()
-                    if len(waiting) >= most:
-                        room.clear()
-                        await room.wait()
+                    self._waiting.append(event)
+                    self._written.clear()
+                    self._something.set()
+                    if len(self._waiting) >= self._most:
+                        self._room.clear()
+                        await self._room.wait()
         finally:
-            something.set()
+            self._exhausted = True
+            self._something.set()
 
-    pumping = asyncio.create_task(pump())
-    try:
-        while not (pumping.done() and not waiting):
-            await something.wait()
-            something.clear()
-            batch = waiting.copy()
-            waiting.clear()
-            room.set()
-            if batch:
-                await write(merge_deltas(batch))
-            else:
-                await asyncio.wait([pumping])
-        await pumping
-    finally:
-        pumping.cancel()
-        with suppress(asyncio.CancelledError):
-            await pumping
+    async def _write_all(self) -> None:
+        while self._waiting or not self._exhausted:
+            await self._something.wait()
+            self._something.clear()
+            if self._waiting:
+                await self._write_waiting()
+
+    async def _write_waiting(self) -> None:
+        batch = self._waiting.copy()
+        self._waiting.clear()
+        self._room.set()
+        await self._write(merge_deltas(batch))
+        if not self._waiting:
+            self._written.set()
+
+
+def _retrieve(*tasks: asyncio.Task[None]) -> None:
+    """Have asked for what tasks raised, so that asyncio does not complain of it."""
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
 
 
 def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:

@@ -26,6 +26,8 @@ _FINISH_REASONS: dict[StopKind, str] = {
     "tool_calls": "tool_calls",
     "length": "length",
     "content_filter": "content_filter",
+    "broken": "other",
+    "failed": "error",
 }
 
 

@@ -24,10 +24,13 @@ _FATAL = frozenset(
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
-_OF_THE_MODEL = frozenset({"round_start", "token", "thinking", "tool_call_delta"})
+_OF_THE_MODEL = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
 _OUTSIDE_TURNS = frozenset(
     {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}
 )
+
+
+_OF_WAITING = frozenset({"queued", "turn_started", "steered", "handed_back"})
 
 
 class GrammarError(AssertionError):
@@ -49,7 +52,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
        `subagent_paused` of the turn's own agent, which is not `meta`.
     3. `round_start` counts up from 1.
     4. All calls of a round come before any of them runs. Each has an id of its own within the session and is answered
-       by exactly one `tool_result`, in call order, before the next model call and before the turn ends.
+       by exactly one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
     5. `tool_progress` and `artifact` stand between a call and its result.
     6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
@@ -58,15 +61,19 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     9. `final` repeats what was streamed of its message.
     10. Every payload is what the contract says, without other keys, and error codes are known.
     11. The `seq` of a session counts up.
+    12. A message that is `queued` begins the turn that was named last or is `steered` into it, or is `handed_back`;
+        nothing is told of it afterwards.
     """
     turns: dict[object, _Turn] = {}
     sequences: dict[object, int] = {}
     call_ids: dict[object, set[str]] = {}  # unique within a session
+    messages: dict[object, str | None] = {}  # the turn for which each waits, None once something came of it
     violations: list[str] = []
     for number, event in enumerate(views(events), 1):
         where = f"event {number} ({label(event)})"
         violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
         violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
+        violations += [f"{where}: {problem}" for problem in _fate_problems(event, messages)]
         if event.envelope is not None and event.turn_id is None:
             if event.type not in _OUTSIDE_TURNS:
                 violations.append(f"{where}: belongs to a turn, but its turn_id is null")
@@ -110,6 +117,21 @@ def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
     session = event.envelope.get("session_id")
     before, sequences[session] = sequences.get(session, 0), seq
     return [] if seq > before else [f"seq {seq} does not come after {before}"]
+
+
+def _fate_problems(event: View, messages: dict[object, str | None]) -> list[str]:
+    if event.envelope is None or event.type not in _OF_WAITING or event.agent_id != "meta":
+        return []
+    message_id = event.data.get("message_id")
+    message = (event.envelope.get("session_id"), message_id)
+    if event.type != "queued" and message not in messages:
+        return []
+    named = messages.get(message, "")
+    messages[message] = event.data.get("turn_id") if event.type == "queued" else None
+    if named is None:
+        return [f"something came of {message_id} before"]
+    begins = event.type in ("turn_started", "steered") and event.turn_id != named
+    return [f"{message_id} was queued for {named}"] if begins else []
 
 
 # --- one turn ------------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ over and ends all, without mercy; if it is the guardian that dies, the superviso
 Only a command that looks for both and kills them within the same moment leaves them no time.
 
 The guardian's standard input is a pipe that nobody writes to; when that closes, because the caller asks for it or is
-itself dead, everything is ended: SIGTERM, and SIGKILL after a second. One line of JSON on STATUS_FD tells how the
-command ended and how many of its descendants were still there. Exit code 0: nothing is left; 1: something could not be
-ended. STATUS_FD is open until both are done.
+itself dead, everything is ended: SIGTERM, and SIGKILL after a second. A line of JSON on STATUS_FD tells the command's
+process, a second one how it ended and how many of its descendants were still there. Exit code 0: nothing is left; 1:
+something could not be ended. STATUS_FD is open until both are done.
 
 It imports little and nothing of AgenticX, because it starts once per command.
 """
@@ -69,6 +69,7 @@ def supervise(arguments: list[str], status_fd: int) -> None:
     adopts = _become_subreaper()
     wake = _wake_on_signals()
     family = Family(_start(arguments), adopts, wake)
+    os.write(status_fd, b'{"pid": %d}\n' % family.command)
     _let_go_of_output()
     if family.wait_for_command():
         family.wait_for_all(LINGER_SECONDS)

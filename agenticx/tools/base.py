@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ToolSchema
 
-__all__ = ["Assessment", "Risk", "Tool", "ToolContext", "ToolOutput", "ToolState"]
+__all__ = ["Assessment", "Risk", "Snapshots", "Tool", "ToolContext", "ToolOutput", "ToolState", "is_idempotent"]
 
 Risk = Literal["read", "write", "execute"]
 """What a call can do: look at the workspace, change files or other state in it, or run anything at all."""
@@ -57,6 +57,17 @@ class ToolOutput:
     truncated: bool = False
 
 
+class Snapshots(Protocol):
+    """Keeps what files held before and after tools changed them, so that a person can take changes back."""
+
+    def edited(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+        """A call is about to put `after` where `before` is (None: no file); `path` is resolved, links and all.
+
+        What is told here is durable on return. Raises `ToolError` if it cannot be kept: then nothing is to be changed.
+        """
+        ...
+
+
 def _ignore(_type: str, _payload: Mapping[str, Any]) -> None:
     return None
 
@@ -68,7 +79,9 @@ class ToolContext:
     `emit(type, payload)` puts an event of the tool's own between its call and its result: `tool_progress`
     (payload {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that
     belong to the engine are refused with `ToolError`. `afterwards(coroutine)` hands over work that must go on after
-    the call is over (ending processes); the turn gives it 3 s and then cancels it.
+    the call is over (ending processes); the turn gives it 3 s and then cancels it. `started(process)` keeps what a
+    process is found by, {pid, started, mark} of `tools.processes`, so that it can be ended after a crash. A tool that
+    changes files tells `snapshots`, where there are any, just before it does.
     """
 
     workspace: Path
@@ -79,7 +92,14 @@ class ToolContext:
     clock: Clock = field(default_factory=SystemClock)
     emit: Callable[[str, Mapping[str, Any]], None] = _ignore
     afterwards: Callable[[Coroutine[Any, Any, None]], None] | None = None
+    started: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     protected_roots: tuple[Path, ...] = ()
+    snapshots: Snapshots | None = None
+
+
+def is_idempotent(tool: Tool) -> bool:
+    """Whether a call of `tool` that a crash cut off may be run again: what it declares, else whether it only reads."""
+    return bool(getattr(tool, "idempotent", tool.read_only))
 
 
 @runtime_checkable
@@ -90,6 +110,8 @@ class Tool(Protocol):
     call may be repaired. `timeout` in seconds overrides the setting. `run` returns text (anything else is rendered by
     the engine) or raises `ToolError` with a sentence that the model can act on. When it is cancelled (stop, time-out)
     it may return what it has by then instead of letting that pass: it is added to what is said of the call's end.
+    A tool may also have `idempotent`, which means: running the same call twice does no more than running it once. Where
+    a turn goes on after a crash, such a call is run again; without the attribute those of read-only tools are.
     """
 
     @property

@@ -22,7 +22,7 @@ from agenticx.errors import ToolError
 from agenticx.messages import new_id
 from agenticx.tools.visible import visible
 
-__all__ = ["FolderEntry", "Place", "locate", "read_file", "replace_file", "scan_folder"]
+__all__ = ["FolderEntry", "Place", "locate", "read_file", "remove_file", "replace_file", "scan_folder"]
 
 _PATH_BYTES = 3_000
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
@@ -114,10 +114,11 @@ def scan_folder(place: Place) -> list[FolderEntry]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def replace_file(place: Place, content: bytes) -> os.stat_result:
+def replace_file(place: Place, content: bytes, *, mode: int | None = None) -> os.stat_result:
     """Put `content` there in one step: whoever looks sees the old file or the new one, after a crash too.
 
-    Missing folders are made. An existing file keeps its permissions, and its owner where we may give it.
+    Missing folders are made. An existing file keeps its permissions, and its owner where we may give it; a
+    new one gets `mode`.
     """
     name = _name(place)
     with _explained(place), _parent(place, create=True) as folder:
@@ -132,6 +133,8 @@ def replace_file(place: Place, content: bytes) -> os.stat_result:
                     with suppress(PermissionError):
                         os.fchown(descriptor, before.st_uid, before.st_gid)
                     os.fchmod(descriptor, before.st_mode & 0o777)
+                elif mode is not None:
+                    os.fchmod(descriptor, mode)
                 file.write(content)
                 file.flush()
                 os.fsync(descriptor)
@@ -143,6 +146,15 @@ def replace_file(place: Place, content: bytes) -> os.stat_result:
             raise
         os.fsync(folder)
         return status
+
+
+def remove_file(place: Place) -> None:
+    """Take a regular file away; the folder that it was in stays."""
+    name = _name(place)
+    with _explained(place), _parent(place) as folder:
+        _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:

@@ -4,8 +4,8 @@ Each command runs below two small processes (`_supervisor.py`), child subreapers
 that a command that kills its parent is not free. Ours stays out of it: we adopt no strangers, disturb nobody's
 `waitpid`, need no child watcher, and if we are killed they see our end of their pipe close and end the family all the
 same. Every process of a family also carries a mark in its environment, by which it is found should both have been
-killed. Off Linux there is neither; there the command's process group is ended, and descendants that leave the group get
-away.
+killed; who keeps what `RunningCommand.begun` tells can end it even then and after a restart. Off Linux there is
+neither; there the command's process group is ended, and descendants that leave the group get away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,15 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.threads import run_in_thread
 
-__all__ = ["MARK", "CommandEnd", "RunningCommand", "marked_processes", "start_command"]
+__all__ = [
+    "MARK",
+    "CommandEnd",
+    "RunningCommand",
+    "StartedProcess",
+    "end_left_over",
+    "marked_processes",
+    "start_command",
+]
 
 MARK = "AGX_CALL_MARK"
 """The variable that every process of a call carries."""
@@ -48,6 +56,18 @@ class CommandEnd:
 
     exit_code: int
     left_running: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartedProcess:
+    """A command as it can be found again: its process, which leads a session, when that started, and its mark.
+
+    `started` is in clock ticks since the machine started (Linux; 0 where that is not known).
+    """
+
+    pid: int
+    started: int
+    mark: str
 
 
 def start_command(
@@ -107,12 +127,17 @@ class RunningCommand:
         self._on_output = on_output
         self._report = bytearray()
         self._loop = asyncio.get_running_loop()
+        self._begun: asyncio.Future[StartedProcess | None] = self._loop.create_future()
         self._ended: asyncio.Future[CommandEnd | None] = self._loop.create_future()
         self._supervisor_over: asyncio.Future[int] = self._loop.create_future()
         os.set_blocking(output, False)
         os.set_blocking(status, False)
         self._loop.add_reader(output, self._read_output)
         self._loop.add_reader(status, partial(self._read_status, status))
+
+    async def begun(self) -> StartedProcess | None:
+        """Until the command runs; None if that never came to be."""
+        return await asyncio.shield(self._begun)
 
     async def wait(self) -> CommandEnd:
         """Until the command itself has ended and its output is read, whatever its descendants still do.
@@ -171,7 +196,10 @@ class RunningCommand:
     def _read_status(self, descriptor: int) -> None:
         chunk = os.read(descriptor, _READ_BYTES)
         self._report += chunk
-        if (not chunk or b"\n" in self._report) and not self._ended.done():
+        told = self._told()
+        if not self._begun.done() and (told or not chunk):
+            self._begun.set_result(_found(told[0]["pid"], self.mark) if told else None)
+        if (not chunk or len(told) > 1) and not self._ended.done():
             self._command_over()
         if not chunk:
             self._loop.remove_reader(descriptor)
@@ -183,11 +211,16 @@ class RunningCommand:
         for _ in range(_DRAIN_BYTES // _READ_BYTES):
             if not self._read_output():
                 break
-        if b"\n" not in self._report:
+        told = self._told()
+        if len(told) < 2:
             self._ended.set_result(None)
             return
-        report = json.loads(self._report)
+        report = told[1]
         self._ended.set_result(CommandEnd(os.waitstatus_to_exitcode(report["status"]), report["left"]))
+
+    def _told(self) -> list[dict[str, int]]:
+        """The whole lines of the supervisor's report."""
+        return [json.loads(line) for line in self._report.split(b"\n")[:-1]]
 
 
 # --- by their mark ----------------------------------------------------------------------------------------------------
@@ -206,13 +239,51 @@ def _environment_of(pid: str) -> list[bytes]:
         return []
 
 
+def end_left_over(process: StartedProcess) -> None:
+    """End what is left of a command that an earlier process of ours started; blocks for up to a third of a second.
+
+    Processes that carry the mark are ours, and so is the session of the process that was recorded, if it is still the
+    one that started then.
+    """
+    _kill_all(lambda: {*marked_processes(process.mark), *_session_of(process)})
+
+
+def _found(pid: int, mark: str) -> StartedProcess:
+    return StartedProcess(pid, _stat(str(pid)).started, mark)
+
+
+def _session_of(process: StartedProcess) -> list[int]:
+    if not process.started or _stat(str(process.pid)).started != process.started:
+        return []
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _stat(name).session == process.pid]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    session: int = 0
+    started: int = 0
+
+
+def _stat(pid: str) -> _Stat:
+    """What https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html tells of a process that is no zombie."""
+    try:
+        fields = Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return _Stat()
+    return _Stat() if fields[0] == b"Z" else _Stat(session=int(fields[3]), started=int(fields[19]))
+
+
 def _kill_marked(mark: str) -> None:
+    _kill_all(lambda: marked_processes(mark))
+
+
+def _kill_all(find: Callable[[], Collection[int]]) -> None:
     deadline = time.monotonic() + _MARK_SECONDS
-    while found := marked_processes(mark):
+    while found := find():
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            _log.warning("processes of a call could not be ended", processes=found)
+            _log.warning("processes of a call could not be ended", processes=sorted(found))
             return
         time.sleep(0.01)

@@ -36,6 +36,7 @@ class FunctionTool:
     schema_digest: str
     risk: Risk
     read_only: bool
+    idempotent: bool
     timeout: float | None
     assessor: Assess | None
 
@@ -87,6 +88,7 @@ def tool(
     risk: Risk = "execute",
     timeout: float | None = None,
     read_only: bool | None = None,
+    idempotent: bool | None = None,
     assess: Assess | None = None,
 ) -> FunctionTool: ...
 @overload
@@ -97,6 +99,7 @@ def tool(
     risk: Risk = "execute",
     timeout: float | None = None,
     read_only: bool | None = None,
+    idempotent: bool | None = None,
     assess: Assess | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
@@ -108,13 +111,15 @@ def tool(
     risk: Risk = "execute",
     timeout: float | None = None,
     read_only: bool | None = None,
+    idempotent: bool | None = None,
     assess: Assess | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
     Name and description come from the function unless they are given. What is not declared harmless is asked about:
-    the default risk is "execute". `read_only` follows from the risk "read" unless it is given; `timeout` is in
-    seconds; `assess` judges each call by its arguments.
+    the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
+    `idempotent` (a call that a crash cut off may be run again) from `read_only`; `timeout` is in seconds; `assess`
+    judges each call by its arguments.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:
@@ -125,7 +130,14 @@ def tool(
     """
     if function is None:
         return partial(
-            tool, name=name, description=description, risk=risk, timeout=timeout, read_only=read_only, assess=assess
+            tool,
+            name=name,
+            description=description,
+            risk=risk,
+            timeout=timeout,
+            read_only=read_only,
+            idempotent=idempotent,
+            assess=assess,
         )
     signature = read_signature(function)
     schema = ToolSchema(
@@ -133,13 +145,15 @@ def tool(
         signature.description if description is None else description,
         signature.parameters,
     )
+    only_reads = risk == "read" if read_only is None else read_only
     return FunctionTool(
         function=function,
         signature=signature,
         schema=schema,
         schema_digest=_digest(schema),
         risk=risk,
-        read_only=risk == "read" if read_only is None else read_only,
+        read_only=only_reads,
+        idempotent=only_reads if idempotent is None else idempotent,
         timeout=timeout,
         assessor=assess,
     )

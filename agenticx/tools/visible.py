@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["tame", "visible", "visible_line"]
+__all__ = ["tame", "visible", "visible_line", "without_controls"]
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # Letters, marks and symbols that show nothing: joiners, fillers, variation selectors, the blank Braille cell.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PADDING = re.compile(r" {32,}|\t{8,}|\n(?:[ \t]*\n){3,}")
+_MOVING_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
@@ -51,6 +53,20 @@ def _counted(padding: re.Match[str]) -> str:
     if blank.startswith("\n"):
         return f"\n⟨{blank.count(chr(10)) - 1} empty lines⟩\n"
     return f"⟨{len(blank)} {'spaces' if blank[0] == ' ' else 'tabs'}⟩"
+
+
+def without_controls(text: str) -> str:
+    """`text` as it streams past a person: what moves the cursor or reorders what is read stands as its code point.
+
+    Newlines and tabs stay, and so does what writing systems and emoji need to be joined.
+    """
+    if text.isprintable():
+        return text
+    return "".join(f"⟨U+{ord(char):04X}⟩" if _is_control(char) else char for char in text)
+
+
+def _is_control(char: str) -> bool:
+    return (char not in "\n\t" and unicodedata.category(char) in _MOVING_CATEGORIES) or char in _BIDI_CONTROLS
 
 
 def tame(text: str) -> str:

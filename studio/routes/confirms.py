@@ -30,7 +30,7 @@ class Answer(Body):
 
 
 async def index(request: Request) -> Response:
-    pending = services(request).hub.gate.pending(request.query_params.get("session_id"))
+    pending = await services(request).hub.confirms.pending(request.query_params.get("session_id"))
     return JSONResponse({"confirms": [_question(question) for question in pending]})
 
 
@@ -39,14 +39,8 @@ async def answer(request: Request) -> Response:
     if body.remember == "always":
         sentence = "remember 'always' is not available yet; 'once' and 'session' are."
         raise Problem(422, "remember_unavailable", sentence, field="remember")
-    decision = services(request).hub.gate.resolve(
-        request_id,
-        body.approved,
-        digest=body.digest,
-        remember=body.remember,
-        arguments=body.arguments,
-        reason=body.reason,
-    )
+    given = ConfirmAnswer(approved=body.approved, remember=body.remember, arguments=body.arguments, reason=body.reason)
+    decision = await services(request).hub.confirms.answer(request_id, given, digest=body.digest)
     return JSONResponse(_decision(request_id, decision))
 
 

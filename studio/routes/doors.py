@@ -44,4 +44,5 @@ async def health(_request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
+    await services(request).store.check()
     return JSONResponse({"status": "ready", "streams": services(request).relay.readers})

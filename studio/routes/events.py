@@ -14,8 +14,8 @@ __all__ = ["of_all", "of_session"]
 async def of_session(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     await studio.store.get(session_id)
-    return studio.relay.respond(session_id, asked_cursor(request))
+    return await studio.relay.respond(session_id, asked_cursor(request))
 
 
 async def of_all(request: Request) -> Response:
-    return services(request).relay.respond(None, asked_cursor(request))
+    return await services(request).relay.respond(None, asked_cursor(request))

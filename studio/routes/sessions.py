@@ -1,18 +1,19 @@
-"""Sessions over HTTP: create, list, show, change, forget, and what was said in them."""
+"""Sessions over HTTP: create, list, find, show, change, forget."""
 
 from __future__ import annotations
 
+import unicodedata
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, ToolError
-from agenticx.sessions.base import SessionRecord
-from agenticx.sessions.transcript import transcript
+from agenticx.sessions.base import Archived, Found, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.bodies import Body, read_body
 from studio.problems import Problem
@@ -26,20 +27,41 @@ __all__ = [
     "create",
     "delete",
     "index",
-    "messages",
+    "session_json",
     "show",
 ]
 
 _PAGE = 50
 _LARGEST_PAGE = 200
-_EVENTS_AT_ONCE = 10_000
 _TOOLS = 500
+_QUERY_CHARS = 500
+_ARCHIVED: dict[str | None, Archived] = {None: "without", "false": "without", "true": "only", "all": "with"}
+
+
+_BREAKING = frozenset({"Cc", "Zl", "Zp"})
+_TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def _shown(name: str) -> str:
+    if not any(character.isprintable() and not character.isspace() for character in name):
+        raise ValueError("a name has something to see; null is none")
+    if any(unicodedata.category(character) in _BREAKING or _turns(character) for character in name):
+        raise ValueError("a name is one line, without control characters")
+    return name
+
+
+def _turns(character: str) -> bool:
+    """Whether it changes the direction of what stands behind it."""
+    return unicodedata.bidirectional(character) in _TURNING
+
+
+_Name = Annotated[str, Field(max_length=200), AfterValidator(_shown)]
 
 
 class NewSession(Body):
     """All optional: the settings say what is missing."""
 
-    name: str | None = Field(None, max_length=200)
+    name: _Name | None = None
     model: str | None = Field(None, max_length=200)
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
@@ -49,7 +71,7 @@ class NewSession(Body):
 class SessionChanges(Body):
     """What is given is changed; null sets name, model and tools back to their defaults."""
 
-    name: str | None = Field(None, max_length=200)
+    name: _Name | None = None
     model: str | None = Field(None, max_length=200)
     permission_mode: PermissionMode = "default"
     tools: list[str] | None = Field(None, max_length=_TOOLS)
@@ -69,20 +91,30 @@ async def create(request: Request) -> Response:
         created_at=rfc3339(studio.clock.now()),
     )
     await studio.store.create(record)
-    return JSONResponse(_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    return JSONResponse(session_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def index(request: Request) -> Response:
     studio, asked = services(request), request.query_params
-    limit, before = _limit(asked.get("limit")), asked.get("before")
+    limit, before, archived = _limit(asked.get("limit")), asked.get("before"), _archived(asked.get("archived"))
     await _check_before(studio, before)
-    records = await studio.store.sessions(query=asked.get("q"), limit=limit, before=before)
-    return JSONResponse({"sessions": [_json(studio, record) for record in records]})
+    query = asked.get("q", "").strip()
+    if len(query) > _QUERY_CHARS:
+        raise Problem(422, "bad_query", f"'q' must have at most {_QUERY_CHARS} characters.", field="q")
+    if not query:
+        records = await studio.store.sessions(limit=limit, before=before, archived=archived)
+        return JSONResponse({"sessions": [session_json(studio, record) for record in records]})
+    found = await studio.store.search(query, limit=limit, before=before, archived=archived)
+    return JSONResponse({"sessions": [session_json(studio, one.record) | {"matches": _matches(one)} for one in found]})
+
+
+def _matches(found: Found) -> list[dict[str, Any]]:
+    return [asdict(excerpt) for excerpt in found.matches]
 
 
 async def show(request: Request) -> Response:
     studio = services(request)
-    return JSONResponse(_json(studio, await studio.store.get(request.path_params["session_id"])))
+    return JSONResponse(session_json(studio, await studio.store.get(request.path_params["session_id"])))
 
 
 async def change(request: Request) -> Response:
@@ -93,20 +125,12 @@ async def change(request: Request) -> Response:
     if body.tools is not None:
         changes["tools"] = _tools(studio, body.tools)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.get(session_id))
-    return JSONResponse(_json(studio, record))
+    return JSONResponse(session_json(studio, record))
 
 
 async def delete(request: Request) -> Response:
     await services(request).hub.delete(request.path_params["session_id"])
     return Response(status_code=204)
-
-
-async def messages(request: Request) -> Response:
-    studio, session_id = services(request), request.path_params["session_id"]
-    events = list(await studio.store.read(session_id, 0, _EVENTS_AT_ONCE))
-    while more := await studio.store.read(session_id, events[-1].seq if events else 0, _EVENTS_AT_ONCE):
-        events += more
-    return JSONResponse({"messages": transcript(events)})
 
 
 # --- what a field may hold --------------------------------------------------------------------------------------------
@@ -159,6 +183,12 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
+def _archived(text: str | None) -> Archived:
+    if text not in _ARCHIVED:
+        raise Problem(422, "bad_archived", "'archived' must be 'true', 'false' or 'all'.", field="archived")
+    return _ARCHIVED[text]
+
+
 async def _check_before(studio: Services, session_id: str | None) -> None:
     try:
         if session_id is not None:
@@ -168,7 +198,8 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         raise Problem(422, "bad_before", sentence, field="before") from None
 
 
-def _json(studio: Services, record: SessionRecord) -> dict[str, Any]:
+def session_json(studio: Services, record: SessionRecord) -> dict[str, Any]:
+    """A session as clients read it."""
     return {
         "id": record.id,
         "name": record.name,
@@ -178,6 +209,7 @@ def _json(studio: Services, record: SessionRecord) -> dict[str, Any]:
         "tools": None if record.tools is None else list(record.tools),
         "pinned": record.pinned,
         "archived": record.archived,
+        "forked_from": record.forked_from,
         "created_at": record.created_at,
         "running_turn_id": studio.hub.running_turn(record.id),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -11,13 +10,16 @@ from starlette.responses import JSONResponse, Response
 
 from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.sessions.hub import TurnRequest
+from agenticx.sessions.posting import Posted, TurnRequest, WhenBusy
 from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
 from studio.routes.sessions import check_model
 from studio.services import services
 
 __all__ = ["NewAttachment", "NewTurn", "Stop", "start", "stop"]
+
+
+_INPUT_CHARS = 4_000_000
 
 
 class NewAttachment(Body):
@@ -29,15 +31,19 @@ class NewAttachment(Body):
 
 
 class NewTurn(Body):
-    """One message of the person. `client_turn_id` makes sending it again harmless."""
+    """One message of the person. `client_turn_id` makes sending it again harmless.
+
+    `when_busy` says what becomes of it while a turn runs: 409 (`reject`), a turn of its own behind that one (`queue`)
+    or in its stead (`interrupt`), or a part of it (`steer`).
+    """
 
     max_bytes = LARGE_BODY_BYTES + TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(min_length=1)
+    input: str = Field(min_length=1, max_length=_INPUT_CHARS)
     attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MOST_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: str | None = Field(None, max_length=200)
-    when_busy: Literal["reject", "queue", "steer", "interrupt"] = "reject"
+    when_busy: WhenBusy = "reject"
 
 
 class Stop(Body):
@@ -47,27 +53,36 @@ class Stop(Body):
 async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, NewTurn)
-    if body.when_busy != "reject":
-        sentence = f"when_busy {body.when_busy!r} is not available yet; 'reject' is."
-        raise Problem(422, "when_busy_unavailable", sentence, field="when_busy")
     check_model(studio, body.model)
     wanted = TurnRequest(
         input=body.input,
         attachments=tuple(_attachment(index, given) for index, given in enumerate(body.attachments)),
         client_turn_id=body.client_turn_id,
         model=body.model,
+        when_busy=body.when_busy,
     )
-    turn = await studio.hub.start(session_id, wanted)
-    cursor = studio.relay.cursor(session_id, turn.after_seq or 0)
+    posted = await studio.hub.post(session_id, wanted)
+    cursor = studio.relay.cursor(session_id, posted.after_seq)
     if _wants_events(request):
-        return studio.relay.respond(session_id, cursor, until_turn=turn.id)
-    return JSONResponse({"turn_id": turn.id, "cursor": cursor}, 202)
+        return await studio.relay.respond(session_id, cursor, until_turn=posted.turn.id)
+    return JSONResponse(_told(posted, cursor), 202)
 
 
 async def stop(request: Request) -> Response:
     await read_body(request, Stop)
     turn = await services(request).hub.stop(request.path_params["session_id"])
     return JSONResponse({"turn_id": None if turn is None else turn.id}, 202)
+
+
+def _told(posted: Posted, cursor: str) -> dict[str, str | None]:
+    """Where to read on, and what became of a message that did not begin its turn at once."""
+    match posted.state:
+        case "started":
+            return {"turn_id": posted.turn.id, "cursor": cursor}
+        case "steered":
+            return {"turn_id": posted.turn.id, "message_id": posted.message_id}
+        case "queued" | "handed_back":
+            return {"turn_id": posted.turn.id, "cursor": cursor, "state": posted.state}
 
 
 def _attachment(index: int, given: NewAttachment) -> Attachment:

@@ -1,8 +1,20 @@
 // A session's events as elements: one for each message, call, question and note.
 
+import { describe } from "/assets/attachments.js";
+import { Branches } from "/assets/branches.js";
+
 /** Characters that hide or reorder others, written out: what is allowed must be what is read. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
-const visible = (text) => text.replace(HIDDEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+export const visible = (text) => text.replace(HIDDEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+
+/** What a stall waits for. */
+const MISSING = {
+  first_chunk: "no word of the model",
+  heartbeat: "nothing more of the model",
+  hard: "no end of the answer",
+  tool: "no result of the tool",
+  confirm: "no answer to the question",
+};
 
 function make(tag, className, text) {
   const element = document.createElement(tag);
@@ -12,9 +24,12 @@ function make(tag, className, text) {
 }
 
 export class Conversation {
-  constructor(log, { answer }) {
+  constructor(log, { answer, useAgain, rewind, fork }) {
     this.log = log;
     this.answer = answer;
+    this.useAgain = useAgain;
+    this.rewind = rewind;
+    this.fork = fork;
     this.clear();
   }
 
@@ -22,6 +37,7 @@ export class Conversation {
     this.running = false;
     this.state = "";
     this.parts = new Map();
+    this.branches = new Branches();
     this.log.replaceChildren();
   }
 
@@ -34,6 +50,7 @@ export class Conversation {
 
   add(key, element) {
     if (key) this.parts.set(key, element);
+    this.branches.add(element);
     this.log.append(element);
     return element;
   }
@@ -47,7 +64,53 @@ export class Conversation {
   on_turn_started(data) {
     this.running = true;
     this.state = "starting";
-    this.add(data.message_id, make("div", "text user", data.input));
+    this.branches.begin(data.message_id);
+    this.said(data.message_id, data.input, data.attachments);
+    this.choices({ "Edit": () => this.edit(data.message_id, data.input) });
+  }
+
+  on_steered({ message_id, text, attachments }) {
+    this.branches.begin(message_id);
+    this.said(message_id, text, attachments);
+  }
+
+  on_round_start() { this.branches.speaking = false; }
+
+  on_session_changed({ rewound_to }) {
+    if (rewound_to === undefined) return;
+    const last = this.branches.rewind(rewound_to);
+    const note = this.note("The conversation was taken back to here. ");
+    const undo = note.appendChild(make("button", "undo", "Undo"));
+    undo.type = "button";
+    undo.addEventListener("click", () => this.rewind(last));
+  }
+
+  async edit(message_id, text) {
+    if (await this.rewind(this.branches.before(message_id))) this.useAgain(text);
+  }
+
+  /** A row of small buttons behind a message: label → what it does. */
+  choices(actions) {
+    const row = this.add(null, make("p", "choices"));
+    for (const [label, act] of Object.entries(actions)) {
+      const button = row.appendChild(make("button", "", label));
+      button.type = "button";
+      button.addEventListener("click", act);
+    }
+  }
+
+  said(message_id, text, files = []) {
+    const said = this.add(message_id, make("div", "text user", text));
+    for (const file of files) said.append(make("p", "note", `Attached: ${visible(describe(file))}`));
+    return said;
+  }
+
+  on_handed_back({ message_id, input, attachments }) {
+    const said = this.said(message_id, input, attachments);
+    said.classList.add("unsaid");
+    const use = said.appendChild(make("p", "note", "Not sent. ")).appendChild(make("button", "", "Use it again"));
+    use.type = "button";
+    use.addEventListener("click", () => this.useAgain(input));
   }
 
   on_state({ state }) { this.state = state === "done" ? "" : state; }
@@ -68,6 +131,7 @@ export class Conversation {
   }
 
   on_tool_call({ tool_call_id, name, arguments: given }) {
+    if (!this.branches.speaking) this.branches.begin(`calls_${tool_call_id}`, true);
     const card = this.add(`call ${tool_call_id}`, make("details", "card"));
     const summary = card.appendChild(make("summary", "", `${visible(name)} ${brief(given)}`));
     summary.append(make("span", "outcome", "…"));
@@ -84,6 +148,7 @@ export class Conversation {
   }
 
   on_tool_result({ tool_call_id, result, is_error, outcome }) {
+    this.branches.begin(`result_${tool_call_id}`);
     const card = this.parts.get(`call ${tool_call_id}`);
     if (!card) return;
     const label = card.querySelector(".outcome");
@@ -140,10 +205,12 @@ export class Conversation {
   }
 
   on_final({ text, message_id, reason }) {
+    this.running = false;
+    if (!text) return;
     const shown = this.textOf(message_id);
     if (shown.textContent !== text) shown.textContent = text;
+    this.choices({ "Go back to here": () => this.rewind(message_id), "Fork here": () => this.fork(message_id) });
     if (reason === "partial") this.note("The answer is not complete.");
-    this.running = false;
   }
 
   on_error({ text, code, fatal }) {
@@ -153,11 +220,15 @@ export class Conversation {
 
   on_compaction({ compacted_count }) { this.note(`${compacted_count} older messages were summarised.`); }
 
-  on_stall({ phase, action, elapsed_seconds }) {
-    this.state = `${phase}: ${action} after ${Math.round(elapsed_seconds)} s`;
+  on_stall({ phase, action, elapsed_seconds, reason, model }) {
+    this.state = `${MISSING[phase] ?? phase} for ${Math.round(elapsed_seconds)} s`;
+    if (action !== "retrying" || !reason) return;
+    this.note(visible(`${reason}; asking ${model}.`));
+    this.state = `asking ${visible(model)}`;
   }
 
   textOf(message_id) {
+    this.branches.begin(message_id, true);
     return this.parts.get(message_id) ?? this.add(message_id, make("div", "text assistant"));
   }
 }

@@ -32,7 +32,7 @@ SPEED = 20
 @tool(risk="read")
 def look(n: int) -> str:
     """Look at one of many things."""
-    return f"the {n}th of many things, " * 20
+    return f"the {n}th of many things, " * 40
 
 
 @tool(risk="write")

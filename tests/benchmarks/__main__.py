@@ -30,6 +30,19 @@ async def _engine(scale: Scale) -> list[Row]:
         return await engine_rows(other, scale)
 
 
+async def _wires(scale: Scale) -> list[Row]:
+    from tests.benchmarks.wire_rows import wire_rows
+
+    async with peer() as other:
+        return await wire_rows(other, scale)
+
+
+async def _store(scale: Scale) -> list[Row]:
+    from tests.benchmarks.store_rows import store_rows
+
+    return await store_rows(scale)
+
+
 async def _studio(scale: Scale) -> list[Row]:
     from tests.benchmarks.studio_rows import studio_rows
 
@@ -52,6 +65,8 @@ async def _streams(_scale: Scale) -> list[Row]:
 
 SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "engine": _engine,
+    "wires": _wires,
+    "store": _store,
     "studio": _studio,
     "imports": _imports,
     "streams": _streams,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from statistics import median
-from typing import Self
+from typing import Self, TypeVar
 
 import orjson
 
 __all__ = ["Job", "RawClient", "cpu_of", "medians"]
 
+Name = TypeVar("Name", bound=Hashable)
 Job = Callable[[], Awaitable[object]]
 
 
@@ -42,6 +43,21 @@ class RawClient:
                 orjson.loads(payload)
                 count += 1
 
+    async def read(self, path: str, model: str, separator: bytes) -> None:
+        """Send a request to `path`, read a reply whose JSON stands between separators up to the last chunk."""
+        body = json.dumps({"model": model, "stream": True}).encode()
+        self._writer.write(
+            b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+        )
+        rest = tail = b""
+        while tail != b"0\r\n\r\n":
+            data = await self._reader.read(65_536)
+            tail = (tail + data[-5:])[-5:]
+            *events, rest = (rest + data).split(separator)
+            for event in events:
+                if (begin := event.find(b"{")) >= 0:
+                    orjson.loads(event[begin:])
+
     async def close(self) -> None:
         self._writer.close()
         await self._writer.wait_closed()
@@ -54,7 +70,7 @@ async def cpu_of(job: Job) -> float:
     return time.process_time() - begun
 
 
-async def medians(repeats: int, jobs: Mapping[str, Job]) -> dict[str, float]:
+async def medians(repeats: int, jobs: Mapping[Name, Job]) -> dict[Name, float]:
     """The median CPU seconds of each job.
 
     They take turns, so that a machine that is busy for a while slows them all; a first round does not count.

@@ -3,6 +3,7 @@
 As a program it prints the port of its provider and then obeys one JSON command per line of its input. The provider
 streams Chat Completions as the name of the model says: `burst:N` N tokens at once, `paced:N` N tokens 10 ms apart,
 `stamped:N` the same with the time of sending as text, `call` one tool call, `tools:N` N rounds of a call, then text.
+At the paths of the other wires it streams `burst:N` as their servers do.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any
 
+from tests.benchmarks.wire_streams import stream_for
+
 __all__ = ["Peer", "peer"]
 
 PACE_SECONDS = 0.01
 _MODEL = re.compile(rb'"model":\s*"([^"]*)"')
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+
+
+def _head(media_type: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+
+_HEAD = _head("text/event-stream")
 
 
 # --- the provider ---------------------------------------------------------------------------------------------------
@@ -82,11 +91,15 @@ class _Provider(asyncio.Protocol):
         if length is None or len(body) < int(length[1]):
             return
         self._received.clear()
-        self._answer(body)
+        self._answer(head.split(b" ", 2)[1].decode(), body)
 
-    def _answer(self, body: bytes) -> None:
+    def _answer(self, path: str, body: bytes) -> None:
         named = _MODEL.search(body)
-        kind, _, count = (named[1].decode() if named else "burst:1").partition(":")
+        model = named[1].decode() if named else "burst:1"
+        if found := stream_for(f"{path}#{model}"):
+            self._transport.write(_head(found[0]) + found[1])
+            return
+        kind, _, count = model.partition(":")
         match kind:
             case "burst":
                 self._transport.write(_burst(int(count)))

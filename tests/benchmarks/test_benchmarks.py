@@ -23,10 +23,34 @@ SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages
             ],
         ),
         (
+            "wires",
+            [
+                f"provider byte → delta, {wire}, burst, per chunk"
+                for wire in ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+            ],
+        ),
+        (
+            "store",
+            [
+                "durable append at 50 streaming sessions, per event",
+                "wait for the log at 32 streaming sessions, median",
+                "wait for the log at 32 streaming sessions, 99 of 100",
+                "rows of an answer of 2,000 tokens",
+                "sessions of 4 turns in a GB",
+                "open a log of 1,250 events",
+                "resume at the tail of 1,250 events",
+                "replay from the disk",
+                "replay of all sessions from the disk",
+                "list of sessions during a replay, the longest of 20",
+            ],
+        ),
+        (
             "studio",
             [
-                "provider byte → log in memory → SSE byte, burst, per token",
-                "provider byte → log in memory → SSE byte, paced, per token",
+                "provider byte → durable log → SSE byte, burst, per token",
+                "provider byte → durable log → SSE byte, paced, per token",
+                "fan-out to 1 readers, per event and reader",
+                "fan-out to 10 readers, per event and reader",
                 "fan-out to 3 readers, per event and reader",
                 "memory per idle session",
                 "memory per open stream",

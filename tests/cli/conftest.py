@@ -68,7 +68,8 @@ class Terminal:
     process: subprocess.Popen[bytes]
     descriptor: int
     screen: str = field(default="", init=False)
-    _text: str = field(default="", init=False)
+    raw: str = field(default="", init=False)
+    """What came, colours and all."""
     _decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"), init=False)
     _seen: int = field(default=0, init=False)
 
@@ -96,8 +97,8 @@ class Terminal:
             data = os.read(self.descriptor, 65536)
         except OSError:  # Linux: the other side is closed
             return False
-        self._text += self._decoder.decode(data)  # what is read may end within a character or a control sequence
-        self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._text).replace("\r\n", "\n")
+        self.raw += self._decoder.decode(data)  # what is read may end within a character or a control sequence
+        self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r\n", "\n")
         return bool(data)
 
 

@@ -74,3 +74,55 @@ def test_the_exit_code_of_a_pipe_is_that_of_the_last_turn(agx: Any, provider: An
     provider.status, provider.body = 401, b"{}"
     done = agx("chat", "--model", "openai-chat:x", "--base-url", provider.base_url, stdin="hello\n")
     assert done.returncode == 1
+
+
+def test_a_pipe_cannot_attach_files(agx: Any) -> None:
+    (agx.folder / "secret.txt").write_text("s3cret")
+    done = agx("chat", stdin="/attach\n/attach secret.txt\n/attach\n")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        "no file is attached; /attach FILE attaches one to your next message",
+        "/attach is for a terminal; agx run --attach sends a file from a script",
+        "no file is attached; /attach FILE attaches one to your next message",
+    ]
+
+
+def test_new_begins_another_session_and_open_goes_back(agx: Any) -> None:
+    done = agx("chat", "--yes", stdin="remember colour: green\n/new\nsay two\n/sessions\n/sessions colour\n")
+    listed = [line for line in done.stderr.splitlines() if line.startswith("ses_")]
+    assert "a new session begins with your next message\n" in done.stderr
+    assert ["remember colour" in line for line in listed] == [False, True, True]
+    first = listed[1].split()[0]
+    done = agx("chat", stdin=f"recall colour\n/open {first[:12]}\nrecall colour\n")
+    assert done.stdout.endswith("`scratchpad_read` gave:\n\n```\ngreen\n```\n")
+    assert f"{first} remember colour: green in {agx.folder}\n› remember colour: green\n" in done.stderr
+
+
+def test_what_goes_wrong_is_told_and_the_chat_goes_on(agx: Any) -> None:
+    done = agx("chat", stdin="/open nothing\n/open\n/open last\nsay on\n")
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert done.stderr.splitlines() == [
+        "no session has the id 'nothing' or one that begins so; `agx sessions list` shows them",
+        "/open ID goes on with a session; /sessions shows them",
+        "there is no session yet; `agx run` and `agx chat` make one",
+    ]
+
+
+def test_a_pipe_goes_on_with_the_last_session(agx: Any) -> None:
+    agx("run", "remember colour: green", "--yes")
+    for option in ("-c", "--continue", "--session=last"):
+        assert "green" in agx("chat", option, stdin="recall colour\n").stdout
+
+
+@pytest.mark.promise("E2")
+def test_a_pipe_cannot_open_a_session_that_allows_more(agx: Any) -> None:
+    agx("run", "say one", "--permission-mode", "auto")
+    done = agx("chat", stdin="/open last\nWrite a.txt with the text hi\n")
+    assert "allows more, being in mode auto\n" in done.stderr
+    assert "denied by policy: there is no terminal to ask at" in done.stderr
+    assert not (agx.folder / "a.txt").exists()
+
+
+def test_a_chat_in_which_nothing_is_said_makes_no_session(agx: Any) -> None:
+    agx("chat", stdin="/mode plan\n/model\n")
+    assert agx("sessions", "list").stdout == ""

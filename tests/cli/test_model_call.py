@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
+
+from tests.llms import files
 
 NOTHING = {"input_tokens": None, "output_tokens": None, "cached_tokens": None, "reasoning_tokens": None}
 
@@ -55,9 +58,23 @@ def test_a_reply_with_text_calls_and_usage(ask: Any, provider: Any) -> None:
     )
 
 
-def test_arguments_that_are_no_object_stay_text(ask: Any, provider: Any) -> None:
-    provider.events(delta(tool_calls=[call(0, "add", '{"a": ')]), delta(finish="tool_calls"), "[DONE]")
-    assert ask()[1]["tool_calls"] == [{"id": "call_0", "name": "add", "arguments": '{"a": '}]
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        ("[1]", [1]),
+        ("null", None),
+        ('{"a": ', '{"a": '),
+        ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ('{"a": NaN}', '{"a": NaN}'),
+    ],
+)
+def test_arguments_are_printed_as_the_value_that_they_are_or_as_text(
+    ask: Any, provider: Any, text: str, arguments: Any
+) -> None:
+    provider.events(delta(tool_calls=[call(0, "add", text)]), delta(finish="tool_calls"), "[DONE]")
+    assert ask()[1]["tool_calls"] == [{"id": "call_0", "name": "add", "arguments": arguments}]
 
 
 def test_the_input_of_a_freeform_tool_is_a_string(agx: Any, provider: Any) -> None:
@@ -94,6 +111,7 @@ def test_a_server_that_falls_silent_is_given_up_by_the_clock_that_ran_out(ask: A
     provider.hold = True
     code, reply = ask()
     assert (code, reply["text"], reply["error"]["type"]) == (1, "Hel", "timeout.heartbeat")
+    assert reply["error"]["message"] == "the model fell silent for 0.2 s (AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS)"
 
 
 def test_a_server_that_is_not_there_is_a_transport_error(agx: Any) -> None:
@@ -128,3 +146,50 @@ def test_an_unknown_provider_is_a_usage_error(agx: Any) -> None:
     done = agx("model", "call", "nobody:x", "hello", "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nobody" in done.stderr
+
+
+def test_files_go_along_with_one_call(agx: Any, ask: Any, provider: Any) -> None:
+    (agx.folder / "a.png").write_bytes(files.contents["image/png"])
+    (agx.folder / "b.txt").write_text("words")
+    provider.events(delta(content="seen"), delta(finish="stop"), "[DONE]")
+    code, reply = ask("--attach", "a.png", "--attach", "b.txt")
+    assert (code, reply["text"]) == (0, "seen")
+    picture = b64encode(files.contents["image/png"]).decode()
+    assert json.loads(provider.requests[0])["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
+                {"type": "text", "text": "[attached file b.txt (text/plain, 5 bytes)]\nwords\n[end of b.txt]"},
+                {"type": "text", "text": "hello"},
+            ],
+        }
+    ]
+
+
+def test_a_model_that_does_not_see_is_told_what_it_does_not_get(
+    agx: Any, ask: Any, provider: Any, tmp_path: Any
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "models.toml").write_text('[models."openai:x"]\nabilities = ["tools"]\n')
+    (agx.folder / "a.png").write_bytes(files.contents["image/png"])
+    provider.events(delta(content="no"), delta(finish="stop"), "[DONE]")
+    assert ask("--attach", "a.png")[0] == 0
+    told = "a.png (image/png, 16 bytes): its content is not here, because you cannot be given files of this type"
+    assert json.loads(provider.requests[0])["messages"] == [
+        {"role": "user", "content": f"[attached file {told}]\n\nhello"}
+    ]
+
+
+def test_a_file_that_is_not_let_in_calls_nobody(agx: Any, provider: Any) -> None:
+    (agx.folder / "a.zip").write_bytes(b"PK\x03\x04\0")
+    (agx.folder / "big.txt").write_text("x" * (512 * 1024 + 1))
+    for name, words in (
+        ("a.zip", "'a.zip' is neither a PNG"),
+        ("gone.png", "'gone.png' is not a file"),
+        ("big.txt", "'big.txt' has 524289 bytes; a text file may have 512 KiB"),
+    ):
+        done = agx("model", "call", "openai-chat:x", "hi", "--base-url", provider.base_url, "--attach", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"agx model call: --attach: {words}" in done.stderr
+    assert provider.requests == []

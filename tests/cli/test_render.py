@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from agenticx.cli.narrate import Note
 from agenticx.cli.render import Plain
 from agenticx.runtime import EventType, RuntimeEvent
 
@@ -40,7 +41,28 @@ def test_a_note_in_the_middle_of_a_message_does_not_break_the_text_on_stdout() -
     stall = {"phase": "heartbeat", "elapsed_seconds": 8.2, "limit_seconds": 60, "action": "waiting"}
     out, err = show(text("half "), ("stall", stall), text("whole"), final("half whole"))
     assert out == "half whole\n"
-    assert err == "… heartbeat: 8 of 60 s, waiting\n"
+    assert err == "… nothing more of the model for 8 s\n"
+
+
+def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
+    retry = {"retry_at": "2026-01-01T00:00:00Z", "reason": "dead:x could not be reached:\x1b[2J", "model": "acme:large"}
+    times = {"elapsed_seconds": 9.1, "limit_seconds": 8}
+    _, err = show(
+        ("stall", {"phase": "first_chunk", "action": "waiting", **times}),
+        ("stall", {"phase": "first_chunk", "action": "retrying", **times, **retry}),
+        ("stall", {"phase": "first_chunk", "action": "retrying", **times, "retry_at": "2026-01-01T00:00:00Z"}),
+        ("stall", {"phase": "hard", "action": "failed", **times}),
+        ("stall", {"phase": "tool", "action": "failed", **times}),
+        ("stall", {"phase": "confirm", "action": "failed", **times}),
+    )
+    assert err.splitlines() == [
+        "… no word of the model for 9 s",
+        "… dead:x could not be reached:⟨U+001B⟩[2J; asking acme:large",
+        "… no word of the model after 9 s, asking again",
+        "… no end of the answer within 8 s",
+        "… no result of the tool within 8 s",
+        "… no answer to the question within 8 s",
+    ]
 
 
 def test_on_one_screen_each_stream_begins_on_a_line_of_its_own() -> None:
@@ -161,6 +183,12 @@ def test_nothing_that_a_call_holds_can_forge_a_line() -> None:
     assert [line for line in err.splitlines() if line.startswith(("  allowed", "\x1b"))] == []
     assert len(err.splitlines()) == 6
     assert "\x1b" not in err
+
+
+def test_a_note_that_nobody_made_visible_is_written_visibly_all_the_same() -> None:
+    err = Screen()
+    Plain(Screen(), err).note(Note("a\x1b[2Jb"))
+    assert err.getvalue() == "a⟨U+001B⟩[2Jb\n"
 
 
 def test_a_name_of_any_length_stays_on_a_line_that_can_be_read() -> None:

@@ -108,10 +108,17 @@ def test_it_says_when_the_demo_answers_because_nothing_is_set_up(agx: Any) -> No
     assert done.stdout == "hello\n"
 
 
-def test_a_kept_session_is_refused_in_a_clear_sentence(agx: Any) -> None:
-    done = agx("run", "hello", "--session", "ses_1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--session: this release keeps sessions only while their process runs" in done.stderr
+def test_a_model_s_name_that_would_move_the_cursor_is_written_out(agx: Any, provider: Any) -> None:
+    del agx.environment["AGX_MODEL"]
+    agx.environment["ACME_API_KEY"] = "x"
+    home = Path(agx.environment["AGX_HOME"])
+    home.mkdir()
+    row = f'base_url = "{provider.base_url}"\nkeys = ["ACME_API_KEY"]\nmodel = "large\\u001b[2J"\n'
+    (home / "models.toml").write_text(f"[providers.acme]\n{row}")
+    provider.status = 401
+    done = agx("run", "hello")
+    assert "model: acme:large⟨U+001B⟩[2J, because ACME_API_KEY is set" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:

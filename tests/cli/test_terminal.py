@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.llms import files
 
 WRITE = "Write note.txt with the text hi"
 PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
@@ -141,3 +145,70 @@ def test_the_history_of_a_chat_is_the_person_s_alone(agx: Any, terminal: Callabl
     history = tmp_path / "home" / "chat_history"
     assert "/mode" in history.read_text().splitlines()
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_attached_in_a_chat_go_with_the_next_message_alone(
+    agx: Any, terminal: Callable[..., Any], provider: Any
+) -> None:
+    (agx.folder / "two words.png").write_bytes(files.contents["image/png"])
+    (agx.folder / "n.txt").write_text("words")
+    (agx.folder / "m.txt").write_text("never")
+    provider.events('{"choices": [{"index": 0, "delta": {"content": "seen"}, "finish_reason": "stop"}]}', "[DONE]")
+    screen = terminal("chat", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    screen.wait_for("› ")
+    screen.type("/attach m.txt\n")
+    screen.wait_for("attached to your next message: m.txt (text/plain, 5 bytes)\n")
+    screen.type("/detach\n")
+    screen.wait_for("no file is attached")
+    screen.type("/attach two words.png\n")
+    screen.wait_for("attached to your next message: two words.png (image/png, ")
+    screen.type("/attach 'n.txt'\n")
+    screen.wait_for(" bytes), n.txt (text/plain, 5 bytes)\n")
+    screen.type("/attach gone.png\n")
+    screen.wait_for("not attached: 'gone.png' is not a file\n")
+    for said in ("what is this?", "and now?"):
+        screen.type(f"{said}\n")
+        screen.wait_for("seen\n")
+        screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+    first, _, second = json.loads(provider.requests[-1])["messages"][-3:]
+    picture = b64encode(files.contents["image/png"]).decode()
+    assert first["content"] == [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
+        {"type": "text", "text": "[attached file n.txt (text/plain, 5 bytes)]\nwords\n[end of n.txt]"},
+        {"type": "text", "text": "what is this?"},
+    ]
+    assert second["content"] == "and now?"
+
+
+def test_a_file_that_is_too_large_is_refused_when_it_is_attached(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "big.txt").write_text("x" * (512 * 1024 + 1))
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("/attach big.txt\n")
+    screen.wait_for("not attached: 'big.txt' has 524289 bytes; a text file may have 512 KiB\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_a_chat_says_how_to_come_back_and_shows_then_where_it_was(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("a new session; later, agx chat -c goes on with it\n")
+    screen.wait_for("› ")
+    screen.type("say good morning\n")
+    screen.wait_for("\ngood morning\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    screen.wait_for("agx chat --session ses_")
+    assert screen.exit_code() == 0
+    again = terminal("chat", "-c")
+    again.wait_for("say good morning in ")
+    again.wait_for("› say good morning\ngood morning\n› ")
+    again.type("/new\n")
+    again.wait_for("› ")
+    again.type("/quit\n")
+    assert again.exit_code() == 0
+    assert "goes on with this session" not in again.screen

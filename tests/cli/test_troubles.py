@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,34 @@ def test_a_full_disk_is_said(agx: Any, command: str) -> None:
     assert "No space left on device" in done.stderr
 
 
+def test_a_disk_that_fills_before_anything_is_said_keeps_nothing_and_the_turn_runs(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    limits = pytest.importorskip("resource")
+    if not hasattr(limits, "prlimit"):
+        pytest.skip("needs prlimit")
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    limits.prlimit(screen.process.pid, limits.RLIMIT_FSIZE, (1, limits.RLIM_INFINITY))
+    screen.type("say two\n")
+    screen.wait_for("what is said now is not kept, as the database failed: ")
+    screen.wait_for("\ntwo\n")
+    screen.wait_for("› ")
+    screen.type("say three\n")
+    screen.wait_for("\nthree\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    assert screen.screen.count("is not kept") == 1
+    assert agx("sessions", "list").stdout == ""
+
+
+def test_what_is_looked_for_in_a_chat_may_be_any_bytes(agx: Any) -> None:
+    done = under_a_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
+    assert done.returncode == 0
+    assert done.stderr.endswith("no session has that\n")
+
+
 def test_closed_streams_read_nothing_and_take_all(agx: Any) -> None:
     done = under_a_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
     assert (done.returncode, done.stdout, (agx.folder / "a.txt").read_text()) == (0, "", "hi")
@@ -62,29 +91,82 @@ def test_a_home_that_cannot_be_made_is_said(agx: Any) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run hi",
+        "chat",
+        "serve --port 0",
+        "open",
+        "sessions list",
+        "model call demo hi",
+        "permissions explain file_read {}",
+        "doctor",
+    ],
+)
+def test_a_home_that_is_no_folder_is_said_in_the_same_words_everywhere(agx: Any, command: str) -> None:
+    agx.environment["AGX_HOME"] = "/dev/null"
+    done = agx(*command.split())
+    sentence = "AGX_HOME is '/dev/null'; it must be a folder\n"
+    if command == "doctor":
+        assert (done.returncode, f"!!  settings     {sentence}" in done.stdout) == (1, True)
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
+
+
 def test_the_sentence_is_one_line_whatever_it_names(agx: Any) -> None:
     done = agx("run", "hi", "--cwd", "x\x1b[2J\nagx: all is well")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"a":' * 100_000,
+        '{"a":' * 100_000 + "1" + "}" * 100_000,
+        '{"type":"zork","data":' + '{"a":' * 974 + "1" + "}" * 975,  # as deep as can be read and not written again
+        '{"type":"usage","data":{"input_tokens":' + "9" * 5000 + "}}",
+        '{"type":"final","data":{}',
+        '["type"]',
+        '"type"',
+        "{}",
+        "hello",
+        "\ufeff{}",
+    ],
+    ids=lambda line: line[:40],
+)
+def test_a_line_of_a_file_that_is_no_event_is_said_with_its_number(agx: Any, line: str) -> None:
+    good = '{"type":"state","data":{"state":"done"},"agent_id":"meta","turn_id":"t"}'
+    (agx.folder / "f.jsonl").write_text(f"{good}\n\n{line}\n{good}\n", encoding="utf-8")
+    done = agx("sessions", "replay", "f.jsonl")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"agx: f.jsonl, line 3: this is no event of a session: {line.encode()[:80]!r}\n"
+
+
 INTERRUPTED = """
 import os, signal, sys
 
+module, sys.argv[1:] = sys.argv[1], ["run", "hi"]
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "agenticx.cli.commands":
-            os.kill(os.getpid(), signal.SIGINT)
+        if name == module:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt as exc:  # as pydantic does
+                raise ValueError("no schema") from exc
 
 sys.meta_path.insert(0, Interrupting())
 from agenticx.cli import main
-sys.exit(main(["run", "hi"]))
+sys.exit(main())
 """
 
 
-def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any) -> None:
+@pytest.mark.parametrize("module", ["agenticx.cli.commands", "agenticx.messages"])
+def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any, module: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
+        [sys.executable, "-c", INTERRUPTED, module],
         env=agx.environment,
         capture_output=True,
         text=True,
@@ -92,3 +174,14 @@ def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any) -> No
         timeout=20,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "spoil", ["touch home/prompts", r"mkdir home/prompts && printf '\377' >home/prompts/system.md"]
+)
+def test_a_prompt_that_cannot_be_read_is_named_and_is_no_bug(agx: Any, spoil: str) -> None:
+    agx.environment["AGX_HOME"] = str(agx.folder / "home")
+    done = under_a_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
+    assert done.returncode == 1
+    assert "prompts/system.md cannot be read: " in done.stderr
+    assert "Traceback" not in done.stderr

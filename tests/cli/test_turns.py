@@ -1,38 +1,15 @@
-"""What happens to a turn that is stopped from outside or fails through a bug of ours."""
+"""What happens to what a turn started when it is stopped from outside."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator
-from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agenticx.cli.asking import Silent
-from agenticx.cli.render import JsonLines
-from agenticx.cli.turns import play
-from agenticx.runtime import EventType, RuntimeEvent, StopSignal
-
-
-def test_a_bug_of_ours_ends_the_turn_as_internal_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def broken(_stop: StopSignal) -> AsyncGenerator[RuntimeEvent]:
-        yield RuntimeEvent(EventType.TURN_STARTED, {"input": "x", "model": "demo", "message_id": "m"})
-        raise KeyError("lost")
-
-    out = BytesIO()
-    code = asyncio.run(play(broken, JsonLines("ses_1", out, StringIO()), Silent()))
-    rows = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert code == 1
-    assert [(row["type"], row["seq"]) for row in rows] == [("turn_started", 1), ("error", 2)]
-    assert (rows[1]["data"]["code"], rows[1]["data"]["fatal"]) == ("internal", True)
-    assert "KeyError" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

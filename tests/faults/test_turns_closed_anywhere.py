@@ -131,7 +131,7 @@ def hold_leftovers(session: Session, model: ScriptedModel, before: set) -> None:
 
 @pytest.mark.promise("D2")
 async def test_closed_at_any_yield_nothing_is_left(play, rng, count):
-    for _ in range(count(50, 500)):
+    for _ in range(count(20, 500)):
         seed = rng.random()
         position = 0
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -44,6 +45,17 @@ def test_the_library_example_runs(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "builtin_tools" in block and "def test_" not in block]
     lines = run([sys.executable, "-c", example], tmp_path).splitlines()
     assert (lines[0].split()[0], lines[-1].split()[0]) == ("turn_started", "final")
+
+
+def test_the_example_of_an_object_and_a_file_gives_the_object(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "output_type" in block]
+    assert run([sys.executable, "-c", example], tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
+
+
+def test_the_example_of_live_arguments_shows_them_as_they_are_written(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "preview_arguments" in block]
+    lines = run([sys.executable, "-c", example], tmp_path).splitlines()
+    assert lines == ["look_up {'name': 'Ad'}", "look_up {'name': 'Ada Lovelace'}"]
 
 
 def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
@@ -96,10 +108,17 @@ def free_port() -> int:
 
 
 def test_the_commands_of_the_terminal_section_do_what_they_say(tmp_path: Path) -> None:
-    run([str(BIN / "agx"), "run", "List the files here"], tmp_path)
-    run([str(BIN / "agx"), "run", "Write hello.txt with the text Hello", "--yes"], tmp_path)
+    section = README.partition("## In a terminal")[2].partition("\n## ")[0]
+    commands = [shlex.split(line) for line in re.findall(r"^\.venv/bin/agx (.*)$", section, re.MULTILINE)]
+    said = {tuple(words): run([str(BIN / "agx"), *words], tmp_path) for words in commands if words[0] != "chat"}
     assert (tmp_path / "hello.txt").read_text(encoding="utf-8") == "Hello"
-    run([str(BIN / "agx"), "doctor"], tmp_path)
+    assert [words[:2] for words, text in said.items() if "Hello" in text] == [
+        ("run", "Read hello.txt"),
+        ("sessions", "list"),
+        ("sessions", "show"),
+        ("sessions", "export"),
+    ]
+    assert not [words for words, text in said.items() if "failed" in text]
 
 
 def test_every_agx_command_named_exists(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
         ("AGX_ALLOWED_ORIGINS", "*", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_ORIGINS", "https://a.example/path", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_HOSTS", "http://a.example", "it must be host names, separated by commas"),
+        ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ is somebody's home folder"),
         ("AGX_STATUS_QUERY_BUDGET_PER_TURN", "-1", "it must be a whole number from 0 to 1000"),
     ],
 )
@@ -155,7 +156,7 @@ def test_a_refusal_names_the_variable_its_value_and_what_would_be_right(
 def test_a_refused_store_url_does_not_show_its_password() -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings(environ={"AGX_STORE_URL": "postgres://me:hunter22@db/agx"})
-    assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///… or nats://…"
+    assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///PATH"
 
 
 def test_a_misspelt_variable_is_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -221,6 +222,22 @@ def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sente
     write(tmp_path, text)
     with pytest.raises(SettingsError, match=sentence):
         load_settings(environ={"AGX_HOME": str(tmp_path)})
+
+
+def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("")
+    link.symlink_to(tmp_path / "nowhere")
+    for home, sentence in (
+        (file, f"AGX_HOME is '{file}'; it must be a folder"),
+        (link, f"AGX_HOME is '{link}'; it must be a folder"),
+        (file / "a" / "b", f"AGX_HOME is '{file}/a/b'; it must be a folder, and '{file}' is none"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            load_settings(environ={"AGX_HOME": str(home)})
+        assert str(refused.value) == sentence
+    for home in (tmp_path, tmp_path / "a" / "b"):
+        assert load_settings(environ={"AGX_HOME": str(home)}).home == home
 
 
 def test_a_settings_file_does_not_move_its_own_home(tmp_path: Path) -> None:
@@ -345,3 +362,10 @@ def test_loading_logs_nothing_when_all_is_well(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.DEBUG)
     load_settings(environ={"AGX_MODEL": "demo"})
     assert caplog.records == []
+
+
+def test_a_token_file_of_ones_own_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert load_settings(environ={"AGX_HOME": str(home)}).private_paths == (home,)
+    environ = {"AGX_HOME": str(home), "AGX_TOKEN_FILE": str(tmp_path / "token")}
+    assert load_settings(environ=environ).private_paths == (home, tmp_path / "token")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,9 +27,10 @@ async def pieces_server(
     head: bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n",
     then_silent: bool = False,
     then_gone: bool = False,
+    then_reset: bool = False,
     port: int = 0,
 ) -> AsyncIterator[PiecesServer]:
-    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent or hang up."""
+    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent, hang up or reset it."""
     seen = PiecesServer()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -43,9 +46,9 @@ async def pieces_server(
                 if number % 64 == 0:
                     await writer.drain()
                     await asyncio.sleep(0)
-            if then_silent or then_gone:
+            if then_silent or then_gone or then_reset:
                 await writer.drain()
-                await reader.read(0 if then_gone else -1)
+                await (reader.read() if then_silent else _break_off(writer, reset=then_reset))
                 return
             writer.write(b"0\r\n\r\n")
             await writer.drain()
@@ -75,3 +78,10 @@ async def pieces_server(
             task.cancel()
         await asyncio.gather(*tasks)
         await server.wait_closed()
+
+
+async def _break_off(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    if reset:
+        connection: socket.socket = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()

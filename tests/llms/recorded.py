@@ -20,7 +20,7 @@ from agenticx.llms.base import Reply
 Chunking = Literal["whole", "random", "bytes"]
 CHUNKINGS: tuple[Chunking, ...] = ("whole", "random", "bytes")
 
-_NONE = "no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl"
+NO_STREAMS = "no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl"
 _UNTIL_ERROR = ("text", "reasoning", "tool_calls", "error", "error_type")
 
 
@@ -106,7 +106,7 @@ def recordings(kind: str) -> list[Any]:
     """Parameters for `@pytest.mark.parametrize("recording", …)`: one each, or one that skips."""
     root = folder()
     if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(_NONE), id="none")]
+        return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]
     rows = (json.loads(line) for line in (root / "expected.jsonl").read_text(encoding="utf-8").splitlines())
     return [pytest.param(_recording(root, row), id=row["slug"]) for row in rows if row["kind"] == kind]
 
@@ -115,7 +115,7 @@ def recorded_errors(kind: str) -> list[Any]:
     """Parameters likewise: the recorded HTTP errors of a wire, as dicts with status, headers and body."""
     root = folder()
     if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(_NONE), id="none")]
+        return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]
     files = sorted((root / "errors" / kind).glob("*.json"))
     return [pytest.param(json.loads(file.read_text(encoding="utf-8")), id=file.stem) for file in files]
 

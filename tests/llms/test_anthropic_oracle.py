@@ -1,4 +1,4 @@
-"""Our reply beside that of the provider's own SDK, which reads the same bytes from the same server."""
+"""Our replies beside those of Anthropic's own SDK."""
 
 from __future__ import annotations
 
@@ -6,26 +6,18 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import AnthropicModel, ModelRequest, complete
-from agenticx.messages import UserMessage
-from tests.llms.pieces_server import pieces_server
-from tests.llms.recorded import Recording, outcome, recordings
+from agenticx.llms import AnthropicModel
+from tests.llms.oracles import assert_sdk_agrees, counts
+from tests.llms.recorded import Recording, recordings
 
 pytestmark = pytest.mark.anyio
 
-anthropic = pytest.importorskip("anthropic", reason="the anthropic package, which these replies are held against")
-
-HELLO = ModelRequest(messages=[UserMessage(content="hello")])
+anthropic = pytest.importorskip("anthropic", reason="the anthropic package (extra 'oracles') is not installed")
 
 
 @pytest.mark.parametrize("recording", recordings("anthropic"))
 async def test_a_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
-    async with pieces_server(lambda: [recording.body]) as server:
-        theirs = await _sdk_reply(server.base_url)
-        model = AnthropicModel("m", base_url=server.base_url)
-        ours = outcome(*await complete(model, HELLO))
-        await model.aclose()
-    assert {name: ours[name] for name in theirs} == theirs
+    await assert_sdk_agrees(recording, lambda url: AnthropicModel("m", base_url=url), _sdk_reply)
 
 
 async def _sdk_reply(base_url: str) -> dict[str, Any]:
@@ -34,6 +26,7 @@ async def _sdk_reply(base_url: str) -> dict[str, Any]:
         client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": "hello"}]) as stream,
     ):
         message = await stream.get_final_message()
+    details = message.usage.output_tokens_details
     return {
         "text": "".join(block.text for block in message.content if block.type == "text"),
         "reasoning": "".join(block.thinking for block in message.content if block.type == "thinking"),
@@ -41,5 +34,10 @@ async def _sdk_reply(base_url: str) -> dict[str, Any]:
             {"name": block.name, "arguments": block.input} for block in message.content if block.type == "tool_use"
         ],
         "finish_reason": message.stop_reason,
-        "usage": {"input_tokens": message.usage.input_tokens, "output_tokens": message.usage.output_tokens},
+        "usage": counts(
+            input=message.usage.input_tokens,
+            output=message.usage.output_tokens,
+            cached=message.usage.cache_read_input_tokens,
+            reasoning=details and details.thinking_tokens,
+        ),
     }

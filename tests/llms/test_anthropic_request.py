@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
-from agenticx.llms._anthropic_request import request_body
+from agenticx.llms.anthropic._request import request_body
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import (
     AssistantMessage,
@@ -26,10 +22,7 @@ from agenticx.messages import (
 )
 from agenticx.runtime.sanitize import sanitize
 from tests.llms.rules_anthropic import violations
-
-needs_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("anthropic") is None, reason="the anthropic package, whose types these are, is missing"
-)
+from tests.wires import sdk_types
 
 LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -377,34 +370,12 @@ def test_any_sanitised_conversation_becomes_a_request_that_keeps_the_rules(
     assert len(sent) == sum(isinstance(message, ToolMessage) for message in request.messages)
 
 
-@needs_sdk
+@sdk_types.needs_sdk("anthropic")
 @given(_requests, _thinking)
 def test_any_request_is_what_the_providers_own_sdk_would_send(
     request: ModelRequest, thinking: dict[str, Any] | None
 ) -> None:
-    _read_through(_sdk_type().validate_python(_built(request, thinking)))
-
-
-@needs_sdk
-def test_the_sdks_types_refuse_what_is_wrong() -> None:
-    body = _built(ModelRequest(messages=[HELLO]), None)
-    body["messages"][0]["content"] = [{"type": "text", "text": 1}]
-    with pytest.raises(ValidationError):
-        _read_through(_sdk_type().validate_python(body))
-
-
-def _read_through(value: Any) -> None:
-    """Validate what pydantic leaves until it is read: iterables."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        for item in value.values() if isinstance(value, dict) else value:
-            _read_through(item)
-
-
-@cache
-def _sdk_type() -> Any:
-    import anthropic.types.message_create_params as params
-
-    return TypeAdapter(params.MessageCreateParamsStreaming)
+    assert sdk_types.faults("anthropic", _built(request, thinking)) == []
 
 
 def test_lone_surrogates_become_the_replacement_character() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,17 @@ from agenticx.attachments import (
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.llms import (
-    _anthropic_request,
-    _gemini_request,
-    _ollama_request,
-    _openai_chat_request,
-    _openai_responses_request,
-)
-from agenticx.llms.base import ModelRequest, complete
-from agenticx.llms.scripted import ScriptedModel
-from agenticx.llms.text_only import TextOnlyModel
+from agenticx.llms.anthropic import _request as _anthropic_request
+from agenticx.llms.base import ModelRequest
+from agenticx.llms.chat_dialect import ChatDialect
+from agenticx.llms.gemini import _request as _gemini_request
+from agenticx.llms.ollama import _request as _ollama_request
+from agenticx.llms.openai_chat import _request as _openai_chat_request
+from agenticx.llms.openai_responses import _request as _openai_responses_request
 from agenticx.messages import UserMessage, message_adapter
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.llms.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
+from tests.wires import sdk_types
 
 ALL = (PNG, JPEG, GIF, WEBP, PDF, TEXT)
 SAID = "What is this?"
@@ -128,7 +127,7 @@ def test_a_file_is_loaded_under_its_name_alone(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.png"
     path.parent.mkdir()
     path.write_bytes(contents["image/png"])
-    assert load_attachment(path) == PNG
+    assert load_attachment(path) == load_attachment(str(path)) == PNG
     with pytest.raises(AttachmentRefused, match="is not a file"):
         load_attachment(tmp_path)
     with (tmp_path / "huge").open("wb") as sparse:
@@ -173,12 +172,12 @@ def url(file: Attachment) -> str:
 
 
 def chat(request: ModelRequest, **dialect: bool) -> dict[str, Any]:
-    known = _openai_chat_request.Dialect(**dialect)
+    known = ChatDialect(**dialect)
     return json.loads(_openai_chat_request.request_body(request, model="m", dialect=known, stream=True))
 
 
 def responses(request: ModelRequest) -> dict[str, Any]:
-    dialect = _openai_responses_request.Dialect()
+    dialect = _openai_responses_request.ResponsesDialect()
     body = json.loads(_openai_responses_request.request_body(request, model="m", dialect=dialect, stream=True))
     assert rules_responses.violations(body) == []
     return body
@@ -191,7 +190,7 @@ def anthropic(request: ModelRequest) -> dict[str, Any]:
 
 
 def gemini(request: ModelRequest) -> dict[str, Any]:
-    body = json.loads(_gemini_request.request_body(request, model="m", dialect=_gemini_request.Dialect()))
+    body = json.loads(_gemini_request.request_body(request, model="m", dialect=_gemini_request.GeminiDialect()))
     assert rules_gemini.violations(body, signed=False) == []
     return body
 
@@ -258,15 +257,6 @@ def test_ollama_has_images_beside_the_text() -> None:
     ]
 
 
-@pytest.mark.anyio
-async def test_a_model_that_does_not_see_gets_text_alone() -> None:
-    inner = ScriptedModel(["so"])
-    await complete(TextOnlyModel(inner), asked(PNG, TEXT))
-    (message,) = inner.requests[0].messages
-    assert isinstance(message, UserMessage)
-    assert (message.content, message.attachments) == (f"{note(PNG)}\n\n{WRITTEN}\n\n{SAID}", ())
-
-
 _messages = st.builds(
     UserMessage,
     content=st.text(st.characters(exclude_categories=("Cs",)), max_size=5),
@@ -284,21 +274,20 @@ def test_any_files_become_a_request_that_keeps_the_rules_of_each_wire(messages: 
         assert all(file.data in text for file in message.attachments if file.kind != "text")
 
 
-@pytest.mark.parametrize("files", [(), (PNG,), ALL])
-def test_the_providers_own_clients_would_send_the_same(files: tuple[Attachment, ...]) -> None:
-    if any(importlib.util.find_spec(name) is None for name in ("openai", "anthropic")):
-        pytest.skip("the openai and anthropic packages, whose types these are, are missing")
-    from anthropic.types import MessageParam
-    from openai.types.chat import ChatCompletionUserMessageParam
-    from openai.types.responses import EasyInputMessageParam
-    from pydantic import TypeAdapter
-
-    def check(type_: Any, value: dict[str, Any]) -> None:
-        adapter = TypeAdapter(type_)  # is needed until all was read
-        read = adapter.validate_python(value)
-        if not isinstance(read["content"], str):
-            assert len(list(read["content"])) == len(value["content"])
-
-    check(ChatCompletionUserMessageParam, chat(asked(*files), files=True)["messages"][0])
-    check(EasyInputMessageParam, responses(asked(*files))["input"][0])
-    check(MessageParam, anthropic(asked(*files))["messages"][0])
+@pytest.mark.parametrize(
+    ("wire", "build"),
+    [
+        pytest.param(wire, build, marks=sdk_types.needs_sdk(wire), id=wire)
+        for wire, build in {
+            "openai_chat": partial(chat, files=True),
+            "openai_responses": responses,
+            "anthropic": anthropic,
+            "gemini": gemini,
+        }.items()
+    ],
+)
+@pytest.mark.parametrize("files", [(), (PNG,), ALL], ids=["none", "an image", "all"])
+def test_the_providers_own_clients_would_send_the_same(
+    files: tuple[Attachment, ...], wire: str, build: Callable[[ModelRequest], dict[str, Any]]
+) -> None:
+    assert sdk_types.faults(wire, build(asked(*files))) == []

@@ -167,7 +167,27 @@ def test_a_model_that_nobody_knows_works_and_says_what_is_assumed(
 ) -> None:
     caplog.set_level("INFO")
     assert resolve_model("lmstudio:mystery").name == "lmstudio:mystery"
-    assert "lmstudio:mystery is not in the catalogue; nothing is known of it: it is taken to call tools" in caplog.text
+    assert (
+        "lmstudio:mystery is not in the catalogue; nothing is known of it: it is given tools and files" in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("wire", "kind"),
+    [
+        ("chat", "OpenAIChatModel"),
+        ("responses", "OpenAIResponsesModel"),
+        ("anthropic", "AnthropicModel"),
+        ("gemini", "GeminiModel"),
+        ("ollama", "OllamaModel"),
+    ],
+)
+@pytest.mark.parametrize("more", ["", 'abilities = ["tools"]\noutput = 4000'])
+def test_a_provider_of_your_own_may_speak_any_wire(wire: str, kind: str, more: str, tmp_path: Path) -> None:
+    rows = f'[providers.acme]\nbase_url = "http://box:9/v1"\nwire = "{wire}"\n[models."acme:x"]\nwindow = 9000\n{more}'
+    (tmp_path / "models.toml").write_text(rows, encoding="utf-8")
+    model = resolve_model("acme:x")
+    assert (repr(model), model.context_window) == (f"{kind}('acme:x', host='box:9')", 9000)
 
 
 def test_demo_is_a_model() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -296,6 +297,11 @@ def test_our_own_models_stay_as_they_are() -> None:
 def test_what_has_no_way_to_be_asked_is_no_model() -> None:
     with pytest.raises(TypeError, match="none of stream_with_tools, stream and invoke"):
         adapt(object())
+
+
+def test_a_name_is_no_model_and_its_refusal_says_what_makes_one_of_it() -> None:
+    with pytest.raises(TypeError, match=re.escape("use resolve_model('acme:one') of agenticx.llms")):
+        adapt("acme:one")
 
 
 def test_a_model_is_called_by_its_class_and_its_own_name() -> None:

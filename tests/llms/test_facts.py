@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms.facts import Facts, ModelFacts, load_facts
+from agenticx.llms.openai_chat import ChatDialect
 
 
 @pytest.fixture
@@ -44,6 +46,28 @@ def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
         assert price.until is None or price.until >= price.read, spec
         assert price.cached is None or price.cached < price.input <= price.output, spec
         assert price.over is None or (price.over.input > price.input and price.over.output > price.output), spec
+
+
+def test_every_dialect_says_where_it_was_read(own: Path) -> None:
+    dialects = {name: provider for name, provider in load_facts().providers.items() if provider.dialect}
+    assert list(dialects) == ["openrouter", "deepseek", "mistral", "moonshot", "zai"]
+    for name, provider in dialects.items():
+        assert provider.dialect_sources, name
+        assert all(source.startswith("https://") for source in provider.dialect_sources), name
+
+
+def test_who_wants_reasoning_back_and_who_refuses_an_answer_without(own: Path) -> None:
+    dialects = {name: provider.dialect or ChatDialect() for name, provider in load_facts().providers.items()}
+    assert [name for name, dialect in dialects.items() if dialect.returns_reasoning] == [
+        "openrouter",
+        "deepseek",
+        "moonshot",
+        "zai",
+    ]
+    assert [name for name, dialect in dialects.items() if dialect.needs_reasoning] == ["deepseek", "moonshot"]
+    assert [name for name, dialect in dialects.items() if dialect.files] == ["openrouter"]
+    held = {name: dialect.output_schemas for name, dialect in dialects.items() if dialect.output_schemas}
+    assert held == {"mistral": "without_tools"}
 
 
 def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> None:
@@ -100,6 +124,19 @@ def test_a_provider_of_yours_is_one_like_ours_and_comes_last(own: Path, monkeypa
     assert of(facts, "my-proxy:large").input_window == 1000
 
 
+def test_a_model_s_dialect_is_its_provider_s_but_for_what_its_row_says(own: Path) -> None:
+    own.write_text(
+        '[models."mistral:x"]\ndialect = { returns_reasoning = true }\n'
+        '[models."together:moonshotai/Kimi-K2-Thinking"]\ndialect = { needs_reasoning = true }\n'
+    )
+    facts = load_facts()
+    usual = facts.providers["mistral"].dialect
+    assert usual is not None
+    assert of(facts, "mistral:x").dialect == replace(usual, returns_reasoning=True)
+    assert of(facts, "together:moonshotai/Kimi-K2-Thinking").dialect == ChatDialect(needs_reasoning=True)
+    assert of(facts, "mistral:y").dialect is None
+
+
 def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
     before = of(load_facts(), "ollama:mine").input_window
     own.write_text('[models."ollama:mine"]\nwindow = 65536\n')
@@ -125,7 +162,15 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
             "price.input is -1; input should be greater than or equal to 0",
         ),
         ("[providers.acme]", "[providers.acme] in {path}: base_url is missing"),
-        ('[providers.acme]\nbase_url = "acme"', "base_url is 'acme'; string should match pattern '^https?://"),
+        ('[providers.acme]\nbase_url = "acme"', "base_url is 'acme'; it needs http:// or https:// and a host, as in "),
+        (
+            '[providers.acme]\nbase_url = "http://x"\nkeys = "ACME_API_KEY"',
+            'keys should be a list of names of variables that have a key, such as ["ACME_API_KEY"]',
+        ),
+        (
+            '[models."openai:x"]\nprice = { input = 1, output = 2, read = 2026-01-01, outputs = 3 }',
+            "'price.outputs' means nothing here; price may have input, output, cached, cache_write, ",
+        ),
         ('[providers."A B"]\nbase_url = "http://x"', "a provider's name is made of lower-case letters, digits and -"),
         (
             '[providers.acme]\nbase_url = "http://x"\nmodels_of = "nope"',
@@ -133,7 +178,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
         (
             '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
-            "'dialect.streams' means nothing here",
+            "'dialect.streams' means nothing here; dialect may have output_limit, stream_options, ",
         ),
     ],
 )
@@ -142,6 +187,17 @@ def test_a_mistake_is_told_with_its_file_its_row_and_what_would_be_right(text: s
     with pytest.raises(SettingsError, match=re.escape(sentence.replace("{path}", str(own)))) as refused:
         load_facts()
     assert str(own) in str(refused.value)
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize(
+    "keys", ['["ACME_API_KEY", "sk-Canary-123456"]', '"sk-Canary-123456"', '{ a = "sk-Canary-12" }']
+)
+def test_a_key_that_stands_where_its_variable_should_is_not_repeated(keys: str, own: Path) -> None:
+    own.write_text(f'[providers.acme]\nbase_url = "http://x"\nkeys = {keys}')
+    with pytest.raises(SettingsError, match=r"such as .*ACME_API_KEY") as refused:
+        load_facts()
+    assert "anary" not in f"{refused.value} {refused.value.__cause__}"
 
 
 def test_a_file_that_cannot_be_read_is_named(own: Path) -> None:

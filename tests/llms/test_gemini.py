@@ -1,112 +1,31 @@
-"""The Gemini wire over real sockets: what is asked, what comes back, and how it ends."""
+"""What is peculiar to the Gemini wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 
-from agenticx.errors import ModelError, SettingsError
-from agenticx.llms import Finished, GeminiModel, ModelRequest, Reply, TextDelta, ToolSchema, complete, resolve_model
-from agenticx.messages import SystemMessage, UserMessage
+from agenticx.errors import SettingsError
+from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_model
+from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, ProviderRequest, body, hang_up, reset
-from tests.llms.pieces_server import pieces_server
-from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recorded_errors, recordings
+from agenticx.testing.provider_replies import Body, ProviderRequest, body
 from tests.llms.rules_gemini import violations
+from tests.llms.served import GEMINI, HELLO, KEY
 from tests.llms.test_gemini_reply import called, said, sse
 
 pytestmark = pytest.mark.anyio
 
-HELLO = ModelRequest(messages=[UserMessage(content="hello")])
+model_at, ask, failure = GEMINI.at, GEMINI.ask, GEMINI.failure
 HI, STOP = said({"text": "hi"}), said(finish="STOP")
-KEY = "AIza-canary-1234567890"
-
-
-@asynccontextmanager
-async def model_at(base_url: str, model: str = "m", **options: Any) -> AsyncIterator[GeminiModel]:
-    opened = GeminiModel(model, base_url=base_url, **options)
-    try:
-        yield opened
-    finally:
-        await opened.aclose()
-
-
-async def ask(*replies: Any, request: ModelRequest = HELLO, **options: Any) -> tuple[Reply, ModelError | None]:
-    """One call of a server that answers with these."""
-    async with FakeOpenAIServer(replies) as server, model_at(server.base_url, **options) as model:
-        return await complete(model, request)
-
-
-async def failure(*replies: Any, **options: Any) -> ModelError:
-    _, error = await ask(*replies, **options)
-    assert error is not None
-    return error
 
 
 def refusal(status: int, word: str, message: str = "m", *details: dict[str, Any], as_list: bool = False) -> Body:
     error = {"error": {"code": status, "message": message, "status": word, "details": list(details)}}
     return Body(json.dumps([error] if as_list else error).encode(), status, "application/json")
-
-
-# --- replies ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.promise("C2")
-@pytest.mark.parametrize("chunking", CHUNKINGS)
-@pytest.mark.parametrize("recording", recordings("gemini"))
-async def test_a_recorded_stream_over_a_socket_becomes_the_expected_reply(
-    recording: Recording, chunking: Chunking
-) -> None:
-    size = 5_000 if chunking == "bytes" else len(recording.body)  # a socket write for each byte is slow
-    head, tail = recording.body[:-size], recording.body[-size:]
-    async with (
-        pieces_server(lambda: [head, *pieces(tail, chunking)] if head else pieces(tail, chunking)) as server,
-        model_at(server.base_url) as model,
-    ):
-        heard = outcome(*await complete(model, HELLO))
-    assert heard == recording.judge(heard)
-
-
-async def test_all_events_of_one_read_are_one_batch() -> None:
-    async with pieces_server(lambda: [sse(HI, HI, STOP)]) as server, model_at(server.base_url) as model:
-        batches = [list(batch) async for batch in model.stream(HELLO)]
-    assert batches == [[TextDelta("hi"), TextDelta("hi")], [Finished("end", "STOP")]]
-
-
-@pytest.mark.promise("C3")
-async def test_a_body_that_ends_without_a_finish_reason_is_incomplete_and_no_error() -> None:
-    reply, error = await ask(body(sse(HI)))
-    assert (reply.text, reply.finish_reason, reply.complete, error) == ("hi", None, False, None)
-
-
-async def test_a_connection_that_breaks_behind_the_finish_reason_takes_nothing_from_the_reply() -> None:
-    async with (
-        pieces_server(lambda: [sse(HI, STOP)], then_gone=True) as server,
-        model_at(server.base_url) as model,
-    ):
-        reply, error = await complete(model, HELLO)
-    assert (reply.text, reply.finish_reason, reply.complete, error) == ("hi", "STOP", True, None)
-
-
-async def test_connections_are_kept_between_calls() -> None:
-    async with pieces_server(lambda: [sse(HI, STOP)]) as server, model_at(server.base_url) as model:
-        assert [(await complete(model, HELLO))[0].text for _ in range(2)] == ["hi", "hi"]
-        assert server.connections == 1
-
-
-async def test_closing_the_iterator_closes_the_socket() -> None:
-    async with (
-        pieces_server(lambda: [sse(HI)], then_silent=True) as server,
-        model_at(server.base_url) as model,
-    ):
-        async with aclosing(model.stream(HELLO)) as batches:
-            await anext(batches)
-        await server.client_gone.wait()
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -244,7 +163,6 @@ LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.
 @pytest.mark.parametrize(
     ("reply", "code", "retry_after"),
     [
-        (refusal(400, "INVALID_ARGUMENT"), "provider.bad_request", None),
         (refusal(400, "INVALID_ARGUMENT", "API key not valid.", BAD_KEY), "provider.auth", None),
         (
             refusal(
@@ -253,55 +171,14 @@ LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.
             "context_overflow",
             None,
         ),
-        (refusal(403, "PERMISSION_DENIED"), "provider.auth", None),
-        (refusal(404, "NOT_FOUND"), "provider.bad_request", None),
         (refusal(429, "RESOURCE_EXHAUSTED", "slow down", {"x": 1}, LATER), "provider.rate_limited", 34.5),
-        (refusal(500, "INTERNAL"), "provider.overloaded", None),
         (refusal(503, "UNAVAILABLE", as_list=True), "provider.overloaded", None),
     ],
 )
-async def test_a_status_becomes_a_code(reply: Body, code: str, retry_after: float | None) -> None:
+async def test_the_details_of_a_refusal_count(reply: Body, code: str, retry_after: float | None) -> None:
     error = await failure(reply)
     assert (error.code, error.status, error.retry_after) == (code, reply.status, retry_after)
     assert error.retryable is (code in ("provider.rate_limited", "provider.overloaded"))
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-@pytest.mark.parametrize("recorded", recorded_errors("gemini"))
-async def test_a_recorded_http_error_is_told_in_the_provider_s_words(recorded: dict[str, Any], as_list: bool) -> None:
-    heard = json.loads(recorded["body"])
-    error = await failure(
-        Body(json.dumps([heard] if as_list else heard).encode(), recorded["status"], recorded["content_type"])
-    )
-    assert (error.code, error.status) == ("provider.bad_request", recorded["status"])
-    assert error.provider_type == heard["error"]["status"]
-    assert heard["error"]["message"] in str(error)
-
-
-async def test_a_connection_that_breaks_is_a_transport_error() -> None:
-    for fault in (hang_up, reset):
-        error = await failure(fault())
-        assert (error.code, error.retryable) == ("provider.transport", True)
-    async with (
-        pieces_server(lambda: [sse(HI)], then_gone=True) as server,
-        model_at(server.base_url) as model,
-    ):
-        reply, error = await complete(model, HELLO)
-    assert (reply.text, reply.complete, error and error.code) == ("hi", False, "provider.transport")
-
-
-async def test_a_web_page_is_no_reply() -> None:
-    error = await failure(body("<html>Welcome</html>", content_type="text/html"))
-    assert error.code == "provider.bad_reply"
-    assert "base URL" in str(error)
-
-
-@pytest.mark.promise("I1")
-async def test_no_error_quotes_the_key() -> None:
-    refused = refusal(400, "INVALID_ARGUMENT", f"API key not valid: {KEY}", BAD_KEY)
-    async with FakeOpenAIServer([refused]) as server, model_at(server.base_url, api_key=KEY) as model:
-        _, error = await complete(model, HELLO)
-    assert KEY not in f"{error} {error!r} {model!r} {vars(error)}"
 
 
 # --- its name -----------------------------------------------------------------------------------------------------

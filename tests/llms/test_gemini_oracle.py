@@ -1,4 +1,4 @@
-"""Our reply beside that of the provider's own SDK, which reads the same bytes from the same server."""
+"""Our replies beside those of Google's own SDK."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import GeminiModel, ModelRequest, complete
-from agenticx.messages import UserMessage
-from tests.llms.pieces_server import pieces_server
-from tests.llms.recorded import Recording, outcome, recordings
+from agenticx.llms import GeminiModel
+from tests.llms.oracles import assert_sdk_agrees, counts
+from tests.llms.recorded import Recording, recordings
 
 pytestmark = [
     pytest.mark.anyio,
@@ -17,20 +16,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:aiohttp"),
 ]
 
-genai = pytest.importorskip("google.genai", reason="the google-genai package, which these replies are held against")
-
-HELLO = ModelRequest(messages=[UserMessage(content="hello")])
+genai = pytest.importorskip("google.genai", reason="the google-genai package (extra 'oracles') is not installed")
 
 
 @pytest.mark.parametrize("recording", recordings("gemini"))
 async def test_a_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
-    async with pieces_server(lambda: [recording.body]) as server:
-        theirs = await _sdk_reply(server.base_url)
-        model = GeminiModel("m", base_url=server.base_url)
-        ours = outcome(*await complete(model, HELLO))
-        await model.aclose()
-    ours["calls"] = [call["name"] for call in ours["tool_calls"]]
-    assert {name: ours[name] for name in theirs} == theirs
+    await assert_sdk_agrees(recording, lambda url: GeminiModel("m", base_url=url), _sdk_reply)
 
 
 async def _sdk_reply(base_url: str) -> dict[str, Any]:
@@ -40,7 +31,7 @@ async def _sdk_reply(base_url: str) -> dict[str, Any]:
     await client.aio.aclose()
     candidates = [chunk.candidates[0] for chunk in chunks if chunk.candidates]
     parts = [part for candidate in candidates if candidate.content for part in candidate.content.parts or ()]
-    counts = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+    counted = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
     calls = [part.function_call for part in parts if part.function_call and part.function_call.name]
     whole = {} if any(call.will_continue for call in calls) else {"tool_calls": calls}
     return {
@@ -49,10 +40,12 @@ async def _sdk_reply(base_url: str) -> dict[str, Any]:
         "calls": [call.name for call in calls],
         **{name: [{"name": call.name, "arguments": call.args or {}} for call in rows] for name, rows in whole.items()},
         "finish_reason": [c.finish_reason.value for c in candidates if c.finish_reason][-1],
-        "usage": {
-            "input_tokens": _last(count.prompt_token_count for count in counts),
-            "output_tokens": _last(count.candidates_token_count for count in counts),
-        },
+        "usage": counts(
+            input=_last(count.prompt_token_count for count in counted),
+            output=_last(count.candidates_token_count for count in counted),
+            cached=_last(count.cached_content_token_count for count in counted),
+            reasoning=_last(count.thoughts_token_count for count in counted),
+        ),
     }
 
 

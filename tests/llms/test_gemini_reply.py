@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,35 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments, ModelError
-from agenticx.llms._gemini_arguments import ArgumentsWriter
-from agenticx.llms._gemini_reply import MAX_CALLS, GeminiReplyParser
+from agenticx.llms._limits import MAX_CALLS
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import Delta, Finished, Reply, ReplyBuilder, ToolCallDelta, Usage, UsageDelta
+from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage, UsageDelta
+from agenticx.llms.gemini._arguments import ArgumentsWriter
+from agenticx.llms.gemini._reply import GeminiReplyParser
 from agenticx.messages import ProviderState
-from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
-
-
-def deltas_of(parser: GeminiReplyParser, chunks: Iterable[bytes]) -> Iterable[Delta]:
-    for chunk in chunks:
-        yield from parser.feed(chunk)
-        if parser.error:
-            return
-    yield from parser.end()
+from tests.llms.recorded import CHUNKINGS, Recording, pieces, recordings
+from tests.llms.replies import deltas_of, read_with
+from tests.llms.replies import sse as events
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
     """The reply in a body that comes in these pieces and ends cleanly."""
-    parser, builder = GeminiReplyParser(who="test", model="m", **options), ReplyBuilder()
-    for delta in deltas_of(parser, chunks):
-        builder.add(delta)
-    return builder.reply(), parser.error
+    return read_with(GeminiReplyParser(who="test", model="m", **options), chunks)
 
 
-def sse(*events: Any) -> bytes:
-    return b"".join(
-        b"data: " + (event.encode() if isinstance(event, str) else json.dumps(event).encode()) + b"\r\n\r\n"
-        for event in events
-    )
+def sse(*payloads: Any) -> bytes:
+    return events(*payloads, end="\r\n\r\n")
 
 
 def said(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -61,14 +49,6 @@ STOP = said({"text": ""}, finish="STOP")
 
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.promise("C2")
-@pytest.mark.parametrize("chunking", CHUNKINGS)
-@pytest.mark.parametrize("recording", recordings("gemini"))
-def test_a_recorded_stream_becomes_the_expected_reply(recording: Recording, chunking: Chunking) -> None:
-    heard = outcome(*read(pieces(recording.body, chunking)))
-    assert heard == recording.judge(heard)
 
 
 @pytest.mark.promise("C3")
@@ -93,38 +73,6 @@ def test_the_calls_of_a_cut_stream_are_whole_or_do_not_parse(recording: Recordin
                 assert arguments.startswith(call.arguments)
                 with pytest.raises(InvalidArguments):
                     parse_arguments(call.arguments)
-
-
-@pytest.mark.parametrize("recording", recordings("gemini"))
-def test_a_garbled_stream_never_raises_and_says_what_it_is(
-    recording: Recording, request: pytest.FixtureRequest
-) -> None:
-    rng = random.Random(recording.slug)
-    body = recording.body[:20_000]
-    for _ in range(3000 if request.config.getoption("--deep") else 40):
-        garbled = garble(body, rng)
-        replies = [read(pieces(garbled, chunking, seed=rng.randrange(99))) for chunking in ("whole", "random")]
-        assert repr(replies[0][0]) == repr(replies[1][0])
-        assert all(error is None or error.code.startswith(("provider.", "context_")) for _, error in replies)
-
-
-def garble(body: bytes, rng: random.Random) -> bytes:
-    """`body` with a few bytes changed, dropped, doubled or moved."""
-    garbled = bytearray(body)
-    for _ in range(rng.randint(1, 6)):
-        at, size = rng.randrange(len(garbled)), rng.randint(1, 40)
-        match rng.randrange(4):
-            case 0:
-                garbled[at] = rng.randrange(256)
-            case 1:
-                del garbled[at : at + size]
-            case 2:
-                garbled[at:at] = garbled[at : at + size]
-            case _:
-                garbled[at : at + size] = rng.choice([b"null", b"{}", b"[]", b'"', b"\\ud800", b"\n\n", b"1e999"])
-        if not garbled:
-            return b""
-    return bytes(garbled)
 
 
 # --- text, thoughts, calls ----------------------------------------------------------------------------------------
@@ -173,8 +121,8 @@ def test_a_tool_that_the_provider_knows_by_another_name_has_ours() -> None:
     [
         ("STOP", 0, "end"),
         ("STOP", 1, "tool_calls"),
-        ("OTHER", 0, "end"),
-        ("SOMETHING_NEW", 1, "tool_calls"),
+        ("OTHER", 0, "broken"),
+        ("SOMETHING_NEW", 1, "broken"),
         ("MAX_TOKENS", 1, "length"),
         ("SAFETY", 0, "content_filter"),
         ("RECITATION", 1, "content_filter"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from typing import Any
 
@@ -10,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms._gemini_request import Dialect, request_body, tool_names
-from agenticx.llms._gemini_schema import accepted_schema
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.gemini._request import GeminiDialect, request_body, tool_names
+from agenticx.llms.gemini._schema import accepted_schema
 from agenticx.messages import (
     AssistantMessage,
     Message,
@@ -25,11 +24,7 @@ from agenticx.messages import (
 from agenticx.runtime.sanitize import sanitize
 from tests.llms.rules_gemini import violations
 from tests.runtime.histories import broken_histories
-
-needs_sdk = pytest.mark.skipif(
-    importlib.util.find_spec("google") is None or importlib.util.find_spec("google.genai") is None,
-    reason="the google-genai package, whose types these are, is missing",
-)
+from tests.wires import sdk_types
 
 NEW, OLD = "gemini-3-pro", "gemini-2.5-flash"
 LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -40,11 +35,13 @@ UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 
 
 def body_of(
-    *messages: Message, model: str = NEW, dialect: Dialect | None = None, native: bool = True, **options: Any
+    *messages: Message, model: str = NEW, dialect: GeminiDialect | None = None, native: bool = True, **options: Any
 ) -> dict[str, Any]:
     """The request for these messages, which keeps the rules."""
     request = ModelRequest(messages=messages, **options)
-    body = json.loads(request_body(request, model=model, dialect=dialect or Dialect(thoughts=False), native=native))
+    body = json.loads(
+        request_body(request, model=model, dialect=dialect or GeminiDialect(thoughts=False), native=native)
+    )
     assert violations(body, signed=model == NEW) == []
     return body
 
@@ -95,7 +92,7 @@ def test_a_whole_request() -> None:
         tools=[LOOK, WAIT],
         tool_choice="required",
         max_output_tokens=100,
-        dialect=Dialect(),
+        dialect=GeminiDialect(),
     )
     assert body == {
         "systemInstruction": {"parts": [{"text": "Be brief."}, {"text": "[compacted] We spoke."}]},
@@ -118,7 +115,7 @@ def test_a_whole_request() -> None:
 
 
 def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
-    body = body_of(SystemMessage(content="Be brief."), HELLO, dialect=Dialect(thoughts=False, system=False))
+    body = body_of(SystemMessage(content="Be brief."), HELLO, dialect=GeminiDialect(thoughts=False, system=False))
     assert body == {"contents": [{"role": "user", "parts": [{"text": "Be brief."}, {"text": "hello"}]}]}
 
 
@@ -160,7 +157,13 @@ def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Mes
 
 @pytest.mark.parametrize(
     ("arguments", "args"),
-    [("", {}), ("{", {"malformed_arguments": "{"}), ("[1]", {"malformed_arguments": "[1]"}), ('{"a":1}', {"a": 1})],
+    [
+        ("", {}),
+        ("{", {"malformed_arguments": "{"}),
+        ("[1]", {"malformed_arguments": "[1]"}),
+        ('{"a": NaN}', {"malformed_arguments": '{"a": NaN}'}),
+        ('{"a":1}', {"a": 1}),
+    ],
 )
 def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, args: dict[str, Any]) -> None:
     rows = rows_of(HELLO, assistant("", "1", arguments=arguments), result("1"), model=OLD)
@@ -300,18 +303,8 @@ def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
     assert said.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
 
 
-@needs_sdk
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@sdk_types.needs_sdk("gemini")
 @given(histories())
 def test_every_request_fits_the_types_of_the_provider_s_sdk(history: list[Message]) -> None:
-    from google.genai import types
-
-    body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=Dialect())
-    for content in body["contents"]:
-        types.Content.model_validate(content)
-    for tool in body["tools"]:
-        types.Tool.model_validate(tool)
-    types.ToolConfig.model_validate(body["toolConfig"])
-    types.GenerationConfig.model_validate(body["generationConfig"])
-    if "systemInstruction" in body:
-        types.Content.model_validate(body["systemInstruction"])
+    body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
+    assert sdk_types.faults("gemini", body) == []

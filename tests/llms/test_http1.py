@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import ssl
 import subprocess
@@ -131,6 +132,25 @@ async def test_what_has_arrived_comes_at_once_however_it_was_cut():
         assert await (await ask(server, connections)).read() == b"x" * 100
 
 
+async def test_others_have_their_turn_while_much_is_read():
+    async with serving([CHUNKED + chunked([b"x"] * 300_000)]) as (server, connections):
+        reply, turns, seen = await ask(server, connections), 0, []
+
+        async def others():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(others())
+        while data := await reply.read():
+            seen.append((turns, len(data)))
+        beside.cancel()
+    assert sum(size for _, size in seen) == 300_000
+    assert max(size for _, size in seen) < 32 * 1024
+    assert len({turns for turns, _ in seen}) >= len(seen) - 1
+
+
 async def test_a_body_that_nobody_reads_does_not_fill_the_memory():
     async with serving([CHUNKED, *[b"10000\r\n" + b"x" * 65_536 + b"\r\n"] * 500, b"0\r\n\r\n"]) as (
         server,
@@ -175,6 +195,7 @@ async def test_answers_that_only_announce_one_are_skipped():
         [b"HTTP/2 200\r\n\r\n"],
         [b"HTTP/1.1 99\r\n\r\n"],
         [b"HTTP/1.1 101 Switching\r\n\r\n"],
+        [b"HTTP/1.1 100 Continue\r\n\r\n" * 13 + CHUNKED + b"0\r\n\r\n"],
         [OK + b"no colon\r\n\r\n"],
         [OK + b"folded: a\r\n b\r\n\r\n"],
         [OK + b"bad name : x\r\n\r\n"],
@@ -202,6 +223,23 @@ async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connect
         with pytest.raises(ProtocolError):
             await get(server, connections)
         await asyncio.wait_for(server.gone.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        (
+            b"\0\0\x12\4\0\0\0\0\0\0\3\0\0\0\x64",
+            "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1",
+        ),
+        (b"\x15\3\1\0\2\2\x46", "the server speaks TLS; should the base URL begin with https://?"),
+        (b"SSH-2.0-OpenSSH", "the answer begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
+    ],
+)
+async def test_a_server_of_another_protocol_is_known_by_its_first_bytes_though_it_waits_for_more(begin, said):
+    async with serving([begin]) as (server, connections):
+        with pytest.raises(ProtocolError, match=re.escape(said)):
+            await get(server, connections)
 
 
 @pytest.mark.parametrize("header", [(b"key", b"a\r\nhost: evil"), (b"a\nb", b"x"), (b"key", b"\x00")])

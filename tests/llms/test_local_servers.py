@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socketserver
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agenticx.llms.base import ModelRequest
+from agenticx.errors import SettingsError
+from agenticx.llms.base import ModelRequest, complete
 from agenticx.llms.catalog import list_models, local_window
-from agenticx.llms.local_servers import LocalModel, is_loopback
+from agenticx.llms.facts import load_facts
+from agenticx.llms.local_servers import LocalModel, names_served
+from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
 
@@ -107,6 +113,20 @@ def test_a_server_s_real_window_is_what_it_has_given_the_model(
     assert there() is None  # nobody answers any more
 
 
+def test_a_model_whose_name_cannot_be_shown_or_typed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = ["", "a\x1b[2Jb", "a\nb", "a\u202eb", "a\ud800", "n" * 201]
+    with serving({"/v1/models": listed(*odd, "org/My Model:7b", "n" * 200, "größe")}) as address:
+        monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
+        names = names_served(load_facts().providers["vllm"])
+    assert names == ["org/My Model:7b", "n" * 200, "größe"]
+
+
+def test_a_list_of_models_is_read_so_far_as_a_person_could(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving({"/v1/models": listed(*map(str, range(1_500)))}) as address:
+        monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
+        assert names_served(load_facts().providers["vllm"]) == list(map(str, range(1_000)))
+
+
 def test_providers_with_keys_are_not_asked() -> None:
     assert (local_window("openai:gpt-5.4"), local_window("demo")) == (None, None)
 
@@ -124,8 +144,74 @@ async def test_the_window_is_asked_for_once_after_the_first_whole_reply() -> Non
         windows = [model.context_window]
         for _ in range(2):
             _ = [batch async for batch in model.stream(ModelRequest(messages=[]))]
+            await answered()
             windows.append(model.context_window)
     assert (windows, len(asked)) == ([99, 4096, 4096], 1)
+
+
+@pytest.mark.anyio
+async def test_a_reply_waits_for_no_window_and_fails_with_none() -> None:
+    told = threading.Event()
+
+    def ask() -> int:
+        assert told.wait(5)
+        raise SettingsError("no such server")
+
+    with ScriptedModel([say("one"), say("two")], context_window=99) as scripted:
+        model = LocalModel(scripted, ask)
+        replies = [(await complete(model, ModelRequest(messages=[])))[0].text for _ in range(2)]
+        told.set()
+        await answered()
+    assert (replies, model.context_window) == (["one", "two"], 99)
+
+
+async def answered() -> None:
+    """When nobody asks for a window any more."""
+    for thread in threading.enumerate():
+        if thread.name == "agx-window":
+            await asyncio.to_thread(thread.join)
+
+
+@contextmanager
+def dripping(head: bytes) -> Iterator[str]:
+    """A server that begins with `head` and goes on for ever, one blank every 50 ms."""
+    over = threading.Event()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(head)
+                while not over.wait(0.05):
+                    self.wfile.write(b" ")
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4000000\r\n\r\n{",
+        b"HTTP/1.0 200 OK\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nx: ",
+    ],
+    ids=["body", "body of a closing connection", "head"],
+)
+async def test_a_server_that_drips_is_given_up_after_a_second(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dripping(head) as address:
+        monkeypatch.setenv("LMSTUDIO_BASE_URL", address)
+        began = time.monotonic()
+        models = await list_models(DEFAULTS)
+        assert time.monotonic() - began < 2.5
+    assert [model for model in models if model.provider == "lmstudio"] == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "a.localhost"])

@@ -1,65 +1,29 @@
-"""The Ollama wire over real sockets: what is asked, what comes back, and how it ends."""
+"""What is peculiar to the Ollama wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from agenticx.errors import ModelError
-from agenticx.llms import Finished, ModelRequest, OllamaModel, Reply, TextDelta, complete, resolve_model
-from agenticx.messages import UserMessage
+from agenticx.llms import complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, hang_up, reset
-from tests.llms.pieces_server import pieces_server
+from agenticx.testing.provider_replies import Body
 from tests.llms.rules_ollama import violations
+from tests.llms.served import HELLO, OLLAMA
 from tests.llms.test_ollama_reply import asked, end, lines, said
 
 pytestmark = pytest.mark.anyio
 
-HELLO = ModelRequest(messages=[UserMessage(content="hello")])
+model_at = OLLAMA.at
 
 
-def ndjson(*events: Any, status: int = 200) -> Body:
-    return Body(lines(*events), status, "application/x-ndjson")
+def ndjson(*events: Any) -> Body:
+    return OLLAMA.body(lines(*events))
 
 
 HI = ndjson(said("hi"), end())
-
-
-@asynccontextmanager
-async def model_at(base_url: str, **options: Any) -> AsyncIterator[OllamaModel]:
-    opened = OllamaModel("m", base_url=base_url, **options)
-    try:
-        yield opened
-    finally:
-        await opened.aclose()
-
-
-async def ask(*replies: Any) -> tuple[Reply, ModelError | None]:
-    """One call of a server that answers with these."""
-    async with FakeOpenAIServer(replies) as server, model_at(server.base_url) as model:
-        return await complete(model, HELLO)
-
-
-async def test_all_lines_of_one_read_are_one_batch() -> None:
-    async with (
-        pieces_server(lambda: [lines(said("a"), said("b"), end())]) as server,
-        model_at(server.base_url) as model,
-    ):
-        batches = [list(batch) async for batch in model.stream(HELLO)]
-        assert [(await complete(model, HELLO))[0].text, server.connections] == ["ab", 1]
-    assert batches == [[TextDelta("a"), TextDelta("b"), Finished("end", "stop")]]
-
-
-@pytest.mark.promise("C3")
-async def test_a_body_that_ends_without_done_is_incomplete_and_no_error() -> None:
-    reply, error = await ask(ndjson(said("hi")))
-    assert (reply.text, reply.complete, error) == ("hi", False, None)
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/api/"])
@@ -97,27 +61,6 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
         {"role": "tool", "content": "a is there", "tool_name": "look", "tool_call_id": one},
         {"role": "tool", "content": "b is there", "tool_name": "look", "tool_call_id": two},
     ]
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "code"),
-    [
-        (404, "model 'm' not found", "provider.bad_request"),
-        (400, "m does not support tools", "provider.bad_request"),
-        (500, "llama runner process has terminated", "provider.overloaded"),
-        (503, "server busy, please try again", "provider.overloaded"),
-    ],
-)
-async def test_a_refusal_is_told_in_the_server_s_words(status: int, message: str, code: str) -> None:
-    _, error = await ask(Body(json.dumps({"error": message}).encode(), status, "application/json"))
-    assert error is not None
-    assert (error.code, error.status, message in str(error)) == (code, status, True)
-
-
-async def test_a_connection_that_breaks_is_a_transport_error() -> None:
-    for fault in (hang_up, reset):
-        _, error = await ask(fault())
-        assert (error and error.code) == "provider.transport"
 
 
 # --- its name -----------------------------------------------------------------------------------------------------

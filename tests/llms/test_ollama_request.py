@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms._ollama_request import request_body
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.ollama._request import request_body
 from agenticx.messages import (
     AssistantMessage,
     Message,
@@ -87,7 +87,13 @@ def test_thoughts_of_another_model_stay_behind(state: ProviderState | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sent"), [("", {}), ("{", {"malformed_arguments": "{"}), ("1", {"malformed_arguments": "1"})]
+    ("arguments", "sent"),
+    [
+        ("", {}),
+        ("{", {"malformed_arguments": "{"}),
+        ("1", {"malformed_arguments": "1"}),
+        ('{"a": NaN}', {"malformed_arguments": '{"a": NaN}'}),
+    ],
 )
 def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, sent: dict[str, Any]) -> None:
     row = body_of(HELLO, assistant(arguments=arguments), RESULT)["messages"][1]

@@ -1,45 +1,25 @@
-"""The Responses wire over real sockets: what is asked, what comes back, and how it ends."""
+"""What is peculiar to the Responses wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 
-from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, OpenAIResponsesModel, Reply, TextDelta, complete, resolve_model
+from agenticx.llms import ModelRequest, OpenAIResponsesModel, complete, resolve_model
 from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import Body, status
-from tests.llms.pieces_server import pieces_server
-from tests.llms.recorded import (
-    CHUNKINGS,
-    Chunking,
-    Recording,
-    outcome,
-    pieces,
-    recorded_errors,
-    recordings,
-)
+from tests.llms.replies import sse
+from tests.llms.served import HELLO, KEY, RESPONSES
 
 pytestmark = pytest.mark.anyio
 
-HELLO = ModelRequest(messages=[UserMessage(content="hello")])
-KEY = "sk-canary-1234567890"
+model_at, stream, HI, END = RESPONSES.at, RESPONSES.body, RESPONSES.hi, RESPONSES.end
 
 
-def sse(*events: dict[str, Any]) -> bytes:
-    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-
-
-HI = sse({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"})
-END = sse({"type": "response.completed", "response": {"status": "completed"}})
 WHOLE = {
     "object": "response",
     "status": "completed",
@@ -47,27 +27,8 @@ WHOLE = {
 }
 
 
-def stream(*parts: bytes) -> Body:
-    return Body(b"".join(parts), 200, "text/event-stream", {})
-
-
 def refusal(message: str, code: int = 400) -> Body:
     return status(code, message, error_type="invalid_request_error")
-
-
-@asynccontextmanager
-async def model_at(base_url: str, model: str = "m", **options: Any) -> AsyncIterator[OpenAIResponsesModel]:
-    made = OpenAIResponsesModel(model, base_url=base_url, **options)
-    try:
-        yield made
-    finally:
-        await made.aclose()
-
-
-async def ask(*replies: Any, request: ModelRequest = HELLO, **options: Any) -> tuple[Reply, ModelError | None]:
-    """One call of a fake server that plays these replies."""
-    async with FakeOpenAIServer(replies) as server, model_at(server.base_url, **options) as model:
-        return await complete(model, request)
 
 
 async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO) -> list[dict[str, Any]]:
@@ -78,66 +39,12 @@ async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelR
         return [seen.json for seen in server.requests]
 
 
-# --- replies ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.promise("C2")
-@pytest.mark.parametrize("chunking", CHUNKINGS)
-@pytest.mark.parametrize("recording", recordings("responses"))
-async def test_a_recorded_stream_over_a_socket_becomes_the_expected_reply(
-    recording: Recording, chunking: Chunking
-) -> None:
-    size = 5_000 if chunking == "bytes" else len(recording.body)  # a socket write for each byte is slow
-    head, tail = recording.body[:-size], recording.body[-size:]
-
-    def parts() -> Iterator[bytes]:
-        if head:
-            yield head
-        yield from pieces(tail, chunking)
-
-    async with pieces_server(parts) as server, model_at(server.base_url) as model:
-        said = outcome(*await complete(model, HELLO))
-    assert said == recording.judge(said)
-
-
-@pytest.mark.parametrize("recorded", recorded_errors("responses"))
-async def test_a_recorded_error_is_told_in_the_provider_s_words(recorded: dict[str, Any]) -> None:
-    said = json.loads(recorded["body"])["error"]
-    _, error = await ask(Body(recorded["body"].encode(), recorded["status"], recorded["content_type"], {}))
-    assert error is not None
-    assert (error.code, error.provider_type, error.status) == ("provider.bad_request", said["type"], recorded["status"])
-    assert said["message"] in str(error)
-
-
-async def test_all_events_of_one_read_are_one_batch() -> None:
-    async with (
-        pieces_server(lambda: [HI * 3, END]) as server,
-        model_at(server.base_url) as model,
-        aclosing(model.stream(HELLO)) as batches,
-    ):
-        assert list(await anext(batches))[:3] == [TextDelta("hi")] * 3
-
-
-async def test_a_body_that_ends_without_marker_is_incomplete_and_no_error() -> None:
-    reply, error = await ask(stream(HI))
-    assert (reply.text, reply.complete, error) == ("hi", False, None)
-
-
-async def test_a_web_page_is_no_reply() -> None:
-    _, error = await ask(Body(b"<html></html>", 200, "text/html", {}))
-    assert error is not None
-    assert error.code == "provider.bad_reply"
-
-
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_goes_to_the_responses_endpoint_with_the_key() -> None:
-    async with FakeOpenAIServer([stream(HI, END)]) as server, model_at(server.base_url, api_key=KEY) as model:
-        await complete(model, HELLO)
-        seen = server.requests[0]
-    assert (seen.path, seen.headers["authorization"]) == ("/v1/responses", f"Bearer {KEY}")
-    assert seen.json == {
+async def test_nothing_is_stored_and_reasoning_comes_encrypted() -> None:
+    (sent,) = await asked(stream(HI, END))
+    assert sent == {
         "model": "m",
         "input": [{"type": "message", "role": "user", "content": "hello"}],
         "stream": True,
@@ -283,33 +190,6 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
     async with FakeOpenAIServer(refusals) as server, model_at(server.base_url, "gpt-5") as model:
         _, error = await complete(model, HELLO)
         assert (error and error.code, len(server.requests)) == ("provider.bad_request", 4)
-
-
-# --- connections --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.promise("C8")
-async def test_closing_the_iterator_closes_the_socket_at_once() -> None:
-    async with pieces_server(lambda: [HI], then_silent=True) as server, model_at(server.base_url) as model:
-        async with aclosing(model.stream(HELLO)) as batches:
-            assert list(await anext(batches)) == [TextDelta("hi")]
-            began = time.monotonic()
-        await asyncio.wait_for(server.client_gone.wait(), 1)
-        assert time.monotonic() - began < 0.2
-
-
-async def test_one_connection_serves_calls_that_follow_each_other() -> None:
-    async with pieces_server(lambda: [HI, END, b"data: [DONE]\n\n"]) as server, model_at(server.base_url) as model:
-        for _ in range(3):
-            assert (await complete(model, HELLO))[0].complete
-        assert (server.connections, len(server.requests)) == (1, 3)
-
-
-@pytest.mark.promise("I1")
-async def test_no_error_quotes_the_key() -> None:
-    _, error = await ask(status(401, f"Incorrect API key provided: {KEY}."), api_key=KEY)
-    assert error is not None
-    assert (error.code, KEY in f"{error} {error!r} {vars(error)}") == ("provider.auth", False)
 
 
 # --- its name -----------------------------------------------------------------------------------------------------

@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel, _anthropic_request, _gemini_request, _openai_chat_request
-from agenticx.llms import _ollama_request as _ollama
-from agenticx.llms import _openai_responses_request as _responses
+from agenticx.llms import ScriptedModel
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.anthropic import AnthropicModel
+from agenticx.llms.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, ToolSchema, complete, takes_output_schema
 from agenticx.llms.gemini import GeminiModel
+from agenticx.llms.gemini import _request as _gemini_request
 from agenticx.llms.ollama import OllamaModel
-from agenticx.llms.openai_chat import OPENAI_BASE_URL, Dialect, OpenAIChatModel
+from agenticx.llms.ollama import _request as _ollama
+from agenticx.llms.openai_chat import OPENAI_BASE_URL, ChatDialect, OpenAIChatModel
+from agenticx.llms.openai_chat import _request as _openai_chat_request
 from agenticx.llms.openai_responses import OpenAIResponsesModel
+from agenticx.llms.openai_responses import _request as _responses
 from agenticx.llms.retrying import RetryingModel
 from agenticx.llms.think_blocks import ThinkBlockModel
 from agenticx.llms.xml_tools import XmlToolModel
@@ -155,20 +158,20 @@ def test_whatever_has_a_closed_form_keeps_the_rules(fields: dict[str, Any]) -> N
 
 
 def test_chat_completions_has_a_response_format() -> None:
-    def body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    def body(request: ModelRequest, dialect: ChatDialect) -> dict[str, Any]:
         return json.loads(_openai_chat_request.request_body(request, model="m", dialect=dialect, stream=True))
 
-    assert body(ASKED, Dialect(output_schemas=True))["response_format"] == {
+    assert body(ASKED, ChatDialect(output_schemas=True))["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": STRICT, "strict": True},
     }
-    loose = body(ModelRequest(messages=ASKED.messages, output_schema=TABLE), Dialect(output_schemas=True))
+    loose = body(ModelRequest(messages=ASKED.messages, output_schema=TABLE), ChatDialect(output_schemas=True))
     assert loose["response_format"]["json_schema"] == {"name": "answer", "schema": TABLE.schema, "strict": False}
-    assert "response_format" not in body(ASKED, Dialect())
+    assert "response_format" not in body(ASKED, ChatDialect())
 
 
 def test_responses_has_a_text_format() -> None:
-    body = json.loads(_responses.request_body(ASKED, model="m", dialect=_responses.Dialect(), stream=True))
+    body = json.loads(_responses.request_body(ASKED, model="m", dialect=_responses.ResponsesDialect(), stream=True))
     assert body["text"] == {"format": {"type": "json_schema", "name": "answer", "schema": STRICT, "strict": True}}
     assert rules_responses.violations(body) == []
 
@@ -184,7 +187,7 @@ def test_anthropic_has_an_output_config() -> None:
 
 
 def test_gemini_has_a_response_schema() -> None:
-    body = json.loads(_gemini_request.request_body(ASKED, model="m", dialect=_gemini_request.Dialect()))
+    body = json.loads(_gemini_request.request_body(ASKED, model="m", dialect=_gemini_request.GeminiDialect()))
     assert body["generationConfig"]["responseMimeType"] == "application/json"
     assert list(body["generationConfig"]["responseJsonSchema"]["properties"]) == ["name", "born", "pet"]
     assert rules_gemini.violations(body, signed=False) == []
@@ -212,7 +215,8 @@ def chat(base_url: str = OPENAI_BASE_URL, **options: Any) -> OpenAIChatModel:
     [
         (chat(), True, True),
         (chat("http://127.0.0.1:1/v1"), False, False),
-        (chat("http://127.0.0.1:1/v1", dialect=Dialect(output_schemas=True)), True, True),
+        (chat("http://127.0.0.1:1/v1", dialect=ChatDialect(output_schemas=True)), True, True),
+        (chat("http://127.0.0.1:1/v1", dialect=ChatDialect(output_schemas="without_tools")), False, True),
         (OpenAIResponsesModel("gpt-5"), True, True),
         (AnthropicModel("claude-sonnet-4-5"), True, True),
         (AnthropicModel("claude-opus-4-1-20250805"), True, True),
@@ -250,7 +254,7 @@ async def test_a_server_that_refuses_a_schema_is_asked_without_and_not_again() -
         400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     )
     async with FakeOpenAIServer([refusal, say("so"), say("so")]) as server:
-        model = OpenAIChatModel("m", base_url=server.base_url, dialect=Dialect(output_schemas=True))
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=True))
         for _ in range(2):
             reply, error = await complete(model, ASKED)
             assert (reply.text, error) == ("so", None)
@@ -262,7 +266,7 @@ async def test_a_server_that_refuses_a_schema_is_asked_without_and_not_again() -
 @pytest.mark.anyio
 async def test_any_other_refusal_is_an_error() -> None:
     async with FakeOpenAIServer([status(400, "no such model")]) as server:
-        model = OpenAIChatModel("m", base_url=server.base_url, dialect=Dialect(output_schemas=True))
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=True))
         _, error = await complete(model, ASKED)
         await model.aclose()
     assert isinstance(error, ModelError)

@@ -10,11 +10,11 @@ import pytest
 
 from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import Attempt, ModelRequest, Reply, complete
+from agenticx.llms.base import Attempt, ModelRequest, Reply, Usage, complete
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import load_settings
-from agenticx.testing import ScriptedModel, collect, cut, fail, hang, outline, say
+from agenticx.testing import ScriptedModel, collect, cut, fail, finish, hang, outline, say, usage
 from agenticx.testing.grammar import check_grammar
 
 pytestmark = pytest.mark.anyio
@@ -149,3 +149,62 @@ async def test_closing_the_stream_early_closes_the_model_that_is_read() -> None:
     await source.aclose()
     await asyncio.sleep(0)
     assert model.open_streams == 0
+
+
+def test_waits_grow_and_stay_within_their_limits() -> None:
+    policy = RetryPolicy(attempts=2_000)
+    for failed, low, high in [(1, 4, 5), (2, 8, 10), (3, 8, 10), (1_999, 8, 10)]:
+        waits = {policy.wait(overloaded(), failed) or 0.0 for _ in range(50)}
+        assert low <= min(waits) < max(waits) <= high, failed
+
+
+async def test_counts_of_tokens_alone_are_no_beginning() -> None:
+    with ScriptedModel([[usage(3, None), usage(None, 1), fail(overloaded())], [usage(5, 1), say("hi")]]) as model:
+        reply, error = await complete(RetryingModel(model, clock=FAST), REQUEST)
+    assert (reply.text, reply.usage, error) == ("hi", Usage(5, 1), None)
+
+
+async def test_a_model_that_counts_and_falls_silent_is_left_for_its_fallback() -> None:
+    first, second = ScriptedModel([[usage(3, None), hang()]], name="first"), ScriptedModel([say("hi")], name="second")
+    with first, second:
+        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("hi", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "type_", "message"),
+    [
+        (404, None, "the provider answered with HTTP 404"),
+        (400, "model_not_found", "The requested model 'gpt-9' does not exist."),
+        (400, "invalid_request_error", "The model `llama2-70b` has been decommissioned and is no longer supported."),
+        (400, None, "acme/gpt-9 is not a valid model ID"),
+        (400, "invalid_model", "Invalid model: mistral-9"),
+        (400, "invalid_request_error", "Model Not Exist"),
+    ],
+)
+async def test_a_model_that_does_not_exist_is_left_for_its_fallback(
+    status: int, type_: str | None, message: str
+) -> None:
+    error = ModelError(message, code="provider.bad_request", status=status, provider_type=type_)
+    with ScriptedModel([fail(error)]) as first, ScriptedModel([say("hello")]) as second:
+        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("hello", None)
+
+
+async def test_what_the_model_cannot_do_is_a_request_that_is_wrong() -> None:
+    error = ModelError("this model does not support images", code="provider.bad_request", status=400)
+    with ScriptedModel([fail(error)]) as first, ScriptedModel([]) as second:
+        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("", "provider.bad_request")
+
+
+async def test_the_last_models_error_says_what_the_others_failed_with() -> None:
+    names = ("first", "second", "third")
+    failing = [ScriptedModel([fail(ModelError(f"{name} is out", code="provider.auth"))], name=name) for name in names]
+    _, error = await complete(RetryingModel(failing[0], failing[1:], clock=FAST), REQUEST)
+    assert str(error) == "third is out; first had failed before: first is out; second had failed before: second is out"
+
+
+async def test_a_provider_that_gives_up_before_it_said_anything_is_asked_again() -> None:
+    with ScriptedModel([[usage(3, None), finish("failed")], say("hi")]) as model:
+        assert await text_of(RetryingModel(model, clock=FAST)) == ("hi", None)
+    with ScriptedModel([[say("h"), finish("failed")]]) as model:
+        reply, error = await complete(RetryingModel(model, clock=FAST), REQUEST)
+    assert (reply.text, reply.stop, error) == ("h", "failed", None)

@@ -242,7 +242,7 @@ def test_state_that_is_not_what_it_should_be_is_left_out(first: Wire, then: Wire
 async def test_a_compacted_conversation_goes_on_over_any_other(first: Wire, then: Wire) -> None:
     history = rounds(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
     compactor = ContextCompactor(threshold_messages=8, retain_recent_messages=4)
-    compacted = await compactor.maybe_compact(history, ScriptedModel(["They looked around."]))
+    compacted = await compactor.compact(history, ScriptedModel(["They looked around."]))
     assert compacted is not None
     assert "[compacted]" in compacted.messages[0].content
     assert then.refusals(sanitize(compacted.messages), tools=[LOOK]) == []

@@ -10,6 +10,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
 from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlocks
 from agenticx.testing import ScriptedModel, cut, fail, say
+from tests.llms.linear import grows_linearly
 
 CASES = {
     "<think>hm</think>\n\nyes": ("hm", "yes"),
@@ -18,6 +19,12 @@ CASES = {
     "<think></think>yes": ("", "yes"),
     "<think>if a < b and </thin> or </thi": ("if a < b and </thin> or </thi", ""),
     "  The tag <think> is no block here</think>": ("", "  The tag <think> is no block here</think>"),
+    "</think>\n\nyes": ("", "yes"),
+    "\n</thinking>yes": ("", "yes"),
+    "hm</think>yes": ("", "hm</think>yes"),
+    "</think></think>yes": ("", "</think>yes"),
+    "<think>hm</think></think>yes": ("hm", "</think>yes"),
+    "</thin": ("", "</thin"),
     "<thin": ("", "<thin"),
     "<thinker>x": ("", "<thinker>x"),
     "": ("", ""),
@@ -45,6 +52,19 @@ def test_how_the_text_is_cut_makes_no_difference(words: list[str], data: st.Data
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert split(pieces) == split([text])
+
+
+@pytest.mark.promise("C7")
+@pytest.mark.parametrize("piece", [" ", "<think> </think>", "<think>\n"])
+def test_the_time_it_takes_is_linear_in_the_text(piece: str) -> None:
+    def split_up(pieces: list[str]) -> None:
+        blocks = ThinkBlocks()
+        for text in pieces:
+            blocks.feed(text)
+        blocks.end()
+
+    assert grows_linearly(lambda count: split_up([piece * count]))
+    assert grows_linearly(lambda count: split_up([piece] * count))
 
 
 @pytest.mark.anyio

@@ -98,6 +98,7 @@ class Player:
         agent_id: str = "meta",
         system_prompt: str | None = None,
         output_type: Any = None,
+        steering: Any = None,
         **options: Any,
     ) -> Run:
         """`script` is a list of replies or a model; `on` is called with each event as it comes."""
@@ -114,6 +115,7 @@ class Player:
             agent_id=agent_id,
             system_prompt=system_prompt,
             output_type=output_type,
+            steering=steering,
         ):
             events.append(event)
             if on is not None:

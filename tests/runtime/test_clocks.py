@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import repeat
 
 import pytest
 
 from agenticx.llms.base import Finished, TextDelta, ThinkingDelta, ToolCallDelta, Usage, UsageDelta
+from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
+from tests.llms.pieces_server import pieces_server
+from tests.llms.served import CHAT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]
+
 
 CLOCKS = {
     "llm_first_feedback_seconds": 2,
@@ -101,6 +106,39 @@ async def test_a_slow_drip_lives_until_the_hard_cap(play, watch, piece):
     assert stalls(run) == [("hard", "failed", 20)]
     assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(20)
     assert run.outline[-1] == "error:timeout.hard"
+
+
+async def test_a_stream_that_always_has_more_at_hand_ends_with_the_hard_cap(play, watch):
+    class Endless:
+        name, context_window = "endless", None
+
+        async def stream(self, request):
+            while True:
+                yield [TextDelta("x")] * 64
+
+    run = await play(Endless(), clock=watch.clock, settings={**CLOCKS, "llm_hard_timeout_seconds": 2})
+
+    assert stalls(run) == [("hard", "failed", 2)]
+    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(2)
+    assert run.outline[-1] == "error:timeout.hard"
+
+
+@pytest.mark.promise("C8")
+async def test_a_stream_that_always_has_more_at_hand_hears_a_stop_between_two_handfuls(play):
+    stop, tokens_behind_it = StopSignal(), 0
+
+    def press(event):
+        nonlocal tokens_behind_it
+        tokens_behind_it += stop.is_set() and event.type == "token"
+        if event.type == "token":
+            stop.set()
+
+    endless = pieces_server(lambda: repeat(CHAT.hi * 100))
+    async with endless as server, CHAT.at(f"{server.base_url}/v1") as model:
+        run = await play(model, stop=stop, on=press)
+
+    assert run.outline[-1].startswith("error:stopped")
+    assert tokens_behind_it < 2 * 512
 
 
 async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play, watch):

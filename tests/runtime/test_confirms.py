@@ -81,6 +81,7 @@ async def test_an_approved_call_runs(play, notes):
         "question": "Keep 'hi'?",
         "context": {
             "tool": "note",
+            "tool_call_id": "call_1",
             "arguments": {"text": "hi"},
             "risk": "write",
             "reasons": ["It keeps."],

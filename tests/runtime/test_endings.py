@@ -8,7 +8,7 @@ import pytest
 
 from agenticx.clocks import ScaledClock
 from agenticx.errors import SessionBusy
-from agenticx.runtime import AgentHook, HookRegistry, StopSignal
+from agenticx.runtime import AgentHook, AgentRuntime, HookRegistry, Session, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, say
 from agenticx.tools.registry import tool
 
@@ -38,6 +38,24 @@ async def test_a_meta_agent_out_of_rounds_fails(play):
         "code": "max_rounds",
         "fatal": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "rounds"),
+    [({}, {}, 10), ({}, {"max_tool_rounds": 50}, 50), ({"max_tool_rounds": 3}, {"max_tool_rounds": 50}, 3)],
+)
+async def test_rounds_come_from_the_argument_else_from_the_settings_else_are_ten(play, options, settings, rounds):
+    run = await play(["ok"], settings=settings, **options)
+
+    assert [event.data["max_rounds"] for event in run.of("round_start")] == [rounds]
+
+
+async def test_a_bare_runtime_takes_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
+    monkeypatch.setenv("AGX_HOME", str(tmp_path))
+    monkeypatch.setenv("AGX_MAX_TOOL_ROUNDS", "50")
+    turn = AgentRuntime(ScriptedModel(["ok"])).run_turn("Go!", Session())
+
+    assert [event.data["max_rounds"] async for event in turn if event.type == "round_start"] == [50]
 
 
 async def test_other_agents_out_of_rounds_pause_with_a_checkpoint(play):

@@ -29,7 +29,7 @@ def hook(point, method):
 
 
 def long_history():
-    rows = [(UserMessage(content=f"question {n}"), AssistantMessage(content=f"answer {n}")) for n in range(15)]
+    rows = [(UserMessage(content=f"question {n}" * 9), AssistantMessage(content=f"answer {n}")) for n in range(15)]
     return [row for pair in rows for row in pair]
 
 

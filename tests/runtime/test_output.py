@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments
 from agenticx.llms.base import OutputSchema
-from agenticx.llms.openai_chat import Dialect, OpenAIChatModel
+from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
 from agenticx.runtime.output import ALONE, CUT, TAKEN, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
@@ -115,6 +115,24 @@ async def test_tools_run_before_the_answer(play):
     assert run.terminal["output"] == ROME
 
 
+async def test_a_model_that_calls_nothing_that_exists_is_told_how_to_answer(play):
+    script = [call(""), call("nope"), call("submit_output", ROME)]
+    run = await play(script, tools=[add], output_type=City)
+
+    told = "[reminder] Your last call named no tool or could not be read. The tools are: add, submit_output."
+    assert run.rows[1] == ("reminder", told)
+    assert run.results[0] == ("call_2", "unknown_tool", "unknown tool 'nope'; known tools: add, submit_output")
+    assert run.terminal["output"] == ROME
+
+
+async def test_a_model_that_answers_in_json_is_told_of_no_call_for_that(play):
+    run = await play(HeldModel([call(""), ROME_TEXT]), output_type=City)
+
+    told = "[reminder] Your last call named no tool or could not be read. The tools are: none; answer in text."
+    assert run.rows[1] == ("reminder", told)
+    assert run.terminal["output"] == ROME
+
+
 async def test_an_answer_beside_other_calls_was_given_without_their_results_and_is_not_taken(play):
     run = await play(
         [
@@ -146,8 +164,8 @@ async def test_what_does_not_fit_is_told_back_and_the_second_try_counts(play):
     ("arguments", "sentence"),
     [
         ('{"name": "Rome", "people": ', "Not taken: the answer is not valid JSON"),
-        ('{"name": "Rome", "people": 1, "people": 2}', "Not taken: the key 'people' appears twice in the answer"),
-        ('{"name": "Rome", "people": NaN}', "Not taken: NaN is not a JSON number"),
+        ('{"name": "Rome", "people": 1, "people": 2}', "Not taken: the answer is not valid JSON: the key 'people'"),
+        ('{"name": "Rome", "people": NaN}', "Not taken: the answer is not valid JSON: NaN is not a JSON number"),
         ("", "Not taken: name: Field required; people: Field required"),
     ],
 )
@@ -315,7 +333,7 @@ def test_whatever_a_model_says_is_an_object_or_a_sentence(text: str) -> None:
 async def test_a_server_is_asked_in_the_way_it_takes(play, held):
     reply = say(ROME_TEXT) if held else call("submit_output", ROME)
     async with FakeOpenAIServer([reply]) as server:
-        model = OpenAIChatModel("m", base_url=server.base_url, dialect=Dialect(output_schemas=held))
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=held))
         run = await play(model, output_type=City)
         await model.aclose()
     assert run.terminal["output"] == ROME

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from pydantic import BaseModel
 
 from agenticx.errors import ModelError
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.testing import fail, outline, say
+from agenticx.runtime import AgentHook
+from agenticx.testing import call, fail, outline, say
+from agenticx.tools.registry import tool
 
 pytestmark = pytest.mark.anyio
 
 TOO_LONG = ModelError("the prompt is too long", code="context_overflow")
+
+
+@tool(risk="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 def fill(session, rows):
@@ -28,6 +39,50 @@ async def test_a_history_that_is_too_long_is_compacted_once_and_sent_again(play)
     assert run.session.messages[0].content.startswith("[compacted]")
 
 
+async def test_the_second_request_differs_in_its_messages_alone_and_the_hooks_pass_them(play):
+    seen = []
+
+    class Watching(AgentHook):
+        async def before_model(self, messages, context):
+            seen.append(len(messages))
+            return [*messages, UserMessage(content="from the hook")]
+
+    class Answer(BaseModel):
+        text: str
+
+    script = [fail(TOO_LONG), say("Summary."), call("submit_output", {"text": "Done."})]
+    run = await play(
+        script,
+        session=fill(play.session(), 16),
+        tools=[add],
+        output_type=Answer,
+        hooks=[Watching()],
+        system_prompt="Be.",
+    )
+
+    first, summary, second = run.model.requests
+    assert replace(second, messages=()) == replace(first, messages=())
+    assert [tool.name for tool in second.tools] == ["add", "submit_output"]
+    assert summary.tools == ()
+    assert seen == [len(first.messages) - 1, len(second.messages) - 1]
+    assert [message.content for message in second.messages[:1] + second.messages[-1:]] == ["Be.", "from the hook"]
+    assert run.terminal["output"] == {"text": "Done."}
+
+
+async def test_the_last_word_of_an_exhausted_turn_stays_without_tools_when_it_is_asked_for_again(play):
+    script = [call("add", {"a": 1, "b": 2}), fail(TOO_LONG), say("Summary."), say("So far: 3.")]
+    run = await play(
+        script,
+        session=fill(play.session(), 16),
+        tools=[add],
+        max_tool_rounds=1,
+        settings={"on_exhausted": "partial"},
+    )
+
+    assert run.outline[-2:] == ["token", "final:partial"]
+    assert [(request.tools, request.tool_choice) for request in run.model.requests[1:]] == [((), "none")] * 3
+
+
 async def test_a_history_that_is_still_too_long_ends_the_turn(play):
     run = await play([fail(TOO_LONG), say("Summary."), fail(TOO_LONG)], session=fill(play.session(), 16))
 
@@ -38,3 +93,9 @@ async def test_a_short_history_has_nothing_to_compact(play):
     run = await play([fail(TOO_LONG)])
 
     assert outline(run.events, detail=True) == ["turn_started", "round_start", "error:context_overflow"]
+
+
+async def test_a_history_that_is_found_too_long_in_the_middle_of_an_answer_is_not_sent_again(play):
+    run = await play([[say("Well, "), fail(TOO_LONG)]], session=fill(play.session(), 16))
+
+    assert outline(run.events, detail=True) == ["turn_started", "round_start", "token", "error:context_overflow"]

@@ -116,7 +116,7 @@ async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
 
 @pytest.mark.parametrize(("rows", "due"), [(20, False), (21, True)])
 async def test_more_than_twenty_messages_are_compacted(rows, due):
-    history = [user(f"message {place} with some words to spare") for place in range(rows)]
+    history = [user(f"message {place} " + "with some words to spare " * 4) for place in range(rows)]
     compacted = await summarised(ContextCompactor(), history)
     assert (compacted is not None) is due
 
@@ -128,7 +128,7 @@ async def test_more_than_48000_characters_are_compacted(size, due):
 
 
 async def test_by_default_eight_messages_stay_as_they_are():
-    history = [user(f"message {place}, long enough to gain something") for place in range(21)]
+    history = [user(f"message {place}, " + "long enough to gain something " * 4) for place in range(21)]
     compacted = await compact(ContextCompactor(), history, [say("They talked."), usage(100, 3)])
     text = f"{TAG} Summary of 13 earlier messages:\nThey talked."
     assert [row.content for row in compacted.messages] == [text, *(row.content for row in history[13:])]
@@ -148,7 +148,7 @@ def test_limits_below_the_minimums_are_raised_to_them():
     ("window", "counted", "due"), [(None, 1_000_000, False), (1_000, 800, False), (1_000, 801, True)]
 )
 async def test_a_known_window_that_is_nearly_full_is_a_reason(window, counted, due):
-    history = [user(f"message {place} with some words to spare") for place in range(16)]
+    history = [user(f"message {place} " + "with some words to spare " * 5) for place in range(16)]
     script = ["SUMMARY"] if due else []
     compacted = await compact(ContextCompactor(), history, *script, window=window, input_tokens=counted)
     assert (compacted is not None) is due
@@ -165,7 +165,7 @@ async def test_the_estimate_counts_even_if_the_provider_has_counted_nothing_yet(
 async def test_a_call_and_its_results_are_never_cut_apart():
     history = [
         user("do it " * 50),
-        *rounds(5, 100),
+        *rounds(5, 300),
         assistant("", *"abcdefghij"),
         *(result(id_) for id_ in "abcdefghij"),
     ]
@@ -174,27 +174,34 @@ async def test_a_call_and_its_results_are_never_cut_apart():
 
 
 async def test_the_request_goes_along_if_the_tail_has_it_no_more():
-    history = [user("old"), assistant("done"), user("count the files, never delete any"), *rounds(12, 100)]
+    history = [user("old"), assistant("done"), user("count the files, never delete any"), *rounds(12, 200)]
     compacted = await summarised(ContextCompactor(), history)
     request = "\n\nThe user's current request, word for word: count the files, never delete any"
     assert compacted.messages[0].content == f"{TAG} Summary of 19 earlier messages:\nSUMMARY{request}"
-    again = await summarised(ContextCompactor(), [*compacted.messages, *rounds(12, 100)])
+    again = await summarised(ContextCompactor(), [*compacted.messages, *rounds(12, 200)])
     assert again.messages[0].content.endswith(f"SUMMARY{request}")
 
 
 async def test_a_reminder_of_ours_is_not_the_users_request():
-    history = [user("the real one"), *rounds(10, 100), user("[reminder] try again", injected=True), *rounds(1)]
+    history = [user("the real one"), *rounds(10, 200), user("[reminder] try again", injected=True), *rounds(1)]
     compacted = await summarised(ContextCompactor(), history)
     assert compacted.messages[0].content.endswith(": the real one")
 
 
 async def test_a_history_that_would_not_get_smaller_stays_as_it_is():
-    history = [user("x") for _ in range(21)]
-    assert await compact(ContextCompactor(), history, "a summary longer than all of it together") is None
+    history = [user("x" * 100) for _ in range(21)]
+    assert await compact(ContextCompactor(), history, "longer " * 300) is None
+
+
+@pytest.mark.promise("D4")
+@pytest.mark.parametrize("request_size", [1, 4_000], ids=["short rows", "a request that stays anyway"])
+async def test_no_summary_is_paid_for_that_could_hardly_be_shorter_than_what_it_replaces(request_size):
+    history = [user("r" * request_size), *rounds(15, 60)]
+    assert await compact(ContextCompactor(), history) is None
 
 
 async def test_summaries_and_system_rows_of_before_go_into_the_new_one():
-    history = [system(f"{TAG} Summary of 9 earlier messages:\nolder"), *(user("u" * 50) for _ in range(20))]
+    history = [system(f"{TAG} Summary of 9 earlier messages:\nolder"), *(user("u" * 100) for _ in range(20))]
     model = ScriptedModel(["newer"])
     compacted = await ContextCompactor().maybe_compact(history, model)
     assert compacted.messages[0].content == f"{TAG} Summary of 13 earlier messages:\nnewer"

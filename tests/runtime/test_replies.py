@@ -152,7 +152,9 @@ async def test_a_length_finish_with_calls_runs_none_of_them(play):
     whole, half = call("add", {"a": 1, "b": 2}), call("add", '{"a": 1, "b"')
     run = await play([[say("Adding."), whole, half, finish("length")], "Sorry."], tools=[add])
 
-    cut_text = "The answer was cut by the output limit, so this call may be incomplete and was not run; make it again."
+    cut_text = (
+        "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
+    )
     assert run.outline == [
         "turn_started",
         "round_start",
@@ -178,6 +180,13 @@ async def test_a_content_filter_is_fatal_even_when_it_comes_with_calls(play):
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.content_filter"]
     assert run.rows == [("user", "go"), ("partial", "I will")]
+
+
+async def test_a_provider_that_gives_up_in_the_middle_ends_the_turn_even_when_it_comes_with_calls(play):
+    run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("failed")]], tools=[add])
+
+    assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.overloaded"]
+    assert run.events[-1].data["retryable"] is True
 
 
 async def test_an_end_marker_of_end_with_calls_still_runs_them(play):

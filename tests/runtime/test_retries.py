@@ -49,6 +49,7 @@ async def test_a_call_that_failed_before_its_first_delta_is_made_again(play, wat
     stall = dict(run.of("stall")[0].data)
     assert stall.pop("retry_at").endswith("Z")
     assert stall.pop("elapsed_seconds") == watch.near(0)
+    assert (stall.pop("reason"), stall.pop("model")) == (str(DOWN), "model 1")
     assert stall == {"phase": "first_chunk", "limit_seconds": 6, "action": "retrying"}
     assert run.rows == [("user", "go"), ("assistant", "Hello.")]
     first.assert_done()
@@ -84,6 +85,7 @@ async def test_a_fallback_takes_over_and_pays_under_its_own_name(play, watch):
     run = await play(model, clock=watch.clock, settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "token", "final:answer"]
+    assert [(event.data["reason"], event.data["model"]) for event in run.of("stall")] == [("no key", "model 2")]
     assert [event.data["model"] for event in run.of("usage")] == ["model 2"]
     assert [len(model.requests) for model in models] == [1, 1]
 
@@ -93,7 +95,9 @@ async def test_a_silent_model_is_left_for_its_fallback_and_not_asked_again(play,
     run = await play(model, clock=watch.clock, settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "token", "final:answer"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(6)
+    [stall] = [event.data for event in run.of("stall")]
+    assert stall["elapsed_seconds"] == watch.near(6)
+    assert (stall["reason"], stall["model"]) == ("model 1 sent nothing within 6 s", "model 2")
     assert [model.open_streams for model in models] == [0, 0]
 
 

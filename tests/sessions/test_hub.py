@@ -13,20 +13,22 @@ import pytest
 from agenticx.errors import SessionBusy, SessionNotFound, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.messages import SystemMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
     Hub,
     HubClosed,
+    Keepsake,
     MemoryStore,
     SessionRecord,
     Store,
     StoredEvent,
     TurnConflict,
-    TurnFailed,
+    TurnRecord,
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.batches import merge_deltas, write_in_batches
+from agenticx.sessions.batches import Batches, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 
@@ -39,11 +41,17 @@ def note(text: str) -> str:
     return f"noted {text}"
 
 
+@tool(risk="read")
+def look() -> str:
+    """Look around."""
+    return "nothing"
+
+
 async def hub_with(
     model: ChatModel, tmp_path: Path, *, store: Store | None = None, tools: Sequence[Any] = (note,)
 ) -> tuple[Hub, Store, str]:
     store = store or MemoryStore()
-    record = SessionRecord(workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings)
@@ -75,7 +83,7 @@ async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
-    return [event.type.value for event in events if event.type not in ("state", "usage")]
+    return [str(event.type) for event in events if event.type not in ("state", "usage")]
 
 
 async def test_a_turn_is_started_stored_and_over(tmp_path: Path) -> None:
@@ -155,6 +163,37 @@ async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> No
     assert said[2]["tool_call_id"] == said[1]["tool_calls"][0]["id"]
 
 
+async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_id(tmp_path: Path) -> None:
+    scripted = [call("look", {}, id="call_0"), "done"]
+    hub, store, first = await hub_with(ScriptedModel(scripted * 2), tmp_path, tools=[look])
+    second = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(second)
+    for session_id in (first, second.id):
+        turn = await hub.start(session_id, TurnRequest(input="hi"))
+        await turn_over(store, session_id)
+        (began,) = await store.journal_of(session_id, turn.id)
+        assert (began.kind, began.data) == ("began", {"call_id": "call_0", "name": "look", "arguments": "{}"})
+
+
+async def test_a_call_id_that_a_forgotten_call_may_have_had_is_not_given_again_after_a_restart(tmp_path: Path) -> None:
+    random_id = "call_9XkD0fLlqJhYw2Zs8TnB4mQe"
+    again = [[call("look", {}, id="call_0"), call("look", {}, id=random_id)], "done"]
+    first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
+    await first.start(session_id, TurnRequest(input="hi"))
+    events = await turn_over(store, session_id)
+    summary = Keepsake([SystemMessage(content="What was said before.")])
+    changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
+    await store.append(session_id, None, [changed], expected_seq=events[-1].seq, kept=summary)
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    model = ScriptedModel(again)
+    second = Hub(store, models=lambda _name: model, tools=lambda _record: [look], settings=settings)
+    await second.start(session_id, TurnRequest(input="more"))
+    events = await turn_over(store, session_id, ends=2)
+    calls = [json.loads(event.frame_json)["data"]["tool_call_id"] for event in events if event.type == "tool_call"]
+    assert calls[0] != "call_0"
+    assert calls[1] == random_id
+
+
 class StoreThatBreaks(MemoryStore):
     """Refuses the `nth` append."""
 
@@ -163,12 +202,18 @@ class StoreThatBreaks(MemoryStore):
         self._left, self._error = nth, error
 
     async def append(
-        self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, expected_seq: int
+        self,
+        session_id: str,
+        turn_id: str | None,
+        events: Sequence[RuntimeEvent],
+        *,
+        expected_seq: int,
+        **beside: Any,
     ) -> Sequence[StoredEvent]:
         self._left -= 1
         if self._left == 0:
             raise self._error
-        return await super().append(session_id, turn_id, events, expected_seq=expected_seq)
+        return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
 
 
 async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
@@ -180,6 +225,24 @@ async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: 
     assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
     await hub.start(session_id, TurnRequest(input="again"))
     assert types(await turn_over(store, session_id, ends=2))[-1] == "final"
+
+
+async def test_a_claim_that_failed_but_stands_does_not_hold_the_session(tmp_path: Path) -> None:
+    class Unanswering(MemoryStore):
+        failures = 1
+
+        async def claim(self, turn: TurnRecord) -> TurnRecord:
+            claimed = await super().claim(turn)
+            if self.failures:
+                self.failures -= 1
+                raise StoreError("the disk did not answer")
+            return claimed
+
+    hub, store, session_id = await hub_with(ScriptedModel(["better"]), tmp_path, store=Unanswering())
+    with pytest.raises(StoreError, match="did not answer"):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.start(session_id, TurnRequest(input="again"))
+    assert "final" in types(await turn_over(store, session_id))
 
 
 async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
@@ -197,7 +260,7 @@ async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
 async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
     store = StoreThatBreaks(1, StoreError("disk full"))
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
-    with pytest.raises(TurnFailed, match="disk full"):
+    with pytest.raises(StoreError, match="disk full"):
         await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
     assert await store.last_seq(session_id) == 0
     await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
@@ -225,6 +288,21 @@ async def test_deleting_a_session_ends_what_it_runs(tmp_path: Path) -> None:
     with pytest.raises(SessionNotFound):
         await hub.start(session_id, TurnRequest(input="hi"))
     assert await store.read_all(0, 10) == []
+
+
+async def test_who_posts_while_a_session_is_deleted_is_told_so_or_that_it_is_gone(tmp_path: Path) -> None:
+    for yields in range(0, 60, 2):
+        hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]] * 4), tmp_path)
+        posts = [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi", when_busy="queue"))) for _ in "abc"]
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        deleting = asyncio.create_task(hub.delete(session_id))
+        posts += [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi"))) for _ in "de"]
+        await deleting
+        for told in await asyncio.gather(*posts, return_exceptions=True):
+            assert isinstance(told, TurnRecord | SessionNotFound | SessionBusy)
+        assert await store.read_all(0, 10) == []
+        await hub.close()
 
 
 async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
@@ -260,7 +338,7 @@ async def test_what_waits_while_a_batch_is_written_becomes_the_next_batch() -> N
         await gate.wait()
         batches.append([event.data.get("text", "state") for event in batch])
 
-    await write_in_batches(source(), write)
+    await Batches(write).drain(source())
     assert batches == [["a"], ["b", "state"]]
 
 
@@ -280,9 +358,31 @@ async def test_a_source_that_runs_ahead_waits_for_the_writer() -> None:
         await asyncio.sleep(0)
         ahead -= len(batch)
 
-    await write_in_batches(source(), write, most=10)
+    await Batches(write, most=10).drain(source())
     assert ahead == 0
     assert most_ahead <= 21
+
+
+async def test_a_call_begins_only_once_the_log_tells_of_it(tmp_path: Path) -> None:
+    class SlowStore(MemoryStore):
+        async def append(self, session_id: str, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
+            await asyncio.sleep(0.01)
+            return await super().append(session_id, *args, **kwargs)
+
+    told: list[list[str]] = []
+
+    @tool(risk="read")
+    async def peek() -> str:
+        """Read the log."""
+        told.append(types(await store.read(session_id, 0, 100)))
+        return "done"
+
+    hub, store, session_id = await hub_with(
+        ScriptedModel([call("peek", {}), "done"]), tmp_path, store=SlowStore(), tools=[peek]
+    )
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await turn_over(store, session_id)
+    assert [one[-1] for one in told] == ["tool_call"]
 
 
 async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
@@ -304,9 +404,9 @@ async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None
         return None
 
     with pytest.raises(ValueError, match="writer"):
-        await write_in_batches(source(False), refuse)
+        await Batches(refuse).drain(source(False))
     with pytest.raises(LookupError, match="source"):
-        await write_in_batches(source(True), accept)
+        await Batches(accept).drain(source(True))
     assert closed == ["closed", "closed"]
 
 
@@ -320,4 +420,22 @@ async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
         thought,
         token("c", 2),
         token("de", 0, "n"),
+    ]
+
+
+async def test_a_session_that_was_put_aside_goes_on_where_it_was(tmp_path: Path) -> None:
+    model = ScriptedModel(["one", "two"])
+    hub, store, session_id = await hub_with(model, tmp_path)
+    await hub.start(session_id, TurnRequest(input="first"))
+    await turn_over(store, session_id)
+    for _ in range(300):
+        other = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(other)
+        await hub.change(other.id, {"name": "another"})
+    await hub.start(session_id, TurnRequest(input="second"))
+    await turn_over(store, session_id, ends=2)
+    assert [message.content for message in model.requests[-1].messages if message.role != "system"] == [
+        "first",
+        "one",
+        "second",
     ]

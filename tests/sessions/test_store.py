@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agenticx.errors import SessionBusy, SessionNotFound
+from agenticx.messages import AssistantMessage, SystemMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
-from agenticx.sessions import MemoryStore, SequenceConflict, SessionRecord, Store, TurnRecord
+from agenticx.sessions import (
+    Archived,
+    Journalled,
+    Keepsake,
+    MemoryStore,
+    SequenceConflict,
+    SessionRecord,
+    SqliteStore,
+    Store,
+    TurnRecord,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=[MemoryStore])
-def store(request: pytest.FixtureRequest) -> Store:
-    make: Callable[[], Store] = request.param
-    return make()
+def in_memory(_folder: Path) -> Store:
+    return MemoryStore()
+
+
+def in_a_file(folder: Path) -> Store:
+    return SqliteStore(folder / "sessions.db")
+
+
+@pytest.fixture(params=[in_memory, in_a_file])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    make: Callable[[Path], Store] = request.param
+    opened = make(tmp_path)
+    yield opened
+    await opened.aclose()
 
 
 def record(name: str | None = None) -> SessionRecord:
@@ -61,7 +83,7 @@ async def test_a_session_is_found_changed_and_gone(store: Store) -> None:
         await store.get(made.id)
 
 
-async def test_sessions_are_listed_newest_first_in_pages_and_by_name(store: Store) -> None:
+async def test_sessions_are_listed_newest_first_in_pages(store: Store) -> None:
     made = [record(f"Session {number}") for number in range(5)]
     for one in made:
         await store.create(one)
@@ -69,8 +91,24 @@ async def test_sessions_are_listed_newest_first_in_pages_and_by_name(store: Stor
     assert [one.name for one in first] == ["Session 4", "Session 3"]
     rest = await store.sessions(limit=9, before=first[-1].id)
     assert [one.name for one in rest] == ["Session 2", "Session 1", "Session 0"]
-    assert [one.name for one in await store.sessions(query="session 3")] == ["Session 3"]
     assert await store.sessions(before="ses_unknown") == []
+
+
+async def test_pinned_sessions_come_first_and_archived_ones_only_when_asked_for(store: Store) -> None:
+    made = [record(str(number)) for number in range(6)]
+    for one in made:
+        await store.create(one)
+    for number in (0, 3):
+        await store.update(replace(made[number], pinned=True))
+    for number in (1, 3, 4):
+        await store.update(replace(await store.get(made[number].id), archived=True))
+
+    async def names(archived: Archived, before: str | None = None) -> str:
+        return "".join(one.name or "" for one in await store.sessions(archived=archived, before=before))
+
+    assert [await names(which) for which in ("without", "only", "with")] == ["052", "341", "305421"]
+    assert [await names("with", made[number].id) for number in (3, 0, 5, 1)] == ["05421", "5421", "421", ""]
+    assert [await names("without", made[number].id) for number in (3, 4)] == ["052", "2"]
 
 
 async def test_appended_events_are_read_back_as_valid_envelopes_numbered_without_gaps(store: Store) -> None:
@@ -121,6 +159,23 @@ async def test_the_log_of_all_sessions_keeps_the_order_of_appends(store: Store) 
     await store.delete(two)
     assert [event.position for event in await store.read_all(0, 100)] == [events[0].position, events[2].position]
     assert [event.position for event in await store.read_all(events[0].position, 100)] == [events[2].position]
+
+
+async def test_a_session_can_begin_with_the_past_of_another(store: Store) -> None:
+    one, made = await session_in(store), replace(record("made of it"), forked_from="ses_x")
+    await store.append(one, "turn_1", [started(), token("a"), final()], expected_seq=0)
+    past = [event._replace(session_id=made.id) for event in await store.read(one, 0, 100)]
+    news = asyncio.Event()
+    with store.subscribe(None, news):
+        await store.create(made, past=past, kept=Keepsake([UserMessage(content="hi", message_id="u")], "{}"))
+        assert news.is_set()
+    assert await store.get(made.id) == made
+    assert [(event.seq, event.position) for event in await store.read(made.id, 0, 100)] == [(1, 4), (2, 5), (3, 6)]
+    assert list(await store.read_all(3, 100)) == list(await store.read(made.id, 0, 100))
+    assert await store.keepsake(made.id) == Keepsake([UserMessage(content="hi", message_id="u")], "{}")
+    assert [one.record.id for one in await store.search("hi")] == [made.id]
+    added = await store.append(made.id, None, [token("b")], expected_seq=3)
+    assert [(event.seq, event.position) for event in added] == [(4, 7)]
 
 
 async def test_readers_are_woken_by_their_session_and_readers_of_all_by_any(store: Store) -> None:
@@ -209,3 +264,103 @@ async def test_what_names_an_unknown_session_says_so(store: Store) -> None:
 
 async def test_two_logs_have_different_names() -> None:
     assert MemoryStore().log_id != MemoryStore().log_id
+
+
+async def test_what_the_next_turn_builds_on_is_kept_with_the_events(store: Store) -> None:
+    session_id = await session_in(store)
+    said = [UserMessage(content="one"), AssistantMessage(content="two"), UserMessage(content="three")]
+    assert await store.keepsake(session_id) == Keepsake([], None)
+    await store.append(session_id, None, [token("a")], expected_seq=0, kept=Keepsake(said, '{"todos":[]}'))
+    assert await store.keepsake(session_id) == Keepsake(said, '{"todos":[]}')
+    shorter = [SystemMessage(content="[compacted] much")]
+    await store.append(session_id, None, [token("b")], expected_seq=1, kept=Keepsake(shorter, keep=1))
+    assert await store.keepsake(session_id) == Keepsake([said[0], *shorter], '{"todos":[]}')
+    with pytest.raises(SequenceConflict):
+        await store.append(session_id, None, [token("c")], expected_seq=1, kept=Keepsake([], "{}"))
+    assert (await store.keepsake(session_id)).state == '{"todos":[]}'
+
+
+async def test_of_two_facts_of_one_kind_and_key_the_first_stands(store: Store) -> None:
+    session_id = await session_in(store)
+    yes = Journalled(kind="answered", key="cnf_1", session_id=session_id, turn_id="turn_1", data={"approved": True})
+    no = replace(yes, data={"approved": False})
+    asked = replace(yes, kind="asked", data={"digest": "d"})
+    await store.append(session_id, "turn_1", [token("a")], expected_seq=0, journal=[asked])
+    answers = await asyncio.gather(store.journal(yes), store.journal(no))
+    assert answers == [yes, yes]
+    assert await store.journalled("answered", "cnf_1") == yes
+    assert await store.journalled("answered", "cnf_2") is None
+    assert await store.journal_of(session_id, "turn_1") == [asked, yes]
+    await store.delete(session_id)
+    assert await store.journalled("answered", "cnf_1") is None
+
+
+async def test_turns_that_have_not_ended_are_known(store: Store) -> None:
+    first, second = await session_in(store), await session_in(store)
+    one, two = (TurnRecord(session_id=session_id, input="x") for session_id in (first, second))
+    for turn in (one, two):
+        await store.claim(turn)
+    await store.append(first, one.id, [started()], expected_seq=0)
+    assert await store.unfinished() == [replace(one, after_seq=0), two]
+    await store.append(first, one.id, [final()], expected_seq=1)
+    await store.release(two)
+    assert await store.unfinished() == []
+
+
+async def test_long_logs_are_read_back_whole_however_they_are_stored(store: Store) -> None:
+    one, two = await session_in(store), await session_in(store)
+    said: list[str] = []
+    for number in range(700):
+        await store.append(one, "turn_1", [token(f"{number}\n", number)], expected_seq=number)
+        if number % 3 == 0:
+            await store.append(two, "turn_2", [token("x", number)], expected_seq=number // 3)
+        said.append(f"{number}\n")
+    await store.append(one, "turn_1", [final()], expected_seq=700)
+    events = await store.read(one, 0, 10_000)
+    assert [event.seq for event in events] == list(range(1, 702))
+    assert [json.loads(event.frame_json)["data"]["text"] for event in events[:-1]] == said
+    assert (events[-1].terminal, events[-1].type, events[-1].turn_id) == (True, EventType.FINAL, "turn_1")
+    everything = await store.read_all(0, 10_000)
+    assert [event.position for event in everything] == sorted({event.position for event in everything})
+    assert len(everything) == 701 + 234
+
+
+async def test_the_journal_tells_what_was_begun_and_not_closed_in_any_session(store: Store) -> None:
+    one, two = await session_in(store), await session_in(store)
+    posted = [
+        Journalled(kind="posted", key=key, session_id=session_id, turn_id="turn_1", data={"message": key})
+        for key, session_id in (("a", one), ("b", two), ("c", one), ("d", two))
+    ]
+    for entry in posted:
+        await store.journal(entry)
+    taken = replace(posted[1], kind="taken", data={"state": "handed_back"})
+    await store.append(two, None, [token("x")], expected_seq=0, journal=[taken])
+    await store.journal(replace(posted[0], kind="began"))
+    assert await store.journal_open("posted", "taken") == [posted[0], posted[2], posted[3]]
+    await store.delete(one)
+    assert await store.journal_open("posted", "taken") == [posted[3]]
+
+
+async def test_a_record_takes_its_place_with_the_events_that_tell_of_it_or_not_at_all(store: Store) -> None:
+    made = record("one")
+    await store.create(made)
+    changed = RuntimeEvent(EventType.SESSION_CHANGED, {"name": "two", "pinned": True})
+    two = replace(made, name="two", pinned=True)
+    await store.append(made.id, None, [changed], expected_seq=0, record=two)
+    assert await store.get(made.id) == two
+    assert [found.record.id for found in await store.search("two")] == [made.id]
+    with pytest.raises(SequenceConflict):
+        await store.append(made.id, None, [changed], expected_seq=0, record=replace(made, name="three"))
+    assert await store.get(made.id) == two
+
+
+async def test_a_fact_that_is_closed_is_forgotten(store: Store) -> None:
+    session_id = await session_in(store)
+    posted = Journalled(kind="posted", key="k", session_id=session_id, turn_id="turn_1", data={"message": "large"})
+    await store.journal(posted)
+    named = replace(posted, kind="named", data={"name": "x"})
+    await store.journal(named)
+    taken, told = replace(posted, kind="taken", data={}), replace(named, kind="told", data={})
+    await store.append(session_id, None, [token("a")], expected_seq=0, journal=[taken])
+    assert await store.journal(told) == told
+    assert await store.journal_of(session_id, "turn_1") == [taken, told]

@@ -23,6 +23,7 @@ from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
 from studio.services import Models, Services, make_services
+from tests.studio.reading import Reader
 
 TOKEN = "t" * 43
 
@@ -58,7 +59,8 @@ class Studio:
     serving: asyncio.Task[None]
 
     async def session(self, **fields: Any) -> str:
-        answer = await self.client.post("/api/sessions", json=fields)
+        """A session that has a name already: no turn of it gives it one."""
+        answer = await self.client.post("/api/sessions", json={"name": "Named", **fields})
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 
@@ -84,6 +86,10 @@ class Studio:
         if cursor is None:
             check_grammar([frame.data for frame in found if frame.id is not None], complete=False)
         return found
+
+    def reader(self, session_id: str, query: str = "") -> Reader:
+        """A client of the session's stream that may leave in the middle of a frame."""
+        return Reader(self.port, f"/api/sessions/{session_id}/events{query}", TOKEN)
 
     async def close(self) -> None:
         self.server.should_exit = True

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+ROOT = Path(__file__).parents[2]
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
 
@@ -45,8 +46,9 @@ class Served:
 
 
 @asynccontextmanager
-async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncGenerator[Served]:
-    process = await agx(home, "serve", "--port", "0", *arguments, **more)
+async def agx_serve(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> AsyncGenerator[Served]:
+    """`mutant` is one of `tests.faults.broken.MUTANTS`."""
+    process = await agx(home, "serve", "--port", "0", *arguments, mutant=mutant, **more)
     assert process.stderr is not None
     try:
         async with asyncio.timeout(20):
@@ -60,17 +62,18 @@ async def agx_serve(home: Path, *arguments: str, **more: str) -> AsyncGenerator[
         await process.communicate()
 
 
-async def agx(home: Path, *arguments: str, **more: str) -> asyncio.subprocess.Process:
+async def agx(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
+    program = ["agenticx.cli"] if mutant is None else ["tests.faults.broken_agx", mutant]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "agenticx.cli",
+        *program,
         *arguments,
         stdout=pipe,
         stderr=pipe,
         cwd=home.parent,
-        env=environment(home, **more),
+        env=environment(home, **more) | ({} if mutant is None else {"PYTHONPATH": str(ROOT)}),
     )
 
 

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES
+from agenticx.errors import ModelError
+from agenticx.llms.retrying import RetryingModel
 from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.messages import UserMessage
 from agenticx.tools.builtin import builtin_tools
+from tests.llms.files import PDF, PNG, TEXT
 from tests.studio.chromium import CHROMIUM, Tab, browser_tab
 from tests.studio.running import Studio, StudioMaker
 
@@ -17,7 +22,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-SHOWN = "document.getElementById('log').innerText"
+SHOWN = "[...document.querySelectorAll('#log > :not(.choices)')].map((part) => part.innerText).join('\\n')"
+"""What the log says, without the buttons behind its messages."""
 
 
 @pytest.fixture
@@ -113,3 +119,192 @@ async def test_content_is_text_and_hidden_characters_are_written_out(make_studio
         assert await tab.evaluate("document.querySelector('#log :is(img, script, svg, iframe)')") is None
         assert await tab.evaluate("window.hit ?? null") is None
         assert tab.complaints == []
+
+
+async def test_a_fallback_that_takes_over_is_told_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
+    dead = ScriptedModel([ModelError("dead:x could not be reached\u202e", code="provider.auth")], name="dead:x")
+    model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await say(tab, "hello")
+        log = await tab.wait_for(f"{SHOWN}.includes('Here.') && {SHOWN}")
+        assert "dead:x could not be reached\\u{202e}; asking acme:large." in log
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
+REFUSED = "document.getElementById('refused').textContent"
+HANDOVERS = {
+    "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
+    "dropped": "document.getElementById('log').dispatchEvent("
+    "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true}))",
+    "pasted": "document.getElementById('input').dispatchEvent("
+    "new ClipboardEvent('paste', {clipboardData: files, bubbles: true, cancelable: true}))",
+}
+
+
+async def hand_over(tab: Tab, how: str, *files: tuple[str, str]) -> None:
+    """Pick, drop or paste files: names, and JavaScript for the parts of each."""
+    adding = "".join(f"files.items.add(new File({parts}, {name!r}));" for name, parts in files)
+    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {HANDOVERS[how]}; }})()")
+
+
+def parts(data: str) -> str:
+    return f"[Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0))]"
+
+
+async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: StudioMaker, tab: Tab) -> None:
+    model = ScriptedModel(["seen", "and now"])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await hand_over(tab, "picked", (PNG.name, parts(PNG.data)), ("unwanted.txt", "['x']"))
+        await hand_over(tab, "dropped", (PDF.name, parts(PDF.data)))
+        await hand_over(tab, "pasted", (TEXT.name, parts(TEXT.data)))
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
+        await tab.evaluate("document.querySelector('[aria-label=\"Remove unwanted.txt\"]').click()")
+        shown = f"{PNG.name} (16 bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
+        assert (await tab.evaluate(ATTACHED)).split() == shown.split()
+        await say(tab, "What is this?")
+        log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('seen') && {SHOWN}")
+        for file in (PNG, PDF, TEXT):
+            assert f"Attached: {file.name} ({file.size} bytes)" in log
+        assert await tab.evaluate("document.getElementById('attached').hidden")
+        await say(tab, "And now?")
+        await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('and now')")
+        assert tab.complaints == []
+    first, second = (
+        [row for row in request.messages if isinstance(row, UserMessage)][-1] for request in model.requests
+    )
+    assert [file.data for file in first.attachments] == [PNG.data, PDF.data, TEXT.data]
+    assert second.attachments == ()
+
+
+async def test_rich_text_is_pasted_as_text_although_it_brings_a_picture_of_itself(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(
+            f"(() => {{ const files = new DataTransfer(); {rich} files.items.add(new File(['a'], 'a.png'));"
+            f"{HANDOVERS['pasted']}; }})()"
+        )
+        await hand_over(tab, "pasted", ("b.txt", "['b']"))
+        assert await tab.wait_for(f"{ATTACHED}.includes('b.txt') && {ATTACHED}") == "b.txt (1 byte)"
+
+
+async def test_a_file_that_cannot_go_along_is_refused_in_a_sentence_and_the_others_stay(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    png = "Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)"
+    pdf = "'%PDF-1.7'"
+    refusals = {
+        "p.png": (f"[{png}, new Uint8Array(5 * 2**20)]", "p.png has 5.01 MiB; an image may have 5 MiB."),
+        "d.pdf": (f"[{pdf}, new Uint8Array(12 * 2**20)]", "d.pdf has 12.01 MiB; a PDF may have 12 MiB."),
+        "t.png": ("['x'.repeat(2**19 + 1)]", "t.png has 512.01 KiB; a text file may have 512 KiB."),
+    }
+    async with make_studio(ScriptedModel(["so"])) as studio:
+        await enter(tab, studio)
+        for name, (content, sentence) in refusals.items():
+            await hand_over(tab, "dropped", (name, content), ("a.txt", "['a']"))
+            assert await tab.wait_for(f"{REFUSED}.startsWith({name!r}) && {REFUSED}") == sentence
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
+        await hand_over(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MOST_ATTACHMENTS - 2)])
+        sentence = f"{MOST_ATTACHMENTS - 3}.txt is one too many: {MOST_ATTACHMENTS} files may go with a message."
+        assert await tab.wait_for(f"{REFUSED}.includes('too many') && {REFUSED}") == sentence
+
+
+async def test_what_the_page_lets_through_the_server_refuses_and_nothing_is_lost(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio)
+        half = f"['%PDF-1.7', new Uint8Array({TOTAL_BYTES // 2})]"
+        await hand_over(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
+        sentence = "two.pdf does not fit: the files of a message may have 16 MiB together."
+        assert await tab.wait_for(f"{REFUSED}.startsWith('two') && {REFUSED}") == sentence
+        await hand_over(tab, "dropped", ("odd.txt", "[Uint8Array.of(0, 1, 2)]"))
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 2")
+        await tab.evaluate("document.getElementById('send').click()")
+        assert (
+            await tab.wait_for(f"{REFUSED}.startsWith('Say') && {REFUSED}") == "Say what to do with what is attached."
+        )
+        await say(tab, "Look")
+        refused = await tab.wait_for(f"{REFUSED}.includes('neither') && {REFUSED}")
+        assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
+        assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
+        assert await tab.evaluate("document.getElementById('input').value") == "Look"
+
+
+async def click(tab: Tab, selector: str) -> None:
+    await tab.wait_for(f"document.querySelector({selector!r})")
+    await tab.evaluate(f"document.querySelector({selector!r}).click()")
+
+
+async def test_a_person_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel(["We meet in 会议室 three."])) as studio:
+        other = await studio.session(name="Another")
+        await studio.session(name=None)
+        await enter(tab, studio)
+        await say(tab, "Where do we <b>meet</b>?")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
+        find = "document.getElementById('find')"
+        listed = "[...document.querySelectorAll('#sessions button')].map((row) => row.textContent).join('|')"
+        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?|Another'")
+        await tab.evaluate(f"{find}.value = '会议'; {find}.dispatchEvent(new Event('input'))")
+        await tab.wait_for("document.querySelector('.match mark')?.textContent == '会议'")
+        assert await tab.evaluate(listed) == "Where do we <b>meet</b>?"
+        await tab.evaluate(f"{find}.value = ''; {find}.dispatchEvent(new Event('input'))")
+        await tab.wait_for(f"{listed}.endsWith('|Another')")
+        await tab.evaluate("document.querySelectorAll('#sessions button')[1].click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Another'")
+        await tab.evaluate("window.prompt = () => ' Mine '; window.confirm = () => true")
+        await click(tab, "#actions [name=rename]")
+        await click(tab, "#actions [name=pin]")
+        await tab.wait_for(f"{listed} == '★ Mine|Where do we <b>meet</b>?'")
+        assert (await studio.client.get(f"/api/sessions/{other}")).json()["name"] == "Mine"
+        await click(tab, "#actions [name=archive]")
+        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?'")
+        await tab.evaluate("document.getElementById('archived').click()")
+        await tab.wait_for(f"{listed} == '★ Mine'")
+        await click(tab, "#actions [name=delete]")
+        await tab.evaluate("document.getElementById('archived').click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
+        assert (await studio.client.get(f"/api/sessions/{other}")).status_code == 404
+
+
+async def test_a_person_goes_back_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
+    edit = call("file_write", {"path": "a.txt", "content": "two"})
+    model = ScriptedModel(["One.", ["Writing.", edit], "Two.", "Three."])
+    async with make_studio(model, tools=builtin_tools(), permission_mode="auto") as studio:
+        session_id = await studio.session(name="Steps")
+        await enter(tab, studio)
+        await say(tab, "first")
+        await tab.wait_for("document.querySelectorAll('.choices').length == 2")
+        await say(tab, "second")
+        await tab.wait_for("document.querySelectorAll('.choices').length == 4")
+        shown = (
+            "[...document.querySelectorAll('#log .text')].filter((e) => !e.hidden).map((e) => e.textContent).join('|')"
+        )
+        assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."
+        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelector('button').click()")
+        await tab.wait_for(f"{shown} == 'first|One.'")
+        await tab.wait_for("document.querySelector('#log').innerText.includes('a.txt: removed')")
+        assert not (studio.workspace / "a.txt").exists()
+        await click(tab, ".undo")
+        await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
+        assert (studio.workspace / "a.txt").read_text() == "two"
+        await tab.evaluate("document.querySelectorAll('.choices')[2].querySelector('button').click()")
+        await tab.wait_for("document.querySelector('#input').value == 'second'")
+        assert await tab.evaluate(shown) == "first|One."
+        await tab.evaluate("document.getElementById('input').value = ''")
+        await say(tab, "third")
+        await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
+        await tab.reload()
+        await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
+        said = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert [message["content"] for message in said] == ["first", "One.", "third", "Three."]
+        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelectorAll('button')[1].click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
+        await tab.wait_for(f"{shown} == 'first|One.'")

@@ -40,15 +40,16 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
         ):
             await client.post(f"/api/sessions/{session_id}/turns", json={"input": text})
 
-        async def watch(session_id: str) -> list[str]:
+        async def watch(session_id: str, awaited: str) -> list[str]:
             async with client.stream("GET", f"/api/sessions/{session_id}/events", timeout=20) as answer:
                 frames = frames_of(answer)
-                seen = await until(frames, "turn_started")
+                seen = await until(frames, awaited)
                 watched.release()
                 return [frame.type for frame in [*seen, *[frame async for frame in frames]]]
 
         watched = asyncio.Semaphore(0)
-        watching = [asyncio.create_task(watch(session_id)) for session_id in sessions]
+        awaited = ("confirm_required", "turn_started", "confirm_required")
+        watching = [asyncio.create_task(watch(*one)) for one in zip(sessions, awaited, strict=True)]
         for _ in sessions:
             await watched.acquire()
         started = asyncio.get_running_loop().time()
@@ -56,9 +57,36 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
         code, _, err = await outcome(served.process)
         assert (code, err) == (0, "")
         assert asyncio.get_running_loop().time() - started < 5
-        for log in await asyncio.gather(*watching):
-            assert log[-2:] == ["error", "server_closing"]
-        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["token"]
+        asking, counting, running = await asyncio.gather(*watching)
+        assert counting[-2:] == ["error", "server_closing"]
+        for log in (asking, running):  # they go on waiting after the next start
+            assert log[-2:] == ["confirm_required", "server_closing"]
+        left = {path.name for path in (tmp_path / "home").iterdir()}
+        assert left == {"sessions.db", "sessions.db.owner", "token"}
+
+
+async def test_a_question_that_waits_is_answered_after_a_restart_and_the_call_then_really_runs(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "workspace"
+    workspace.mkdir()
+    for end in (signal.SIGTERM, signal.SIGKILL):
+        async with agx_serve(home) as served, served.client() as client:
+            made = await client.post("/api/sessions", json={"workspace": str(workspace)})
+            events = f"/api/sessions/{made.json()['id']}/events"
+            turn = {"input": f"Write {end.name}.txt with the text x"}
+            await client.post(events.replace("events", "turns"), json=turn)
+            async with client.stream("GET", events) as answer:
+                asked = (await until(frames_of(answer), "confirm_required"))[-1]
+            served.process.send_signal(end)
+            await outcome(served.process)
+        async with agx_serve(home) as served, served.client() as client:
+            (question,) = (await client.get("/api/confirms")).json()["confirms"]
+            assert question["id"] == asked.data["data"]["id"]
+            yes = {"approved": True, "digest": question["digest"]}
+            assert (await client.post(f"/api/confirms/{question['id']}", json=yes)).status_code == 200
+            async with client.stream("GET", events, headers={"Last-Event-ID": asked.id or ""}) as answer:
+                after = [frame.type for frame in await until(frames_of(answer), "final")]
+            assert after[:2] == ["confirm_response", "tool_result"]
+            assert (workspace / f"{end.name}.txt").read_text() == "x"
 
 
 async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path: Path) -> None:
@@ -98,21 +126,19 @@ async def test_a_browser_is_opened_without_a_ticket_among_its_arguments(tmp_path
         assert not page.exists()
 
 
-async def test_a_studio_that_ends_leaves_another_one_to_be_found(tmp_path: Path) -> None:
+@pytest.mark.promise("A5")
+async def test_a_second_studio_for_the_same_folder_exits_at_once_and_names_the_first(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as first:
-        async with agx_serve(home) as second:
-            for found in (second, first):
-                code, out, _ = await outcome(await agx(home, "open", "--print"))
-                assert (code, out.partition("/#")[0]) == (0, found.url)
-                if found is second:
-                    second.process.send_signal(signal.SIGTERM)
-                    await outcome(second.process)
-        async with agx_serve(home) as killed:
-            killed.process.kill()
-            await outcome(killed.process)
-            code, out, _ = await outcome(await agx(home, "open", "--print"))
-            assert (code, out.partition("/#")[0]) == (0, first.url)
+        code, out, err = await outcome(await agx(home, "serve", "--port", "0"))
+        assert (code, out) == (1, "")
+        assert f"(process {first.process.pid})" in err
+        assert "AGX_HOME" in err
+        first.process.kill()
+        await outcome(first.process)
+    async with agx_serve(home) as again:
+        code, out, _ = await outcome(await agx(home, "open", "--print"))
+        assert (code, out.partition("/#")[0]) == (0, again.url)
 
 
 async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:

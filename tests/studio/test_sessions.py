@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
-from tests.studio.running import StudioMaker
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import EventType, RuntimeEvent
+from tests.studio.running import Studio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +30,7 @@ async def test_a_session_is_made_of_the_settings_and_what_is_given(make_studio: 
             "tools": ["note"],
             "pinned": False,
             "archived": False,
+            "forked_from": None,
             "running_turn_id": None,
         }
         bare = await studio.client.post("/api/sessions")
@@ -41,6 +44,9 @@ async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_stud
         circle.symlink_to(circle)
         for field, value, words in (
             ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
+            ("name", "", "'name': a name has something to see; null is none."),
+            ("name", " \t\u3000\u200b\n", "'name': a name has something to see; null is none."),
+            ("name", "x" * 201, "at most 200 characters"),
             ("model", "nonsense", "'nonsense' is not provider:name"),
             ("model", "nobody:x", "unknown provider 'nobody'"),
             ("permission_mode", "yolo", "'default', 'accept_edits', 'plan' or 'auto'"),
@@ -81,6 +87,56 @@ async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: Studi
             assert (answer.status_code, answer.json()["field"]) == (422, "before")
 
 
+async def test_sessions_are_found_by_what_was_said_and_show_where(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel(["The gate asks first.", "Die Größe zählt."])) as studio:
+        ids = [await studio.session(name=name) for name in ("One", "Two")]
+        for session_id, text in zip(ids, ("明天的会议室", "What of it?"), strict=True):
+            cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            await studio.events_until(session_id, "final", cursor=cursor)
+
+        async def found(query: str, **more: str) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
+            answer = await studio.client.get("/api/sessions", params={"q": query, **more})
+            return [
+                (session["name"], [tuple(match.values())[1:] for match in session["matches"]])
+                for session in answer.json()["sessions"]
+            ]
+
+        assert await found("会议") == [("One", [("user", "明天的", "会议", "室")])]
+        assert await found("GATE asks") == [("One", [("assistant", "The ", "gate", " asks first.")])]
+        assert await found("grosse") == [("Two", [("assistant", "Die ", "Größe", " zählt.")])]
+        assert await found("two") == [("Two", [("name", "", "Two", "")])]
+        assert await found("nothing of that") == []
+        messages = (await studio.client.get(f"/api/sessions/{ids[0]}/messages")).json()["messages"]
+        (one,) = (await studio.client.get("/api/sessions?q=gate")).json()["sessions"]
+        assert one["matches"][0]["message_id"] == messages[1]["message_id"]
+        blank = (await studio.client.get("/api/sessions", params={"q": "  "})).json()["sessions"]
+        assert [session["name"] for session in blank] == ["Two", "One"]
+        too_long = await studio.client.get("/api/sessions", params={"q": "x" * 501})
+        assert (too_long.status_code, too_long.json()["field"]) == (422, "q")
+
+
+async def test_pinned_sessions_lead_the_list_and_archived_ones_are_put_away(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        ids = {name: await studio.session(name=name) for name in "abcd"}
+        await studio.client.patch(f"/api/sessions/{ids['b']}", json={"pinned": True})
+        await studio.client.patch(f"/api/sessions/{ids['c']}", json={"archived": True})
+
+        async def names(query: str) -> str:
+            answer = await studio.client.get(f"/api/sessions{query}")
+            return "".join(session["name"] for session in answer.json()["sessions"])
+
+        assert [await names(query) for query in ("", "?archived=false", "?archived=true", "?archived=all")] == [
+            "bda",
+            "bda",
+            "c",
+            "bdca",
+        ]
+        assert await names(f"?archived=all&before={ids['d']}&limit=1") == "c"
+        assert (await names("?q=c"), await names("?q=c&archived=true")) == ("", "c")
+        refused = await studio.client.get("/api/sessions?archived=yes")
+        assert (refused.status_code, refused.json()["field"]) == (422, "archived")
+
+
 async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         for method, path, body in (
@@ -88,6 +144,10 @@ async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker
             ("PATCH", "", {"name": "x"}),
             ("DELETE", "", None),
             ("GET", "/messages", None),
+            ("GET", "/export", None),
+            ("GET", "/export?format=markdown", None),
+            ("POST", "/fork", {}),
+            ("POST", "/rewind", {"message_id": None}),
             ("POST", "/turns", {"input": "x"}),
             ("POST", "/stop", {}),
             ("GET", "/events", None),
@@ -113,6 +173,58 @@ async def test_a_session_is_changed_and_says_so_in_its_events(make_studio: Studi
         assert refused.status_code == 422
         nothing = await studio.client.patch(f"/api/sessions/{session_id}", json={})
         assert nothing.json() == answer.json()
+
+
+@pytest.mark.parametrize(
+    "odd", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066"]
+)
+async def test_a_name_is_one_line_without_control_characters(make_studio: StudioMaker, odd: str) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session(name="👩‍💻 naïve שלום")
+        for refused in (
+            await studio.client.patch(f"/api/sessions/{session_id}", json={"name": f"a{odd}b"}),
+            await studio.client.post("/api/sessions", json={"name": f"a{odd}"}),
+        ):
+            assert (refused.status_code, refused.json()["field"]) == (422, "name")
+            assert refused.json()["detail"] == "'name': a name is one line, without control characters."
+        (kept,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        assert kept["name"] == "👩‍💻 naïve שלום"
+
+
+async def test_a_session_without_a_name_takes_one_from_its_first_message(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([[say("a"), hang()], "b", "c", [say("d"), hang()], "e"])) as studio:
+        session_id = await studio.session(name=None)
+
+        async def name() -> str | None:
+            return (await studio.client.get(f"/api/sessions/{session_id}")).json()["name"]
+
+        await studio.turn(session_id, "# Fix the build\n\nIt fails.")
+        assert await name() == "Fix the build"  # while the turn runs
+        await studio.client.post(f"/api/sessions/{session_id}/stop")
+        frames = await studio.events_until(session_id, "session_changed")
+        assert [(frame.type, frame.data["turn_id"] is None) for frame in frames[-2:]] == [
+            ("error", False),
+            ("session_changed", True),
+        ]
+        assert frames[-1].data["data"] == {"name": "Fix the build"}
+        cursor = (await studio.turn(session_id, "Something else")).json()["cursor"]
+        await studio.events_until(session_id, "final", cursor=cursor)
+        assert await name() == "Fix the build"
+        await studio.client.patch(f"/api/sessions/{session_id}", json={"name": None})
+        cursor = (await studio.turn(session_id, "A third thing")).json()["cursor"]
+        await studio.events_until(session_id, "session_changed", cursor=cursor)
+        assert await name() == "A third thing"
+
+        renamed = await studio.session(name=None)
+        cursor = (await studio.turn(renamed, "First")).json()["cursor"]
+        await studio.client.patch(f"/api/sessions/{renamed}", json={"name": "Mine"})
+        await studio.client.post(f"/api/sessions/{renamed}/stop")
+        await studio.events_until(renamed, "error", cursor=cursor)
+        cursor = (await studio.turn(renamed, "Second")).json()["cursor"]
+        await studio.events_until(renamed, "final", cursor=cursor)
+        changes = [frame.data["data"] for frame in await studio.events_until(renamed, "final") if frame.data]
+        assert (await studio.client.get(f"/api/sessions/{renamed}")).json()["name"] == "Mine"
+        assert {"name": "First"} not in changes
 
 
 async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
@@ -207,3 +319,38 @@ async def test_the_openapi_document_names_every_route_and_resolves_every_referen
     references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', answer.text.replace('": "', '":"')))
     assert references
     assert references <= set(document["components"]["schemas"])
+
+
+async def long_conversation(studio: Studio, messages: int, tokens: int, text: str = "word ") -> str:
+    """A session with so many messages of so many tokens each in its log."""
+    session_id, seq = await studio.session(), 0
+    for number in range(messages):
+        token = RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": f"msg_{number}", "offset": 0})
+        await studio.services.store.append(session_id, None, [token] * tokens, expected_seq=seq)
+        seq += tokens
+    return session_id
+
+
+async def test_a_long_conversation_is_read_without_holding_up_anybody_else(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await long_conversation(studio, 50, 1000)
+        loop, late = asyncio.get_running_loop(), [0.0]
+
+        async def watch() -> None:
+            while True:
+                before = loop.time()
+                await asyncio.sleep(0.001)
+                late.append(loop.time() - before)
+
+        watching = asyncio.create_task(watch())
+        answer = await studio.client.get(f"/api/sessions/{session_id}/messages", timeout=20)
+        watching.cancel()
+        assert [len(message["content"]) for message in answer.json()["messages"]] == [5000] * 50
+        assert max(late) < 0.2
+
+
+async def test_a_text_that_is_no_unicode_can_be_read_back(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await long_conversation(studio, 1, 1, "half a pair: \ud83d")
+        answer = await studio.client.get(f"/api/sessions/{session_id}/messages")
+        assert [message["content"] for message in answer.json()["messages"]] == ["half a pair: \ud83d"]

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import socket
+from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from agenticx.clocks import ScaledClock
 from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, think
 from agenticx.runtime.events import EventType, RuntimeEvent
-from tests.studio.running import TOKEN, Frame, Studio, StudioMaker, until
+from agenticx.tools.base import ToolContext
+from agenticx.tools.registry import tool
+from tests.studio.reading import Reader
+from tests.studio.running import TOKEN, Frame, Studio, StudioMaker, note, until
 
 pytestmark = pytest.mark.anyio
+
+
+@tool(risk="read")
+async def wait(context: ToolContext) -> None:
+    """Run for ever."""
+    await asyncio.get_running_loop().create_future()
 
 
 async def a_turn(studio: Studio, session_id: str, text: str = "hi") -> list[Frame]:
@@ -66,30 +82,44 @@ async def test_the_cursor_can_come_in_the_query_and_the_header_wins(make_studio:
 async def test_readers_that_come_and_go_during_a_turn_see_all_of_it_once(
     make_studio: StudioMaker, request: pytest.FixtureRequest
 ) -> None:
-    events, readers, hops = (10_000, 100, 100) if request.config.getoption("--deep") else (2_000, 10, 20)
-    reply = [[say("word "), think("word "), pause(0)]] * (events // 2)  # neighbours of one kind would be joined
-    async with make_studio(ScriptedModel([reply])) as studio:
-        session_id = await studio.session()
+    readers, hops = (100, 100) if request.config.getoption("--deep") else (10, 20)
+    async with make_studio(ScriptedModel([many_events(10_000)])) as studio:
+        assert await seen_otherwise(studio, readers, hops, 10_000) == []
 
-        async def hop(rng: random.Random) -> list[bytes]:
-            got: list[Frame] = []
-            while not got or got[-1].type != "final":
-                leave = len(got) + rng.randrange(1, 2 * events // hops)
-                async with studio.events(session_id, cursor=got[-1].id if got else None) as frames:
-                    async for frame in frames:
-                        if frame.type != "comment":
-                            got.append(frame)
-                            assert frame.data["seq"] == len(got)
-                        if frame.type == "final" or len(got) == leave:
-                            break
-            return [frame.raw for frame in got]
 
-        hopping = [asyncio.create_task(hop(random.Random(seed))) for seed in range(readers)]
-        await studio.turn(session_id)
-        logs = await asyncio.gather(*hopping)
-        whole = [frame.raw for frame in await studio.events_until(session_id, "final")]
-        assert len(whole) > events
-        assert logs == [whole] * readers
+def many_events(count: int) -> list[Any]:
+    """A reply of so many events: neighbours of one kind would be joined."""
+    return [[say("word "), think("word "), pause(0)]] * (count // 2)
+
+
+async def seen_otherwise(studio: Studio, readers: int, hops: int, events: int) -> list[str]:
+    """What readers, each of whom leaves so often during a turn of so many events, have otherwise than the log."""
+    session_id, event_bytes = await studio.session(), 200
+
+    async def hop(rng: random.Random) -> tuple[Reader, int]:
+        reader, leaves = studio.reader(session_id), 0
+        while not reader.over:
+            most = rng.randrange(1, 2 * events * event_bytes // hops) if leaves < hops else None
+            leaves += not await reader.read(lambda reader: bool(reader.over), most=most)
+        return reader, leaves
+
+    hopping = [asyncio.create_task(hop(random.Random(seed))) for seed in range(readers)]
+    await studio.turn(session_id)
+    hopped = await asyncio.gather(*hopping)
+    whole = studio.reader(session_id)
+    await whole.read(lambda reader: bool(reader.over))
+    assert len(whole.frames) > events
+    assert [envelope["seq"] for envelope in whole.envelopes] == list(range(1, len(whole.frames) + 1))
+    assert all(leaves >= hops * 0.9 for _, leaves in hopped)  # the last ones may find the turn over
+    return [wrong for reader, _ in hopped for wrong in differences(reader, whole.frames)]
+
+
+def differences(reader: Reader, log: list[bytes]) -> list[str]:
+    """What is wrong with what a reader got, in words."""
+    times = Counter(reader.frames)
+    found = [f"came {times[frame]} times: {frame!r}" for frame in log if times[frame] != 1]
+    found += [f"is not in the log: {frame!r}" for frame in (*(times.keys() - set(log)), *reader.others)]
+    return found or ([] if reader.frames == log else ["the order is not that of the log"])
 
 
 # --- odd cursors ------------------------------------------------------------------------------------------------------
@@ -117,24 +147,84 @@ ODD = [
     "1e3",
     "0x1",
     "'; drop table events; --",
+    "true",
+    "[1]",
+    "1.0",
+    "+1",
 ]
 
 
+def odd_cursors(studio: Studio, own: str, foreign: str) -> list[str]:
+    """Cursors that nobody was ever given for `own`; some are off by one character."""
+    ahead, other = studio.services.relay.cursor(own, 99), studio.services.relay.cursor(foreign, 1)
+    place, _, tag = ahead.partition("-")
+    near = [
+        f"0{place}-{tag}",
+        f"{place}-{tag}x",
+        f"-{place}-{tag}",
+        f"{place}{tag}",
+        f"{place}-{tag[::-1]}",
+        place,
+        tag,
+    ]
+    near += [f"{place}-{tag.upper()}g", f"{place}-", f"-{tag}", f" {place}-{tag}x", f"{place}-{tag},{place}-{tag}"]
+    return [*ODD, other, f"ffffffffffffffff-{tag}", f"fffffff-{tag}", ahead, *near]
+
+
 @pytest.mark.promise("B2")
-async def test_an_odd_cursor_is_answered_by_one_reset_and_the_whole_log(make_studio: StudioMaker) -> None:
+@pytest.mark.parametrize("state", ["idle", "live", "finished"])
+async def test_an_odd_cursor_is_answered_by_one_reset_and_the_whole_log(make_studio: StudioMaker, state: str) -> None:
+    scripts = {"idle": [], "live": [[say("a"), hang()]], "finished": ["hello"]}
+    async with make_studio(ScriptedModel(scripts[state])) as studio:
+        session_id = await studio.session()
+        if state != "idle":
+            await studio.turn(session_id)
+        until_type = {"idle": "", "live": "token", "finished": "final"}[state]
+        log = [frame.raw for frame in await studio.events_until(session_id, until_type)] if until_type else []
+        await check_odd_cursors(studio, session_id, log)
+
+
+async def check_odd_cursors(studio: Studio, session_id: str, log: list[bytes]) -> None:
+    odd = odd_cursors(studio, session_id, foreign=await studio.session())
+    assert len(odd) >= 40
+    for cursor in odd:
+        reader = studio.reader(session_id, query=f"?cursor={quote(cursor, safe='%')}")
+        await reader.read(lambda reader: len(reader.frames) >= len(log) and bool(reader.others), seconds=1)
+        (reset,) = reader.others
+        assert (cursor, json.loads(reset.removeprefix(b"data: "))["type"]) == (cursor, "reset")
+        assert reader.frames == log
+
+
+@pytest.mark.promise("B2")
+async def test_an_odd_cursor_of_all_sessions_is_answered_by_one_reset_and_what_comes_next(
+    make_studio: StudioMaker,
+) -> None:
     async with make_studio() as studio:
-        session_id, other = await studio.session(), await studio.session()
-        log = [frame.raw for frame in await a_turn(studio, session_id)]
-        foreign = [frame.id for frame in await a_turn(studio, other)]
-        last = str((await studio.events_until(session_id, "final"))[-1].id)
-        place, _, tag = last.partition("-")
-        ahead = [f"{int(place, 16) + 1:x}-{tag}", f"ffffffff-{tag}", f"0{place}-{tag}", f"{place}-{tag}x"]
-        for cursor in [*ODD, *foreign, *ahead, ""]:
-            async with studio.frames(f"/api/sessions/{session_id}/events?cursor={cursor}") as frames:
-                async with asyncio.timeout(1):
-                    reset, *replay = await until(frames, "final")
-            assert (cursor, reset.type, reset.id) == (cursor, "reset", None)
-            assert [frame.raw for frame in replay] == log
+        await check_odd_cursors_of_all(studio)
+
+
+async def check_odd_cursors_of_all(studio: Studio) -> None:
+    session_id = await studio.session()
+    of_session = [frame.id or "" for frame in await a_turn(studio, session_id)]
+    odd = [*odd_cursors(studio, session_id, session_id), of_session[0], of_session[-1]]
+    readers = [Reader(studio.port, f"/api/events?cursor={quote(cursor, safe='%')}", TOKEN) for cursor in odd]
+    live = Reader(studio.port, "/api/events", TOKEN)
+
+    async def answered(reader: Reader) -> None:
+        await reader.read(lambda reader: bool(reader.over))
+
+    async with asyncio.TaskGroup() as group:
+        for reader in (*readers, live):
+            group.create_task(answered(reader))
+        async with asyncio.timeout(1 + 0.05 * len(readers)):
+            while not all(reader.others for reader in readers):
+                await asyncio.sleep(0.005)
+        await until_subscribed(studio, len(readers) + 1)
+        await a_turn(studio, session_id)
+    assert live.types[0] == "turn_started"
+    for reader in readers:
+        assert [json.loads(frame.removeprefix(b"data: "))["type"] for frame in reader.others] == ["reset"]
+        assert reader.frames == live.frames
 
 
 @pytest.mark.promise("B2")
@@ -192,48 +282,112 @@ async def until_subscribed(studio: Studio, readers: int = 1) -> None:
 # --- silence, farewell ------------------------------------------------------------------------------------------------
 
 
+SPEED = 50.0
+
+STATES = {
+    "idle": ([], None),
+    "model": ([[say("a"), hang()]], "token"),
+    "tool": ([call("wait")], "tool_call"),
+    "confirm": ([call("note", {"text": "x"}), "done"], "confirm_required"),
+    "queued": ([[say("a"), hang()]], "token"),
+}
+"""What the model plays, and the event after which nothing more happens."""
+
+
+@dataclass
+class Beats:
+    """When heartbeats came, and by how much this machine was late meanwhile, in seconds of the server's clock."""
+
+    seen: list[float] = field(default_factory=list[float])
+    late: float = 0.0
+
+    @classmethod
+    async def of(cls, frames: AsyncIterator[Frame], count: int = 4) -> Beats:
+        """The next heartbeats of a stream."""
+        beats = cls()
+        watching = asyncio.create_task(beats._watch())
+        try:
+            while len(beats.seen) < count:
+                await until(frames, "comment")
+                beats.seen.append(asyncio.get_running_loop().time() * SPEED)
+        finally:
+            watching.cancel()
+        return beats
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.002)
+            self.late = max(self.late, (loop.time() - before) * SPEED)
+
+    def check(self) -> None:
+        gaps = [later - earlier for earlier, later in pairwise(self.seen)]
+        assert max(gaps) <= 15 + 3 * self.late
+        assert min(gaps) >= 9 - 3 * self.late
+
+
 @pytest.mark.promise("B5")
-@pytest.mark.parametrize("state", ["idle", "model", "confirm"])
+@pytest.mark.parametrize("state", STATES)
 async def test_a_heartbeat_comes_every_ten_seconds_in_every_state(make_studio: StudioMaker, state: str) -> None:
-    speed = 50.0
-    replies = {"idle": [], "model": [[say("a"), hang()]], "confirm": [call("note", {"text": "x"}), "done"]}
-    async with make_studio(ScriptedModel(replies[state]), clock=ScaledClock(speed)) as studio:
+    model = ScriptedModel(STATES[state][0])
+    async with make_studio(model, tools=[note, wait], clock=ScaledClock(SPEED)) as studio:
+        await check_heartbeats(studio, state)
+
+
+async def check_heartbeats(studio: Studio, state: str, *, seconds: float = 20) -> None:
+    """Four in that state, on both streams, within `seconds` of real time."""
+    session_id, last = await studio.session(), STATES[state][1]
+    async with studio.events(session_id) as frames, studio.frames("/api/events") as of_all:
+        if last is not None:
+            await studio.turn(session_id)
+            await until(frames, last)
+        if state == "queued":
+            await studio.turn(session_id, "more", when_busy="queue")
+            await until(frames, "queued")
+        async with asyncio.timeout(seconds):
+            both = await asyncio.gather(Beats.of(frames), Beats.of(of_all))
+        for beats in both:
+            beats.check()
+
+
+@pytest.mark.promise("B5")
+async def test_heartbeats_go_on_after_a_restart_while_a_question_and_a_message_wait(make_studio: StudioMaker) -> None:
+    script, last = STATES["confirm"]
+    async with make_studio(ScriptedModel(script)) as studio:
         session_id = await studio.session()
-        async with studio.events(session_id) as frames:
-            if state != "idle":
-                await studio.turn(session_id)
-                await until(frames, {"model": "token", "confirm": "confirm_required"}[state])
-            loop, beats = asyncio.get_running_loop(), list[float]()
-            async for frame in frames:
-                if frame.type == "comment":
-                    beats.append(loop.time() * speed)
-                if len(beats) == 4:
-                    break
-        gaps = [later - earlier for earlier, later in pairwise(beats)]
-        assert max(gaps) <= 15
-        assert min(gaps) >= 9
+        await studio.turn(session_id)
+        await studio.events_until(session_id, last or "")
+        await studio.turn(session_id, "more", when_busy="queue")
+        queued = (await studio.events_until(session_id, "queued"))[-1]
+    async with make_studio(ScriptedModel(script[1:]), clock=ScaledClock(SPEED)) as studio:
+        assert studio.services.hub.running_turn(session_id) is not None
+        async with studio.events(session_id, cursor=queued.id) as frames:
+            (await Beats.of(frames)).check()
 
 
 @pytest.mark.promise("B6")
 async def test_a_closing_server_ends_turns_then_says_farewell_to_every_reader(make_studio: StudioMaker) -> None:
-    model = ScriptedModel([[say("a"), hang()]] * 3)
-    async with make_studio(model) as studio:
-        sessions = [await studio.session() for _ in range(3)]
-        for session_id in sessions:
-            await studio.turn(session_id)
+    async with make_studio(ScriptedModel([[say("a"), hang()]] * 3)) as studio:
+        assert await last_words(studio) == [("error", "server_closing")] * 4
 
-        async def watch(path: str) -> list[str]:
-            async with studio.frames(path) as frames:
-                return [frame.type async for frame in frames]
 
-        paths = [*(f"/api/sessions/{session_id}/events" for session_id in sessions), "/api/events"]
-        watching = [asyncio.create_task(watch(path)) for path in paths]
-        await until_subscribed(studio, len(paths))
-        async with asyncio.timeout(5):
-            await studio.close()
-            logs = await asyncio.gather(*watching)
-    for log in logs:
-        assert log[-2:] == ["error", "server_closing"]
+async def last_words(studio: Studio) -> list[tuple[str, ...]]:
+    """Of the streams of three sessions whose turns run, and of that of all: the last two types before it is closed."""
+    sessions = [await studio.session() for _ in range(3)]
+    for session_id in sessions:
+        await studio.turn(session_id)
+
+    async def watch(path: str) -> list[str]:
+        async with studio.frames(path) as frames:
+            return [frame.type async for frame in frames]
+
+    paths = [*(f"/api/sessions/{session_id}/events" for session_id in sessions), "/api/events"]
+    watching = [asyncio.create_task(watch(path)) for path in paths]
+    await until_subscribed(studio, len(paths))
+    async with asyncio.timeout(5):
+        await studio.close()
+        return [tuple(log[-2:]) for log in await asyncio.gather(*watching)]
 
 
 async def test_a_stream_of_a_session_that_is_deleted_ends(make_studio: StudioMaker) -> None:
@@ -288,39 +442,83 @@ def read_to_the_end(quiet: socket.socket) -> None:
 async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker, request: pytest.FixtureRequest) -> None:
     aborts = 2_000 if request.config.getoption("--deep") else 500
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
-        session_id = await studio.session()
-        await studio.turn(session_id)
-        await asyncio.sleep(0)
-        before = len(asyncio.all_tasks())
-        connections = studio.server.server_state.connections
-        for number in range(aborts):
-            reader = stalled_reader(studio, session_id)
-            if number % 2:
-                reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            reader.close()
-        async with asyncio.timeout(5):
-            while studio.services.relay.readers or len(connections) > 1 or len(asyncio.all_tasks()) > before:
+        assert await left_by_the_dead(studio, await with_a_running_turn(studio), aborts) == {"turns": 1}
+
+
+async def with_a_running_turn(studio: Studio) -> str:
+    """A session with large events and a turn, which nobody reads."""
+    session_id = await studio.session()
+    await fill(studio, session_id, 10, "x" * 20_000)
+    cursor = (await studio.turn(session_id)).json()["cursor"]
+    await studio.events_until(session_id, "token", cursor=cursor)
+    await until_subscribed(studio, 0)
+    return session_id
+
+
+async def left_by_the_dead(studio: Studio, session_id: str, aborts: int, *, seconds: float = 5) -> dict[str, int]:
+    """What readers that die go on leaving for `seconds`, and the turns that still run."""
+
+    def held() -> dict[str, int]:
+        return {
+            "connections": len(studio.server.server_state.connections),
+            "readers": studio.services.relay.readers,
+            "tasks": len(asyncio.all_tasks()),
+            "files": len(os.listdir("/proc/self/fd")),
+        }
+
+    before = held() | {"connections": 1}
+    for number in range(aborts):
+        reader = stalled_reader(studio, session_id)
+        if number % 3 == 2:  # half read
+            await asyncio.to_thread(reader.recv, 1000)
+        if number % 2:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        reader.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while more(held(), before):
                 await asyncio.sleep(0.01)
-        assert studio.services.hub.running_turn(session_id) is not None
+    return more(held(), before) | {"turns": int(studio.services.hub.running_turn(session_id) is not None)}
+
+
+def more(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    return {what: now[what] - before[what] for what in now if now[what] > before[what]}
 
 
 @pytest.mark.promise("B8")
-async def test_no_text_breaks_the_framing(make_studio: StudioMaker) -> None:
-    rng = random.Random(8)
-    frame_like = ["\r\n\r\n", "\n\ndata: x\n\n", "id: 1", ":", ""]
-    odd = [*frame_like, "\0", "\u2028\u2029", "\ufeff", "\U0001f600", "\x85", "a" * 1_000_000]
-    texts = [*odd, *("".join(rng.choices(odd[:-1], k=rng.randrange(20))) for _ in range(5_000 - len(odd)))]
+async def test_no_text_in_any_field_of_any_event_breaks_the_framing(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
-        session_id = await studio.session()
-        for text in texts:
-            await fill(studio, session_id, 1, text)
-        got: list[str] = []
-        async with studio.events(session_id) as frames:
-            async for frame in frames:
-                got.append(frame.data["data"]["text"])
-                if len(got) == len(texts):
-                    break
-        assert got == texts
+        await check_framing(studio, odd_events(5_000))
+
+
+def odd_events(count: int) -> list[RuntimeEvent]:
+    """Events of all types, with odd text in all fields."""
+    rng = random.Random(8)
+    frame_like = ["\r\n\r\n", "\n\ndata: x\n\n", "id: 1", ":", "", "\r", "retry: 1"]
+    odd = [*frame_like, "\0", "\u2028\u2029", "\ufeff", "\U0001f600", "\x85", "\ud800", "\udc00\ud83d"]
+    texts = ["a" * 1_000_000, *odd, *("".join(rng.choices(odd, k=rng.randrange(20))) for _ in range(count - len(odd)))]
+    types = [type_ for type_ in EventType if type_ not in (EventType.TOKEN, EventType.THINKING)]
+    needed = {"fatal": False, "model": "m", "input_tokens": 1, "output_tokens": 1}  # what a store reads of an event
+    return [
+        RuntimeEvent(EventType.THINKING, {"text": text, "message_id": text[:20], "offset": 0}, text[:20])
+        if number % 2
+        else RuntimeEvent(rng.choice(types), {text[:20]: [{text[:20]: text}], **needed, "text": text}, text[:20])
+        for number, text in enumerate(texts)
+    ]
+
+
+async def check_framing(studio: Studio, events: list[RuntimeEvent]) -> None:
+    """Every event is one frame, of two lines for whatever client, and says what was said."""
+    session_id = await studio.session()
+    for start in range(0, len(events), 100):
+        await studio.services.store.append(session_id, None, events[start : start + 100], expected_seq=start)
+    reader = studio.reader(session_id)
+    await reader.read(lambda reader: len(reader.frames) >= len(events))
+    torn = [frame for frame in reader.frames if len(frame.decode().splitlines()) != 2]
+    assert not torn, f"torn frames: {torn[:3]}"
+    got = [(envelope["type"], envelope["agent_id"], envelope["data"]) for envelope in reader.envelopes]
+    sent = [(event.type, event.agent_id, event.data) for event in events]
+    assert got == [tuple(one) for one in json.loads(json.dumps(sent))]  # two halves side by side are one character
 
 
 async def test_head_opens_no_stream(make_studio: StudioMaker) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
+from typing_extensions import TypedDict
 
 from agenticx.clocks import ScaledClock
+from agenticx.llms._demo_plan import plan
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
 from agenticx.messages import AssistantMessage, UserMessage
@@ -68,6 +73,55 @@ async def test_the_text_to_write_is_taken_as_it_is_to_the_end(text, agx_session)
     events = await turn(f"Write NAME with the text {text}", agx_session, True)
     assert calls(events) == [("file_write", {"path": "NAME", "content": text})]
     assert (agx_session.workspace / "NAME").read_bytes() == text.encode()
+
+
+LONG = "first; then run ls and read b.txt\n" * 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "argument", "taken"),
+    [
+        (f"write a.txt with the text {LONG}", "file_write", "content", LONG),
+        (f"remember k: {LONG}", "scratchpad_write", "content", LONG.strip()),
+        (f"run cat << X\n{'x ' * 10_000}", "bash_exec", "command", f"cat << X\n{'x ' * 10_000}".strip()),
+        (f"read a.txt and then read b.txt. {'x' * 10_000}", "file_read", "path", "a.txt"),
+    ],
+    ids=["write", "remember", "run", "read"],
+)
+async def test_what_goes_on_to_the_end_may_be_long(words, tool, argument, taken):
+    (call,) = await first_call(words)
+    assert (call[0], json.loads(call[1])[argument]) == (tool, taken)
+
+
+async def test_a_long_text_is_said_whole_and_all_but_its_beginning_at_once():
+    reply, _ = await complete(DEMO, ModelRequest(messages=[UserMessage(content=f"say {'word ' * 100_000}end")]))
+    assert reply.text == f"{'word ' * 100_000}end"
+    assert reply.usage is not None
+    assert reply.usage.output_tokens == 2_002
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "\n",
+        " ",
+        "A",
+        "and then ",
+        "; ",
+        "replace a with ",
+        "a and read b ",
+        "search in ",
+        ". ",
+        "please ",
+        "plan ",
+        "a,",
+    ],
+)
+@pytest.mark.parametrize("verb", ["", "write a", "say ", "run ", "replace ", "todo "])
+def test_a_long_message_is_little_work(verb, words):
+    began = time.process_time()
+    plan(verb + words * (1_000_000 // len(words)) + "!")
+    assert time.process_time() - began < 0.5
 
 
 async def test_a_no_is_told_and_what_stood_behind_it_is_left_undone(agx_session):
@@ -179,3 +233,20 @@ async def test_a_tool_that_is_not_offered_is_not_called():
     request = ModelRequest(messages=[UserMessage(content="run ls and then read a.txt")], tools=only_reading)
     reply, _ = await complete(DEMO, request)
     assert [call.name for call in reply.tool_calls] == ["file_read"]
+
+
+async def test_an_object_is_said_when_it_is_told_and_refused_at_once_otherwise(agx_session):
+    class Place(TypedDict):
+        name: str
+
+    async def ended(words):
+        events = await collect(
+            AgentRuntime(DEMO).run_turn(words, agx_session, tools=builtin_tools(), output_type=Place)
+        )
+        return outline(events, detail=True), events[-1].data
+
+    outlined, data = await ended('say {"name": "Lyon"}')
+    assert (outlined[-1], data["output"]) == ("final:answer", {"name": "Lyon"})
+    outlined, data = await ended("Where is Lyon?")
+    assert outlined == ["turn_started", "round_start", "error:provider.bad_request"]
+    assert "The demo model is a script" in data["text"]

@@ -190,6 +190,31 @@ def test_sequence_numbers_count_up_within_a_session():
     check_grammar([*envelopes(STARTED, STOPPED), *envelopes(STARTED, STOPPED, turn_id="u", session_id="other")])
 
 
+def waiting(type_, turn_id):
+    return (type_, {"turn_id": turn_id, "message_id": "u", "input": "go"})
+
+
+def of_no_turn(*events, first):
+    return [one | {"turn_id": None} for one in envelopes(*events, first=first)]
+
+
+def test_a_message_that_waited_begins_the_turn_that_was_named_last():
+    log = [*of_no_turn(waiting("queued", "t"), waiting("queued", "u"), first=1)]
+    check_grammar([*log, *envelopes(STARTED, STOPPED, turn_id="u", first=3)])
+    assert violations([*log, *envelopes(STARTED, STOPPED, turn_id="t", first=3)]) == [
+        "event 3 (turn_started): u was queued for u"
+    ]
+
+
+def test_of_a_message_that_waited_one_thing_comes():
+    log = of_no_turn(waiting("queued", "t"), waiting("handed_back", "t"), first=1)
+    assert violations([*log, *envelopes(STARTED, STOPPED, first=3)]) == [
+        "event 3 (turn_started): something came of u before"
+    ]
+    again = of_no_turn(waiting("queued", "t"), first=3)
+    assert violations([*log, *again], complete=False) == ["event 3 (queued): something came of u before"]
+
+
 def test_call_ids_are_unique_within_a_session():
     log = [
         *envelopes(STARTED, ROUND, CALL, RESULT, STOPPED),

@@ -237,22 +237,45 @@ async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
         "sitecustomize.py",
         "lib/x.pth",
         "innocent/link/config",
-        "agx-home/settings.toml",
     ],
 )
 def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, bench_at, path) -> None:
-    (workspace / "agx-home").mkdir()
     (workspace / ".git").mkdir()
     (workspace / "innocent").mkdir()
     (workspace / "innocent" / "link").symlink_to("../.git")
     if path == ".git":
         (workspace / ".git").rmdir()
-    bench = bench_at(workspace, protected_roots=(workspace / "agx-home",))
+    bench = bench_at(workspace)
 
     assessment = bench.assess(file_write, path=path, content="x")
     assert assessment.protected
     assert decide("auto", assessment).decision == "ask"
     assert assessment.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+
+
+@pytest.mark.promise("H3")
+async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusal(workspace, bench_at) -> None:
+    (workspace / ".agenticx").mkdir()
+    for name in (".agenticx/token", "my-token"):
+        (workspace / name).write_text("s3cret\n")
+    (workspace / "notes").symlink_to("my-token")
+    bench = bench_at(workspace, protected_roots=(workspace / ".agenticx", workspace / "my-token"))
+    before = bench.files()
+
+    for path in (".agenticx/token", ".agenticx/none", "my-token", "notes"):
+        for tool, arguments in (
+            (file_write, {"content": "x"}),
+            (file_edit, {"old_text": "s3", "new_text": "x"}),
+            (file_edit, {"old_text": "not in it", "new_text": "x"}),
+        ):
+            with pytest.raises(ToolError) as assessed:
+                bench.assess(tool, path=path, **arguments)
+            with pytest.raises(ToolError) as run:
+                await bench.call(tool, path=path, **arguments)
+            shown = "my-token" if path == "notes" else path
+            sentence = f"'{shown}' holds the keys and settings of AgenticX itself, which no tool reads or changes"
+            assert [str(assessed.value), str(run.value)] == [sentence, sentence]
+    assert bench.files() == before
 
 
 @pytest.mark.promise("H3")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.tools.visible import tame, visible, visible_line
+from agenticx.tools.visible import tame, visible, visible_line, without_controls
 
 pytestmark = pytest.mark.promise("E6")
 
@@ -40,6 +40,18 @@ def test_nothing_hidden_is_left_whatever_the_text(text) -> None:
     hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     left = [c for c in visible(text) if unicodedata.category(c) in hidden and c not in "\n\t"]
     assert left == []
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_what_is_visible_already_stays_as_it_is(text) -> None:
+    assert visible(visible(text)) == visible(text)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_text_that_streams_past_moves_no_cursor_and_breaks_no_line_but_by_its_own(text) -> None:
+    shown = without_controls(text)
+    assert [c for c in shown if unicodedata.category(c) in {"Cc", "Zl", "Zp"} and c not in "\n\t"] == []
+    assert shown.count("\n") == text.count("\n")
 
 
 def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:

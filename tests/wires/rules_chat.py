@@ -7,7 +7,8 @@ from typing import Any
 
 __all__ = ["violations"]
 
-_TOP = {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "max_tokens", "response_format"}
+_TOP = {"model", "messages", "stream", "stream_options", "max_tokens", "response_format"}
+_WITH_TOOLS = {"tools", "tool_choice", "parallel_tool_calls"}
 _FIELDS = {
     "system": {"content"},
     "user": {"content"},
@@ -18,9 +19,9 @@ _FIELDS = {
 
 def violations(body: dict[str, Any]) -> list[str]:
     """What a strict server has against this request; empty if it takes it."""
-    found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP]
-    if "tool_choice" in body and not body.get("tools"):
-        found.append("a tool choice without tools")
+    found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP - _WITH_TOOLS]
+    if not body.get("tools"):
+        found += [f"{name!r} without tools" for name in body.keys() & _WITH_TOOLS]
     awaited: list[str] = []
     for place, row in enumerate(body["messages"]):
         if row["role"] not in _FIELDS:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.llms.linear import grows_linearly
+from tests.llms.replies import sse
 from tests.wires.wires import WIRES
 
 MOST_BYTES = 40 * 1024 * 1024
@@ -71,6 +73,36 @@ def test_what_never_ends_is_given_up(wire: str, flood: Callable[[int], Any]) -> 
     head, tail = (b"", b"\n") if WIRES[wire].ending == "ndjson" else (b"data: ", b"\n\n")
     events = (head + json.dumps(flood(number)).encode() + tail for number in count())
     assert fed_until_given_up(wire, events) < MOST_BYTES
+
+
+def piece_of_a_call(arguments: str) -> bytes:
+    function = {"name": "look", "arguments": arguments}
+    return sse(chat(tool_calls=[{"index": 0, "id": "a", "function": function}]))
+
+
+def grown_and_ended(text: str) -> bytes:
+    grown = {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+    return sse(grown, {"type": "response.output_text.done", "output_index": 0, "text": ""})
+
+
+@pytest.mark.promise("C7")
+@pytest.mark.parametrize(
+    ("wire", "head", "piece"),
+    [
+        pytest.param("openai_chat", piece_of_a_call('{"a":"'), piece_of_a_call("}"), id="a call that looks complete"),
+        pytest.param("openai_chat", piece_of_a_call("{}"), piece_of_a_call("}"), id="a call that cannot be complete"),
+        pytest.param("openai_responses", grown_and_ended("x"), grown_and_ended("x" * 100), id="a text that ends"),
+    ],
+)
+def test_pieces_that_may_be_the_last_are_read_in_linear_time(wire: str, head: bytes, piece: bytes) -> None:
+    def read_pieces(count: int) -> None:
+        parser = WIRES[wire].parser("m")
+        parser.feed(head)
+        for _ in range(count // 100):
+            parser.feed(piece * 100)
+        assert parser.error is None
+
+    assert grows_linearly(read_pieces, 3_000, 60_000)
 
 
 @pytest.mark.promise("C7")

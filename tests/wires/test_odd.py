@@ -42,7 +42,10 @@ def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: C
 @pytest.mark.anyio
 @pytest.mark.parametrize("oddity", ALL)
 async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: Oddity, tmp_path: Path) -> None:
-    """The server says the odd thing to every request, so that a reply with calls is met again with their results."""
+    """The server says the odd thing to every request, so that a reply with calls is met again with their results.
+
+    Only the calls of a reply that came to its own end run, and none whose arguments may be read in two ways.
+    """
     asked: list[Any] = []
 
     def look(at: int) -> str:
@@ -62,7 +65,8 @@ async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: O
 
     check_grammar(events)
     assert outline(events, detail=True)[-1].partition(":")[0] in ("final", "error")
-    assert set(asked) <= {1, 2}
+    may_run = oddity.expected.get("stop") in ("end", "tool_calls") and "key_twice" not in oddity.name
+    assert set(asked) <= ({1, 2} if may_run else set[Any]())
     history = sanitize([*session.messages, UserMessage(content="go on")])
     assert is_valid(history)
     assert refusals(history) == {}

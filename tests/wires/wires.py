@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agenticx.errors import ModelError
 from agenticx.llms import (
     AnthropicModel,
     ChatModel,
@@ -16,22 +15,24 @@ from agenticx.llms import (
     OllamaModel,
     OpenAIChatModel,
     OpenAIResponsesModel,
-    _anthropic_request,
-    _gemini_request,
-    _ollama_request,
-    _openai_chat_request,
-    _openai_responses_request,
 )
-from agenticx.llms._anthropic_reply import AnthropicReplyParser
-from agenticx.llms._gemini_reply import GeminiReplyParser
-from agenticx.llms._ollama_reply import OllamaReplyParser
-from agenticx.llms._openai_chat_reply import ChatReplyParser
-from agenticx.llms._openai_responses_reply import ResponsesReplyParser
 from agenticx.llms._reading import ReplyParser
-from agenticx.llms.base import Reply, ReplyBuilder, ToolSchema
+from agenticx.llms.anthropic import _request as anthropic_request
+from agenticx.llms.anthropic._reply import AnthropicReplyParser
+from agenticx.llms.base import ToolSchema
+from agenticx.llms.chat_dialect import ChatDialect
+from agenticx.llms.gemini import _request as gemini_request
+from agenticx.llms.gemini._reply import GeminiReplyParser
+from agenticx.llms.ollama import _request as ollama_request
+from agenticx.llms.ollama._reply import OllamaReplyParser
+from agenticx.llms.openai_chat import _request as openai_chat_request
+from agenticx.llms.openai_chat._reply import ChatReplyParser
+from agenticx.llms.openai_responses import _request as openai_responses_request
+from agenticx.llms.openai_responses._reply import ResponsesReplyParser
 from agenticx.messages import Message
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
-from tests.wires import rules_chat
+from tests.llms.replies import read_with as read
+from tests.wires import rules_chat, sdk_types
 
 __all__ = ["WIRES", "Wire", "read", "refusals"]
 
@@ -44,7 +45,7 @@ class Wire:
     parser: Callable[[str], ReplyParser]
     model: Callable[[str], ChatModel]
     body: Callable[[ModelRequest, str], bytes]
-    violations: Callable[[dict[str, Any]], list[str]]
+    rules: Callable[[dict[str, Any]], list[str]]
     streams: str | None
     ending: str = "sse"
     content_type: str = "text/event-stream"
@@ -54,6 +55,10 @@ class Wire:
     ) -> dict[str, Any]:
         """What would be sent."""
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
+
+    def violations(self, body: dict[str, Any]) -> list[str]:
+        """What a strict server, and the types of the provider's own SDK where it is installed, have against a body."""
+        return self.rules(body) + sdk_types.faults(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
         """What a strict server has against what would be sent; empty if it takes it."""
@@ -67,71 +72,54 @@ WIRES = {
             name="openai_chat",
             parser=lambda model: ChatReplyParser(who="test", model=model),
             model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
-            body=lambda request, model: _openai_chat_request.request_body(
-                request, model=model, dialect=_openai_chat_request.Dialect(returns_reasoning=True), stream=True
+            body=lambda request, model: openai_chat_request.request_body(
+                request, model=model, dialect=ChatDialect(returns_reasoning=True), stream=True
             ),
-            violations=rules_chat.violations,
+            rules=rules_chat.violations,
             streams="chat",
         ),
         Wire(
             name="openai_responses",
             parser=lambda model: ResponsesReplyParser(who="test", model=model),
             model=lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
-            body=lambda request, model: _openai_responses_request.request_body(
-                request, model=model, dialect=_openai_responses_request.Dialect(), stream=True
+            body=lambda request, model: openai_responses_request.request_body(
+                request, model=model, dialect=openai_responses_request.ResponsesDialect(), stream=True
             ),
-            violations=rules_responses.violations,
+            rules=rules_responses.violations,
             streams="responses",
         ),
         Wire(
             name="anthropic",
             parser=lambda model: AnthropicReplyParser(who="test", model=model),
             model=lambda url: AnthropicModel("m", base_url=url),
-            body=lambda request, model: _anthropic_request.request_body(
+            body=lambda request, model: anthropic_request.request_body(
                 request, model=model, max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}
             ),
-            violations=rules_anthropic.violations,
+            rules=rules_anthropic.violations,
             streams="anthropic",
         ),
         Wire(
             name="gemini",
             parser=lambda model: GeminiReplyParser(who="test", model=model),
             model=lambda url: GeminiModel("m", base_url=url),
-            body=lambda request, model: _gemini_request.request_body(
-                request, model=model, dialect=_gemini_request.Dialect()
+            body=lambda request, model: gemini_request.request_body(
+                request, model=model, dialect=gemini_request.GeminiDialect()
             ),
-            violations=lambda body: rules_gemini.violations(body, signed=True),
+            rules=lambda body: rules_gemini.violations(body, signed=True),
             streams="gemini",
         ),
         Wire(
             name="ollama",
             parser=lambda model: OllamaReplyParser(who="test", model=model),
             model=lambda url: OllamaModel("m", base_url=url),
-            body=lambda request, model: _ollama_request.request_body(request, model=model, context_window=None),
-            violations=rules_ollama.violations,
+            body=lambda request, model: ollama_request.request_body(request, model=model, context_window=None),
+            rules=rules_ollama.violations,
             streams=None,
             ending="ndjson",
             content_type="application/x-ndjson",
         ),
     )
 }
-
-
-def read(parser: ReplyParser, chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    builder = ReplyBuilder()
-
-    def take(deltas: Iterable[Any]) -> None:
-        for delta in deltas:
-            builder.add(delta)
-
-    for chunk in chunks:
-        take(parser.feed(chunk))
-        if parser.done or parser.error:
-            break
-    else:
-        take(parser.end())
-    return builder.reply(), parser.error
 
 
 def refusals(messages: Sequence[Message], *, tools: Sequence[ToolSchema] = ()) -> dict[str, list[str]]:

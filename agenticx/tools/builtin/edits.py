@@ -10,9 +10,9 @@ from typing import Any
 
 from agenticx.errors import ToolError
 from agenticx.tools.base import Assessment, ToolContext
-from agenticx.tools.builtin.files import file_version, is_binary, is_private
+from agenticx.tools.builtin.files import file_version, is_binary, open_place
 from agenticx.tools.diffs import unified_diff
-from agenticx.tools.paths import Place, locate, read_file, replace_file
+from agenticx.tools.paths import Place, read_file, replace_file
 from agenticx.tools.protected import makes_repository, protected_part
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
@@ -25,7 +25,7 @@ _EDITED_BYTES = 16 * 1024 * 1024
 
 
 def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = locate(arguments["path"], context.workspace)
+    place = open_place(arguments["path"], context)
     before = _look(place)
     content: str = arguments["content"]
     amount = f"{len(content.splitlines()):,} lines, {len(content.encode()):,} bytes"
@@ -42,11 +42,11 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
         path: The file, relative to the workspace.
         content: What the file holds afterwards, to the last character.
     """
-    place = locate(path, context.workspace)
+    place = open_place(path, context)
     before = _look(place)
     _refuse_stale(place, before, context, content)
     data = content.encode()
-    _put(place, data, context)
+    _put(place, before, data, context)
     return f"{'Created' if before is None else 'Overwrote'} {visible(place.relative)} ({len(data):,} bytes)."
 
 
@@ -54,7 +54,7 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
 
 
 def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = locate(arguments["path"], context.workspace)
+    place = open_place(arguments["path"], context)
     before = _look_closely(place)
     edit = _edited(before, place, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False))
     reason = f"It changes {'one place' if edit.count == 1 else f'{edit.count:,} places'} of the file."
@@ -71,11 +71,11 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
         new_text: What stands there afterwards.
         replace_all: Replace every occurrence instead of the only one.
     """
-    place = locate(path, context.workspace)
+    place = open_place(path, context)
     before = _look_closely(place)
     edit = _edited(before, place, old_text, new_text, replace_all)
     _refuse_stale(place, before, context, edit.after)
-    _put(place, edit.after.encode(), context)
+    _put(place, before, edit.after.encode(), context)
     return f"Replaced {edit.count:,} occurrence{'s' if edit.count > 1 else ''} in {visible(place.relative)}."
 
 
@@ -128,11 +128,15 @@ def _lines_of(text: str, old: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """An existing file as it was when looked at; `text` is None for what is not UTF-8 or too large to compare."""
+    """An existing file as it was when looked at; `text` is None for what is not UTF-8 or too large to compare.
+
+    `content` has at most one byte more than what is still compared.
+    """
 
     version: tuple[int, int]
     digest: str
     text: str | None
+    content: bytes
 
 
 def _look(place: Place) -> _Seen | None:
@@ -145,8 +149,8 @@ def _look(place: Place) -> _Seen | None:
         raise
     if len(content) > _EDITED_BYTES:
         identity = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-        return _Seen(file_version(status), f"status {identity}", None)
-    return _Seen(file_version(status), hashlib.sha256(content).hexdigest(), _text(content))
+        return _Seen(file_version(status), f"status {identity}", None, content)
+    return _Seen(file_version(status), hashlib.sha256(content).hexdigest(), _text(content), content)
 
 
 def _look_closely(place: Place) -> _Seen:
@@ -171,8 +175,6 @@ def _assessment(
     if place.named is not None:
         reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
     protected = protected_part(Path(*place.parts)) or protected_part(Path(*place.named or ()))
-    if protected is None and is_private(place, context):
-        protected = str(place.path.parent)
     if protected is not None:
         reasons.append(f"{visible(protected)} decides what runs on this machine or who is asked.")
     elif makes_repository(place.root, place.parts):
@@ -204,6 +206,8 @@ def _refuse_stale(place: Place, before: _Seen | None, context: ToolContext, afte
     )
 
 
-def _put(place: Place, content: bytes, context: ToolContext) -> None:
+def _put(place: Place, before: _Seen | None, content: bytes, context: ToolContext) -> None:
     """No await from looking to here, so that a stop finds the file written and answered for, or untouched."""
+    if context.snapshots is not None:
+        context.snapshots.edited(context.call_id, place.path, None if before is None else before.content, content)
     context.state.files[str(place.path)] = file_version(replace_file(place, content))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
-__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "readable_place"]
+__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "open_place"]
 
 _LISTED_ENTRIES = 500
 _READ_BYTES = 64 * 1024 * 1024
@@ -38,7 +38,7 @@ def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Fiel
         depth: How many levels to go down; 1 lists the folder itself.
     """
     lines: list[str] = []
-    total = _list(readable_place(path, context), depth, context, lines)
+    total = _list(open_place(path, context), depth, context, lines)
     if not lines:
         return "(an empty folder)"
     if total > len(lines):
@@ -50,7 +50,7 @@ def _list(place: Place, depth: int, context: ToolContext, lines: list[str]) -> i
     total = 0
     for entry in scan_folder(place):
         below = Place(place.root, (*place.parts, entry.name))
-        if is_private(below, context):
+        if is_private(below, context.protected_roots):
             continue
         total += 1
         if len(lines) < _LISTED_ENTRIES:
@@ -69,7 +69,7 @@ def _listed(place: Place, entry: FolderEntry) -> str:
 
 
 def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = readable_place(arguments["path"], context)
+    place = open_place(arguments["path"], context)
     secret = holds_secrets(place)
     reason = (
         "It usually holds keys or passwords, which the model's provider would see." if secret else "It reads a file."
@@ -98,7 +98,7 @@ def file_read(
         offset: The first line to read, counted from 1.
         limit: How many lines to read at most.
     """
-    place = readable_place(path, context)
+    place = open_place(path, context)
     content, status = read_file(place, _READ_BYTES)
     if is_binary(content):
         raise ToolError(f"{place.relative!r} is a binary file of {status.st_size:,} bytes and cannot be shown as text")
@@ -153,19 +153,20 @@ def is_binary(content: bytes) -> bool:
 # --- what the file tools share ----------------------------------------------------------------------------------------
 
 
-def readable_place(path: str, context: ToolContext) -> Place:
-    """Where `path` leads, if a tool may look at it."""
+def open_place(path: str, context: ToolContext) -> Place:
+    """Where `path` leads, if it is open to tools: not ours, of which even a diff or a refusal would tell."""
     place = locate(path, context.workspace)
-    if is_private(place, context):
-        raise ToolError(f"{place.relative!r} holds the keys and settings of AgenticX itself, which no tool reads")
+    if is_private(place, context.protected_roots):
+        shown = visible(place.relative)
+        raise ToolError(f"{shown!r} holds the keys and settings of AgenticX itself, which no tool reads or changes")
     return place
 
 
-def is_private(place: Place, context: ToolContext) -> bool:
-    """Whether AgenticX itself keeps its things there. A workspace that lies in such a folder is no part of it."""
+def is_private(place: Place, roots: Iterable[Path]) -> bool:
+    """Whether AgenticX itself keeps its things there, in `roots`. A workspace that lies in one is no part of it."""
     return any(
         is_within(place.path, root) and (place.root == root or not is_within(place.root, root))
-        for root in map(Path.resolve, context.protected_roots)
+        for root in map(Path.resolve, roots)
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, readable_place
+from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, open_place
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import Place, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
@@ -61,7 +61,7 @@ async def file_search(
         limit=limit,
         context=context,
     )
-    place = readable_place(path, context)
+    place = open_place(path, context)
     try:
         return await run_in_thread(search.run, place, name="agx file_search")
     finally:
@@ -183,7 +183,7 @@ def _walk(place: Place, rules: IgnoreRules, context: ToolContext) -> Iterator[Pl
     for entry in entries:
         below = _below(place, entry.name)
         named = visible(below.relative)
-        if entry.link_target is not None or entry.name == ".git" or is_private(below, context):
+        if entry.link_target is not None or entry.name == ".git" or is_private(below, context.protected_roots):
             continue
         if rules.ignores(named, is_folder=entry.is_folder):
             continue

@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,6 +149,8 @@ async def bash_exec(
     )
     end: CommandEnd | None = None
     try:
+        if context.started is not None and (process := await running.begun()) is not None:
+            await context.started(asdict(process))
         async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
             end = await running.wait()
         return _report(excerpt, _told(end))

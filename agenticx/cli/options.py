@@ -1,0 +1,79 @@
+"""The options that `run` and `chat` share, and what they mean together with the settings."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from agenticx.errors import SettingsError
+from agenticx.settings import Settings, load_settings
+from agenticx.tools.base import Tool
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = ["add_arguments", "current_folder", "enabled_tools", "refuse_for_server", "settings_for", "workspace_of"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options that `run` and `chat` share."""
+    parser.add_argument("--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else what is set up)")
+    parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
+    parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
+    parser.add_argument("--yes", action="store_true", help="allow every call without asking")
+    parser.add_argument(
+        "--permission-mode",
+        metavar="MODE",
+        choices=get_args(PermissionMode),
+        help=f"when to ask: {', '.join(get_args(PermissionMode))} (default: AGX_PERMISSION_MODE)",
+    )
+    parser.add_argument("--max-tool-rounds", metavar="N", help="model calls with tools in one turn, 10 to 120")
+    parser.add_argument(
+        "--session",
+        metavar="ID",
+        help="go on with a session: its id, the beginning of it, or `last`; it keeps its folder",
+    )
+
+
+def workspace_of(arguments: Namespace) -> Path:
+    """--cwd or the current folder, resolved; raises SettingsError if it is no folder."""
+    folder: Path = arguments.cwd or current_folder()
+    if not folder.is_dir():
+        raise SettingsError(f"--cwd {str(folder)!r} is not a folder")
+    return folder.resolve()
+
+
+def current_folder() -> Path:
+    """The folder that the shell is in; raises SettingsError if that was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        raise SettingsError("the current folder was deleted; change to another one") from exc
+
+
+def settings_for(arguments: Namespace, workspace: Path) -> Settings:
+    """The settings in force in `workspace`, options first."""
+    given = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
+    return load_settings(given, project=workspace)
+
+
+def refuse_for_server(arguments: Namespace, url: str) -> None:
+    """Raises SettingsError for an option that only the process which runs the turn could honour."""
+    for option, value in (("--base-url", arguments.base_url), ("--max-tool-rounds", arguments.max_tool_rounds)):
+        if value is not None:
+            raise SettingsError(
+                f"{option} cannot be given here: the server at {url} has the sessions and runs the turns, by its own"
+                " settings; end it, or use another AGX_HOME"
+            )
+
+
+def enabled_tools(settings: Settings) -> Sequence[Tool]:
+    """The built-in tools that AGX_ENABLED_TOOLS leaves; raises SettingsError for a name that no tool has."""
+    tools = {tool.schema.name: tool for tool in builtin_tools()}
+    if settings.enabled_tools is None:
+        return tuple(tools.values())
+    unknown = [name for name in settings.enabled_tools if name not in tools]
+    if unknown:
+        raise SettingsError(f"AGX_ENABLED_TOOLS names {unknown[0]!r}, which is no tool; tools are: {', '.join(tools)}")
+    return tuple(tools[name] for name in settings.enabled_tools)

@@ -1,0 +1,199 @@
+"""How sessions look: a line of a list, the head of one, what was said in it, and its log played again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from agenticx.cli.desk import Desk, Known
+from agenticx.cli.envelopes import Envelope
+from agenticx.cli.narrate import OF_ANOTHER_SHAPE, one_line, said, unreadable
+from agenticx.cli.render import Output
+from agenticx.runtime.events import EventType
+from agenticx.sessions.base import StoredEvent
+from agenticx.sessions.transcript import transcript
+from agenticx.tools.visible import visible, visible_line
+
+__all__ = ["TurnEnd", "as_object", "as_text", "last_turn", "listed", "not_said", "replayed", "turn_ends"]
+
+_NAME_CHARS = 70
+_MATCH_CHARS = 160
+_ROW_CHARS = 2_000
+
+
+def listed(sessions: Sequence[Known]) -> Iterator[str]:
+    """A line for each, and below it where a search found something."""
+    for known in sessions:
+        record = known.record
+        marks = "".join(
+            f" [{mark}]"
+            for mark, is_so in (
+                ("running", known.running_turn_id is not None),
+                ("pinned", record.pinned),
+                ("archived", record.archived),
+            )
+            if is_so
+        )
+        name = visible_line(record.name or "(without a name)", _NAME_CHARS)
+        yield f"{record.id}  {local_time(record.created_at)}  {name}{marks}  {visible_line(_short(record.workspace))}"
+        for match in known.matches:
+            yield f"    {match['role']}: {visible_line(_excerpt(match), _MATCH_CHARS)}"
+
+
+def local_time(timestamp: str) -> str:
+    """A timestamp of the log as clocks here show it."""
+    return datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended; `ended` is None for one that runs or waits."""
+
+    turn_id: str
+    ended: str | None = None
+    code: str | None = None
+    text: str | None = None
+
+    def describe(self) -> str:
+        """A few words for a person."""
+        match self.ended:
+            case None:
+                return "runs, or waits for an answer"
+            case "error":
+                return f"ended with error {self.code}: {self.text}"
+            case _:
+                return "ended with an answer" if self.code == "answer" else f"ended: {self.code}"
+
+
+def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
+    """The turns of the agent itself, in order."""
+    turns: dict[str, TurnEnd] = {}
+    for event in events:
+        if event.turn_id is None or event.agent_id != "meta":
+            continue
+        turns.setdefault(event.turn_id, TurnEnd(event.turn_id))
+        if event.terminal:
+            code = event.data.get("code", event.data.get("reason"))
+            turns[event.turn_id] = TurnEnd(event.turn_id, event.type, code, event.data.get("text"))
+    return list(turns.values())
+
+
+def as_object(known: Known, events: Sequence[Envelope]) -> dict[str, Any]:
+    """A session for programs: what the server says of it, its messages, those handed back, and its turns."""
+    turns = [asdict(turn) for turn in turn_ends(events)]
+    messages = transcript(_stored(known, events))
+    return {**known.as_json(), "messages": messages, "not_said": not_said(events), "turns": turns}
+
+
+def as_text(known: Known, events: Sequence[Envelope]) -> str:
+    """A session for a person: what it is, then what was said."""
+    record, turns = known.record, turn_ends(events)
+    rows = {
+        "name": record.name or "(without a name)",
+        "folder": record.workspace,
+        "model": record.model or "the default one",
+        "mode": record.permission_mode,
+        "made": local_time(record.created_at),
+        "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
+    }
+    head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
+    back = [f"\nnot said: {visible(one['input'])}" for one in not_said(events)]
+    return "\n".join([*head, *_spoken(transcript(_stored(known, events))), *back])
+
+
+def not_said(events: Sequence[Envelope]) -> list[dict[str, str]]:
+    """The messages that were handed back and not said again since: `{message_id, input}`."""
+    back: list[dict[str, str]] = []
+    for event in events:
+        if event.type == EventType.HANDED_BACK and event.data.keys() >= _NEEDED[EventType.HANDED_BACK]:
+            back.append({name: event.data[name] for name in ("message_id", "input")})
+        elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
+            text = event.data.get("input", event.data.get("text"))
+            back = [one for one in back if one["input"] != text]
+    return back
+
+
+def _spoken(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        match message["role"]:
+            case "tool":
+                yield f"  ← {one_line(message['content'])}"
+            case "user":
+                yield f"\n{said(_with_names(message['content'], message.get('attachments', ()))).text}"
+            case _:
+                if message["content"]:
+                    yield f"\n{visible(message['content'])}"
+        for call in message.get("tool_calls", ()):
+            yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
+
+
+def _stored(known: Known, events: Sequence[Envelope]) -> list[StoredEvent]:
+    """The events for a transcript, without those that would be part of it if a later release had not changed them."""
+    return [
+        StoredEvent(known.id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
+        for seq, event in enumerate(events, 1)
+        if event.data.keys() >= _NEEDED.get(event.type, frozenset())
+    ]
+
+
+_NEEDED: Mapping[str, frozenset[str]] = {
+    EventType.TURN_STARTED: frozenset({"message_id", "input"}),
+    EventType.STEERED: frozenset({"message_id", "text"}),
+    EventType.HANDED_BACK: frozenset({"message_id", "input"}),
+    EventType.TOKEN: frozenset({"message_id", "text"}),
+    EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
+    EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
+    EventType.FINAL: frozenset({"message_id", "text"}),
+}
+
+
+async def last_turn(desk: Desk, session_id: str, output: Output) -> None:
+    """Show the last turn of a session again."""
+    async with desk.log(session_id) as log:
+        events = [event async for event in log]
+    begin = max((at for at, event in enumerate(events) if event.type == EventType.TURN_STARTED), default=0)
+    for event in events[begin:]:
+        if event.turn_id == events[begin].turn_id:
+            show_again(event, output)
+
+
+async def replayed(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
+    """Show a log from its beginning, with what the person said; as JSON it is the very lines."""
+    async for event in events:
+        if as_json:
+            output.show(event)
+        else:
+            show_again(event, output)
+
+
+def show_again(event: Envelope, output: Output) -> None:
+    """Show an event of the past: what was said and asked too, which in its time the person knew or saw."""
+    try:
+        match event.type:
+            case EventType.TURN_STARTED:
+                output.note(said(_with_names(event.data["input"], event.data.get("attachments", ()))))
+            case EventType.CONFIRM_REQUIRED:
+                output.question(event.data, "")
+            case _:
+                pass
+    except OF_ANOTHER_SHAPE:
+        output.note(unreadable(event))
+    output.show(event)
+
+
+def _with_names(text: str, attachments: Sequence[Mapping[str, Any]]) -> str:
+    names = ", ".join(str(attachment["name"]) for attachment in attachments)
+    return f"{text} [with {names}]" if names else text
+
+
+def _excerpt(match: Mapping[str, Any]) -> str:
+    return f"{match['before']}{match['found']}{match['after']}"
+
+
+def _short(folder: str) -> str:
+    home = str(Path.home())
+    return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder

@@ -1,0 +1,55 @@
+"""The wires by name: whose class speaks each, and what it takes of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from agenticx.llms.base import ChatModel
+from agenticx.llms.facts import ModelFacts, Provider, WireName
+
+__all__ = ["WIRES", "Wire"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A model class, loaded once it is needed, and the arguments that it takes beside those that all take."""
+
+    package: str
+    kind: str
+    takes: Callable[[Provider, ModelFacts], dict[str, Any]]
+
+    def model(self, model: str, provider: Provider, known: ModelFacts, **where: str | None) -> ChatModel:
+        """The model that `provider` calls `model`; `where` is its `name`, its `base_url` and its `api_key`."""
+        kind = getattr(import_module(f"agenticx.llms.{self.package}"), self.kind)
+        return kind(model, context_window=known.input_window, **where, **self.takes(provider, known))
+
+
+def _dialect(provider: Provider, known: ModelFacts) -> dict[str, Any]:
+    return {"dialect": known.dialect or provider.dialect}
+
+
+def _reasons(_: Provider, known: ModelFacts) -> dict[str, Any]:
+    return {"reasons": None if known.abilities is None else known.can("reasoning")}
+
+
+def _output(_: Provider, known: ModelFacts) -> dict[str, Any]:
+    return {
+        "max_output_tokens": known.output and min(known.output, (known.window or known.output * 4) // 4),
+        "output_schemas": None if known.abilities is None else known.can("structured_output"),
+    }  # a quarter of the window at most: room for the input
+
+
+def _nothing(_: Provider, _known: ModelFacts) -> dict[str, Any]:
+    return {}
+
+
+WIRES: Mapping[WireName, Wire] = {
+    "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasons),
+    "anthropic": Wire("anthropic", "AnthropicModel", _output),
+    "gemini": Wire("gemini", "GeminiModel", _reasons),
+    "ollama": Wire("ollama", "OllamaModel", _nothing),
+    "chat": Wire("openai_chat", "OpenAIChatModel", _dialect),
+}

@@ -1,0 +1,287 @@
+"""The reply of an Anthropic Messages server: bytes in, deltas out, no I/O.
+
+The end marker is `message_stop`. Calls are the `tool_use` blocks; what the provider runs itself (`server_tool_use` and
+the like) makes no delta. Blocks that stand complete in `message_start`, or in a message that is not streamed at all,
+are read like streamed ones.
+
+What the provider wants back is the content of the message, block by block: `ProviderState.payload["content"]`, made
+when there is more in it than text and calls. A call stands there without id, name and input, which the message has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from agenticx.llms._failures import Complaint, complaint_in, stream_error
+from agenticx.llms._json_events import JsonEvents, malformed
+from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._limits import MAX_ITEMS
+from agenticx.llms._values import count_in, fields_in, items_in, json_text, text_in
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    StopKind,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+    UsageDelta,
+)
+from agenticx.messages import ProviderState
+
+__all__ = ["WIRE", "AnthropicReplyParser"]
+
+WIRE = "anthropic"
+
+_STOPS: dict[str, StopKind] = {
+    "": "end",
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "pause_turn": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""Any other word may mean that the reply broke off."""
+
+_NO_EXTRA = frozenset({"type", "citation", "id", "name", "input"})  # what a call is comes in no unknown delta
+_IMPLIED = {"text_delta": "text", "thinking_delta": "thinking"}
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block as far as it came. `pieces` is what streams: text, thinking, or the JSON of an input."""
+
+    fields: dict[str, Any]
+    pieces: list[str] = field(default_factory=list[str])
+    citations: list[Any] = field(default_factory=list[Any])
+    call: int | None = None
+    closed: bool = False
+
+    @property
+    def type(self) -> object:
+        return self.fields.get("type")
+
+    def for_replay(self) -> dict[str, Any] | None:
+        """The block as the provider wants it back; None for a thought it would not recognise as its own."""
+        streamed = "".join(self.pieces)
+        match self.type:
+            case "text":
+                own = {name: value for name, value in self.fields.items() if name != "citations"}
+                cited = self.citations or items_in(self.fields, "citations")
+                return {**own, "text": streamed} | ({"citations": cited} if cited else {})
+            case "thinking":
+                return {**self.fields, "thinking": streamed} if text_in(self.fields, "signature") else None
+            case "tool_use":
+                return {name: value for name, value in self.fields.items() if name not in ("id", "name", "input")}
+            case _:
+                return {**self.fields, "input": _object(streamed)} if streamed else self.fields
+
+
+class AnthropicReplyParser(JsonReply):
+    """One reply; nothing follows its end marker. `tool_names` has our names of the tools that the provider knows by
+    another one.
+    """
+
+    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(JsonEvents(who=who, arguments="input"), who=who, model=model)
+        self._tool_names = tool_names or {}
+        self._started = False
+        self._blocks: list[_Block] = []
+        self._by_index: dict[int, _Block] = {}
+        self._stop_reason: str | None = None
+
+    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        match event.get("type"):
+            case "content_block_delta":
+                self._grow(event, deltas)
+            case "content_block_start":
+                self._open(_index(event), self._inner(event, "content_block"), deltas)
+            case "content_block_stop":
+                if block := self._by_index.get(_index(event)):
+                    self._close(block, deltas)
+            case "message_start":
+                self._start(self._inner(event, "message"), deltas)
+            case "message_delta":
+                self._take_end(self._inner(event, "delta"), event.get("usage"), deltas)
+            case "message_stop":
+                self._finish(deltas)
+            case "message":
+                self._start(event, deltas)
+                self._finish(deltas)
+            case kind:
+                self._take_complaint(kind, event)
+
+    def _conclude(self, deltas: list[Delta]) -> None:
+        """Without the end marker a reply is not complete, whatever it stopped for."""
+        if self._stop_reason is not None:
+            self.done = True
+            deltas.append(Finished("broken", self._stop_reason, complete=False))
+
+    def _take_complaint(self, kind: object, event: dict[str, Any]) -> None:
+        """Raise what an event complains of; one that is neither known nor a complaint is none of our business."""
+        if kind == "error" or kind is None or "error" in event:
+            complaint = complaint_in(event)
+            if complaint is None and kind == "error":
+                complaint = Complaint(type="error")
+            if complaint is not None:
+                raise stream_error(complaint, who=self._who)
+
+    # --- the message
+
+    def _start(self, message: dict[str, Any], deltas: list[Delta]) -> None:
+        """The head of the message; some servers send it twice."""
+        if self._started:
+            return
+        self._started = True
+        blocks = message.get("content")
+        if isinstance(blocks, list):
+            for index, fields in enumerate(cast("list[object]", blocks)):
+                if not isinstance(fields, dict):
+                    raise malformed(f"a content block is {type(fields).__name__}, not an object", who=self._who)
+                self._close(self._open(index, cast("dict[str, Any]", fields), deltas), deltas)
+        self._take_end(message, message.get("usage"), deltas)
+
+    def _take_end(self, delta: dict[str, Any], usage: object, deltas: list[Delta]) -> None:
+        if isinstance(reason := delta.get("stop_reason"), str):
+            self._stop_reason = reason
+        if isinstance(usage, dict):
+            deltas.append(UsageDelta(_usage(cast("dict[str, Any]", usage))))
+
+    def _finish(self, deltas: list[Delta]) -> None:
+        stop = _STOPS.get(self._stop_reason or "", "broken")
+        if any(block.call is not None and not block.closed for block in self._blocks):
+            stop = "broken"
+        for block in self._blocks:
+            self._close(block, deltas)
+        if stop == "end" and self._size.calls:
+            stop = "tool_calls"
+        self.done = True
+        deltas.append(Finished(stop, self._stop_reason, self._provider_state()))
+
+    def _provider_state(self) -> ProviderState | None:
+        content = [replay for block in self._blocks if (replay := block.for_replay()) is not None]
+        if all(block["type"] in ("text", "tool_use") for block in content):
+            return None
+        return ProviderState(wire=WIRE, model=self._model, payload={"content": content})
+
+    # --- its blocks
+
+    def _open(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _Block:
+        if len(self._blocks) >= MAX_ITEMS:
+            raise malformed(f"it has more than {MAX_ITEMS} content blocks", who=self._who)
+        self._size.keep(fields)
+        block = self._by_index[index] = _Block(fields)
+        self._blocks.append(block)
+        match fields.get("type"):
+            case "text":
+                self._show(block, text_in(fields, "text"), deltas)
+            case "thinking":
+                self._think(block, text_in(fields, "thinking"), deltas)
+            case "tool_use":
+                block.call = self._size.next_call()
+                name = text_in(fields, "name")
+                deltas.append(ToolCallDelta(block.call, text_in(fields, "id"), self._tool_names.get(name, name)))
+            case str():
+                pass
+            case kind:
+                raise malformed(f"a content block has the type {kind!r}", who=self._who)
+        return block
+
+    def _grow(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        delta = self._inner(event, "delta")
+        kind, index = text_in(delta, "type"), _index(event)
+        block = self._by_index.get(index)
+        if block is None:
+            if kind not in _IMPLIED:
+                raise malformed(f"block {index} goes on and has not begun", who=self._who)
+            block = self._open(index, {"type": _IMPLIED[kind]}, deltas)
+        match kind:
+            case "text_delta":
+                self._show(block, text_in(delta, "text"), deltas)
+            case "thinking_delta":
+                self._think(block, text_in(delta, "thinking"), deltas)
+            case "input_json_delta":
+                self._take_input(block, _json_text(delta.get("partial_json")), deltas)
+            case _:
+                self._take_extra(block, delta)
+
+    def _show(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            deltas.append(TextDelta(text))
+
+    def _think(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+        if text:
+            block.pieces.append(text)
+            deltas.append(ThinkingDelta(text))
+
+    def _take_input(self, block: _Block, piece: str, deltas: list[Delta]) -> None:
+        """A piece of an input; what is streamed replaces what the block began with."""
+        if not piece:
+            return
+        if block.closed and block.call is not None:
+            raise malformed("the input of a call goes on behind its end", who=self._who)
+        block.fields.pop("input", None)
+        if block.call is None:
+            self._size.keep(piece)
+            block.pieces.append(piece)
+        else:
+            deltas.append(ToolCallDelta(block.call, arguments=piece))
+
+    def _take_extra(self, block: _Block, delta: dict[str, Any]) -> None:
+        """What is not shown but belongs to the block: its signature, a citation, the result of a compaction."""
+        self._size.keep(delta)
+        for name, value in delta.items():
+            if name == "citation" and isinstance(value, dict):
+                block.citations.append(value)
+            elif name not in _NO_EXTRA:
+                block.fields[name] = value
+
+    def _close(self, block: _Block, deltas: list[Delta]) -> None:
+        """The end of a block: an input that came whole with its beginning, and was not streamed, is the call's."""
+        block.closed = True
+        if block.call is not None and (arguments := _json_text(block.fields.pop("input", None))):
+            deltas.append(ToolCallDelta(block.call, arguments=arguments))
+
+    def _inner(self, event: dict[str, Any], name: str) -> dict[str, Any]:
+        value = event.get(name)
+        if not isinstance(value, dict):
+            raise malformed(f"{name} of an event is {type(value).__name__}, not an object", who=self._who)
+        return cast("dict[str, Any]", value)
+
+
+def _usage(fields: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count_in(fields, "input_tokens"),
+        output_tokens=count_in(fields, "output_tokens"),
+        cached_tokens=count_in(fields, "cache_read_input_tokens"),
+        cache_write_tokens=count_in(fields, "cache_creation_input_tokens"),
+        reasoning_tokens=count_in(fields_in(fields, "output_tokens_details"), "thinking_tokens"),
+        input_excludes_cached=True,
+    )
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else -1
+
+
+def _json_text(value: object) -> str:
+    """An input as text; none and an empty one are no text, as providers begin a streamed one with `{}`."""
+    if isinstance(value, str):
+        return value
+    return json_text(value) if value else ""
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = from_json(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

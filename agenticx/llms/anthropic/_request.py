@@ -1,0 +1,276 @@
+"""A `ModelRequest` as the JSON body of an Anthropic Messages request.
+
+The rules of the API that a conversation must be bent to, beyond those that every provider has:
+
+1. Leading system rows go to the top level; user and assistant alternate, so neighbours are merged; the first message
+   and the last one are the user's (newer models refuse to continue an assistant's).
+2. The results of an answer's calls come first in the message after it. Ids of calls are unique in the whole
+   conversation and, like the names of tools, made of letters, digits, `_` and `-`.
+3. No text is blank, no error result is empty, no assistant message ends with a thought.
+4. A conversation with calls in it declares tools, even if none may be called any more.
+5. A turn that is thought through begins with a thought: where a turn was begun by another model, it is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Literal, cast
+
+from agenticx.llms._attachments import DOCUMENTS, IMAGES, message_pieces
+from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms._values import items_in, text_in
+from agenticx.llms.anthropic._reply import WIRE
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["held_schema", "request_body", "tool_name"]
+
+_Block = dict[str, Any]
+_Role = Literal["user", "assistant"]
+
+_OPENING = "[The conversation begins with your own words.]"
+_CLOSING = "[Go on.]"
+_LONGEST_NAME = 128
+_THOUGHTS = ("thinking", "redacted_thinking")
+_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf")
+_CACHED: _Block = {"type": "ephemeral"}
+
+
+def request_body(
+    request: ModelRequest,
+    *,
+    model: str,
+    max_tokens: int,
+    thinking: Mapping[str, Any] | None = None,
+    output_schemas: bool = True,
+    native: bool = True,
+) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD. `thinking` goes along where the API permits it.
+
+    Without `output_schemas` an output schema is left out, for models that refuse one. Without `native` nothing goes
+    back as it came: of what the model said that is text and calls, thoughts are left out.
+    """
+    leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
+    system = [block for message in leading for block in _text(message.content)]
+    rows = _rows(request.messages[len(leading) :], model if native else None)
+    _mark_for_cache(system, rows)
+    body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": rows}
+    if system:
+        body["system"] = system
+    if tools := [_tool(tool) for tool in request.tools] or _bygone_tools(rows):
+        body["tools"] = tools
+        if choice := _tool_choice(request):
+            body["tool_choice"] = choice
+    if thinking and _may_think(thinking, body):
+        body["thinking"] = dict(thinking)
+    if output_schemas and request.output_schema and (schema := held_schema(request.output_schema)):
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return body_bytes(body)
+
+
+def held_schema(output: OutputSchema) -> dict[str, Any] | None:
+    """The schema as the API takes it, None if it takes none like it: those that contain themselves are refused."""
+    schema = strict_schema(output.schema)
+    return None if schema is None or _recurs(schema) else schema
+
+
+def tool_name(name: str) -> str:
+    """The name that the API knows a tool by: the tool's own if it takes that one."""
+    return _fitting(name)
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def _rows(messages: Sequence[Message], model: str | None) -> list[dict[str, Any]]:
+    ids = _CallIds()
+    rows: list[dict[str, Any]] = []
+
+    def add(role: _Role, blocks: list[_Block]) -> None:
+        if rows and rows[-1]["role"] == role:
+            rows[-1]["content"].extend(blocks)
+        elif blocks:
+            rows.append({"role": role, "content": blocks})
+
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            blocks = _assistant_blocks(message, model, ids)
+            if blocks and not rows:
+                add("user", _text(_OPENING))
+            add("assistant", blocks)
+        else:
+            add("user", _user_blocks(message, ids))
+    if not rows or rows[-1]["role"] == "assistant":
+        add("user", _text(_CLOSING))
+    return rows
+
+
+def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: _CallIds) -> list[_Block]:
+    if isinstance(message, UserMessage):
+        return [block for piece in message_pieces(message, IMAGES | DOCUMENTS) for block in _piece_blocks(piece)]
+    if isinstance(message, SystemMessage):
+        return _text(message.content)
+    call_id = ids.answered(message.tool_call_id)
+    if call_id is None:
+        return _text(f"[result of {message.name}] {message.content}")
+    block: _Block = {"type": "tool_result", "tool_use_id": call_id}
+    content = message.content
+    if message.outcome != "ok":
+        block["is_error"] = True
+        content = content if content.strip() else message.outcome.replace("_", " ")
+    if content.strip():
+        block["content"] = content
+    return [block]
+
+
+def _piece_blocks(piece: str | Attachment) -> list[_Block]:
+    if isinstance(piece, str):
+        return _text(piece)
+    source = {"type": "base64", "media_type": piece.media_type, "data": piece.data}
+    if piece.kind == "image":
+        return [{"type": "image", "source": source}]
+    return [{"type": "document", "source": source, "title": piece.name}]
+
+
+def _assistant_blocks(message: AssistantMessage, model: str | None, ids: _CallIds) -> list[_Block]:
+    calls = [_call(call, ids) for call in message.tool_calls]
+    blocks = _own_blocks(message, model, calls)
+    if blocks is None:
+        blocks = [*_text(message.content), *calls]
+    while blocks and blocks[-1]["type"] in _THOUGHTS:
+        blocks.pop()
+    return blocks
+
+
+def _own_blocks(message: AssistantMessage, model: str | None, calls: list[_Block]) -> list[_Block] | None:
+    """What this very model said, block by block; None if it did not, or said something else than the message now does.
+
+    Blocks go back as they came, blank texts excepted.
+    """
+    state = message.provider_state
+    if state is None or (state.wire, state.model) != (WIRE, model):
+        return None
+    content = [block for block in items_in(state.payload, "content") if text_in(block, "type")]
+    texts = [text_in(block, "text") for block in content if block["type"] == "text"]
+    count = sum(block["type"] == "tool_use" for block in content)
+    if not content or "".join(texts) != message.content or count != len(calls):
+        return None
+    left = iter(calls)
+    own = [{**block, **next(left)} if block["type"] == "tool_use" else dict(block) for block in content]
+    return [block for block in own if block["type"] != "text" or block["text"].strip()]
+
+
+def _text(text: str) -> list[_Block]:
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _call(call: ToolCall, ids: _CallIds) -> _Block:
+    return {
+        "type": "tool_use",
+        "id": ids.asked(call.id),
+        "name": tool_name(call.name),
+        "input": arguments_object(call.arguments),
+    }
+
+
+class _CallIds:
+    """Gives each call an id that the API takes, and finds it again for the call's result."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+        self._times: dict[str, int] = {}
+        self._awaited: dict[str, str] = {}
+
+    def asked(self, call_id: str) -> str:
+        """The id to send for a call; none is given twice."""
+        fitting = given = _fitting(call_id)
+        while given in self._given:
+            self._times[fitting] = self._times.get(fitting, 1) + 1
+            given = f"{fitting}_{self._times[fitting]}"
+        self._given.add(given)
+        self._awaited[call_id] = given
+        return given
+
+    def answered(self, call_id: str) -> str | None:
+        """The id that was sent for the call that a result answers; None if there is none that waits for it."""
+        return self._awaited.pop(call_id, None)
+
+
+def _fitting(name: str) -> str:
+    """A name or id as the API takes it; two that differ still do."""
+    if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_NAME}}}", name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[: _LONGEST_NAME - 32]}_{digest}"
+
+
+# --- tools, schemas and thinking ------------------------------------------------------------------------------------
+
+
+def _tool(tool: ToolSchema) -> dict[str, Any]:
+    schema = {name: value for name, value in tool.parameters.items() if name not in _NOT_AT_THE_TOP}
+    return {
+        "name": tool_name(tool.name),
+        "description": tool.description,
+        "input_schema": {**schema, "type": "object"},
+    }
+
+
+def _recurs(schema: Mapping[str, Any]) -> bool:
+    """Whether one of its definitions leads to itself."""
+    leads = {name: _references(inner) for name, inner in schema.get("$defs", {}).items()}
+    reached = leads
+    for _ in leads:
+        reached = {
+            name: names.union(*(leads.get(name, frozenset()) for name in names)) for name, names in reached.items()
+        }
+    return any(name in names for name, names in reached.items())
+
+
+def _references(schema: object) -> frozenset[str]:
+    """The definitions that a schema names."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        own = {reference.rpartition("/")[2]} if isinstance(reference := fields.get("$ref"), str) else set[str]()
+        return frozenset(own).union(*map(_references, fields.values()))
+    if isinstance(schema, list):
+        return frozenset[str]().union(*map(_references, cast("list[object]", schema)))
+    return frozenset()
+
+
+def _bygone_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Declarations of the tools that a conversation without tools has used."""
+    names = {block["name"]: None for row in rows for block in row["content"] if block["type"] == "tool_use"}
+    return [{"name": name, "input_schema": {"type": "object"}} for name in names]
+
+
+def _tool_choice(request: ModelRequest) -> dict[str, Any] | None:
+    if not request.tools or request.tool_choice == "none":
+        return {"type": "none"}
+    choice = {"type": "any" if request.tool_choice == "required" else "auto"}
+    if not request.parallel_calls:
+        return {**choice, "disable_parallel_tool_use": True}
+    return None if choice["type"] == "auto" else choice
+
+
+def _mark_for_cache(system: list[_Block], rows: list[dict[str, Any]]) -> None:
+    """Have the provider keep what the next request will begin with: tools and system, and the conversation so far."""
+    if system:
+        system[-1]["cache_control"] = _CACHED
+    rows[-1]["content"][-1]["cache_control"] = _CACHED
+
+
+def _may_think(thinking: Mapping[str, Any], body: dict[str, Any]) -> bool:
+    if body.get("tool_choice", {}).get("type") == "any" or thinking.get("budget_tokens", 0) >= body["max_tokens"]:
+        return False
+    first: list[_Block] | None = None  # of the turn that is under way
+    for row in reversed(body["messages"]):
+        if row["role"] == "assistant":
+            first = row["content"]
+        elif not any(block["type"] == "tool_result" for block in row["content"]):
+            break
+    return first is None or first[0]["type"] in _THOUGHTS

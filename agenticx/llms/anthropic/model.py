@@ -1,0 +1,140 @@
+"""Anthropic Messages: the wire of Claude and of the servers that are compatible with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agenticx.errors import ModelError
+from agenticx.llms._concessions import Concession
+from agenticx.llms._http import ProviderHttp
+from agenticx.llms._provider import Call, ProviderModel, Way, differently
+from agenticx.llms.anthropic._reply import WIRE, AnthropicReplyParser
+from agenticx.llms.anthropic._request import held_schema, request_body, tool_name
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.logs import get_logger
+
+__all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]
+
+ANTHROPIC_BASE_URL = "https://api.anthropic.com"
+
+_VERSION = "2023-06-01"
+_CONTEXT_WINDOW = 200_000
+"""What every Claude since 2.1 takes at least."""
+
+_OUTPUT_TOKENS = 8192
+_OUTPUT_TOKENS_OF = (
+    (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4096),
+    (re.compile(r"claude-(3-7|[a-z]+-([4-9]|[1-9]\d)\b)"), 32_000),
+)
+"""Output limits where none is asked for; the API wants one. Opus 4 takes no more than 32,000, the others do."""
+
+_TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
+"""Models since Opus 4.1 and the 4.5 ones hold an answer to a schema; those before refuse."""
+
+_REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
+"""Of thoughts that are not word for word this model's own, or not where it wants them."""
+
+_REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
+_TOO_MANY = re.compile(r"max_tokens: \d+ > (\d+)")
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnthropicDialect:
+    """What a model takes of what only some take."""
+
+    output_schemas: bool
+    """Whether an answer can be held to a schema."""
+
+    most_output_tokens: int | None = None
+    """The most it said that it puts out, where that is less than what was asked for."""
+
+
+_CONCESSIONS = (
+    Concession(
+        _REFUSES_SCHEMAS,
+        differently(output_schemas=False),
+        "the model cannot be held to a schema; asking without it",
+    ),
+)
+
+
+class AnthropicModel(ProviderModel[AnthropicDialect]):
+    """A model behind the Messages API.
+
+    `base_url` is what the provider's own SDK takes: `/v1/messages` is appended, and a base that already ends in `/v1`
+    is taken as well. `name` is what the person calls the model (default: `anthropic:MODEL`). `max_output_tokens` holds
+    for requests that name no limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
+    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` says whether the model holds an answer to a schema
+    (default: what its name says). Connections are kept between calls; `aclose` ends those of the
+    running event loop.
+    """
+
+    _concessions = _CONCESSIONS
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = ANTHROPIC_BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        max_output_tokens: int | None = None,
+        thinking: Mapping[str, Any] | None = None,
+        output_schemas: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"{WIRE}:{model}"
+        http = ProviderHttp(
+            base_url.strip().rstrip("/").removesuffix("/v1"),
+            who=name,
+            key=api_key,
+            key_header="x-api-key",
+            headers={"anthropic-version": _VERSION, **(headers or {})},
+        )
+        usual_window = _CONTEXT_WINDOW if model.startswith("claude") else None
+        held = bool(_TAKES_SCHEMAS.search(model)) if output_schemas is None else output_schemas
+        window, dialect = context_window or usual_window, AnthropicDialect(output_schemas=held)
+        super().__init__(model, http, name=name, context_window=window, dialect=dialect)
+        self._max_output_tokens = max_output_tokens or _usual_output_tokens(model)
+        self._thinking = thinking
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return self._way.dialect.output_schemas and held_schema(output) is not None
+
+    def _call(self, request: ModelRequest, native: bool) -> Call:
+        max_tokens = request.max_output_tokens or self._max_output_tokens
+        body = request_body(
+            request,
+            model=self._model,
+            max_tokens=min(max_tokens, self._way.dialect.most_output_tokens or max_tokens),
+            thinking=self._thinking,
+            output_schemas=self._way.dialect.output_schemas,
+            native=native,
+        )
+        return Call(path="/v1/messages", body=body)
+
+    def _parser(self, request: ModelRequest) -> AnthropicReplyParser:
+        names = {tool_name(tool.name): tool.name for tool in request.tools}
+        return AnthropicReplyParser(who=self._name, model=self._model, tool_names=names)
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
+
+    def _adapt(self, error: ModelError, asked: Way[AnthropicDialect]) -> bool:
+        limit = _TOO_MANY.search(str(error)) if error.code == "provider.bad_request" else None
+        if limit is not None and 0 < int(limit[1]) < (asked.dialect.most_output_tokens or sys.maxsize):
+            self._way = differently(most_output_tokens=int(limit[1]))(self._way)
+            log.info("the model's output limit is lower than asked for", model=self._name, limit=limit[1])
+            return True
+        return super()._adapt(error, asked)
+
+
+def _usual_output_tokens(model: str) -> int:
+    return next((tokens for models, tokens in _OUTPUT_TOKENS_OF if models.search(model)), _OUTPUT_TOKENS)

@@ -1,0 +1,198 @@
+"""The reply of a Gemini server (`streamGenerateContent`): bytes in, deltas out, no I/O.
+
+Only candidate 0 is read. The end marker is a finish reason; some models send one with every event, so the reply is
+over when the body is. Calls come whole, or value by value (`partialArgs`) until a piece says that none will follow.
+
+Known differences to the official client:
+
+1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client hands out a reply
+   without candidates, which nobody could tell from one that was cut.
+2. Values of arguments that come in another order than the object is written in, or two strings by turns, make
+   arguments that do not parse: what was shown of them cannot be taken back.
+
+What the provider wants back are the parts of the content, as they came: `ProviderState.payload["parts"]`. Plain text
+that was streamed in pieces is joined, and a call stands there without its arguments, which the message has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from agenticx.llms._failures import Complaint, complaint_in, refused_prompt, stream_error
+from agenticx.llms._json_events import JsonEvents
+from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._values import arguments_in, count_in, fields_in, items_in, text_in
+from agenticx.llms._weight import kept_bytes
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    StopKind,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    Usage,
+    UsageDelta,
+)
+from agenticx.llms.gemini._arguments import ArgumentsWriter
+from agenticx.messages import ProviderState
+
+__all__ = ["WIRE", "GeminiReplyParser"]
+
+WIRE = "gemini"
+
+_PART_BYTES = 256  # what the object of a part takes beside its text
+
+_STOPS: dict[str, StopKind] = {
+    "STOP": "end",
+    "FINISH_REASON_UNSPECIFIED": "end",
+    "MAX_TOKENS": "length",
+    # What was said is withheld, or is not to be used:
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+}
+"""Any other word may mean that the reply broke off."""
+
+_UNREADABLE_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
+_NOTHING_COUNTED = Usage(output_excludes_reasoning=True)
+_PLAIN_TEXT = frozenset({"text", "thought"})
+
+
+class GeminiReplyParser(JsonReply):
+    """One reply, `finishing` from its first finish reason on. `tool_names` has our names of the tools that the
+    provider knows by another one.
+    """
+
+    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(JsonEvents(who=who, arguments="args"), who=who, model=model)
+        self._tool_names = tool_names or {}
+        self._finish_reason: str | None = None
+        self._counted: object = None
+        self._parts: list[dict[str, Any]] = []
+        self._call_behind_end = False
+        self._open: ArgumentsWriter | None = None
+        self._open_id = ""
+
+    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        for candidate in items_in(event, "candidates"):
+            if not candidate.get("index"):
+                self._take_candidate(candidate, deltas)
+        usage = event.get("usageMetadata")
+        if usage != self._counted:  # most events repeat the counts
+            self._counted = usage
+            self._count(fields_in(event, "usageMetadata"), deltas)
+        if "promptFeedback" in event:
+            self._check_prompt(fields_in(event, "promptFeedback"))
+        if "candidates" not in event and (complaint := complaint_in(event)):
+            raise stream_error(complaint, who=self._who)
+
+    def _check_prompt(self, feedback: dict[str, Any]) -> None:
+        if text_in(feedback, "blockReason"):
+            blocked = {"status": feedback["blockReason"], "message": text_in(feedback, "blockReasonMessage")}
+            raise refused_prompt(complaint_in({"error": blocked}) or Complaint(), who=self._who)
+
+    def _take_candidate(self, candidate: dict[str, Any], deltas: list[Delta]) -> None:
+        for part in items_in(fields_in(candidate, "content"), "parts"):
+            self._take_part(part, deltas)
+        if reason := text_in(candidate, "finishReason"):
+            self._finish_reason, self._call_behind_end = reason, False
+            self.finishing = True
+
+    def _take_part(self, part: dict[str, Any], deltas: list[Delta]) -> None:
+        if "functionCall" in part:
+            self._take_call(part, fields_in(part, "functionCall"), deltas)
+            return
+        if text := text_in(part, "text"):
+            deltas.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
+        elif part.keys() <= _PLAIN_TEXT:
+            return
+        self._size.keep_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT else kept_bytes(part))
+        self._parts.append(part)
+
+    def _count(self, fields: dict[str, Any], deltas: list[Delta]) -> None:
+        usage = Usage(
+            input_tokens=count_in(fields, "promptTokenCount"),
+            output_tokens=count_in(fields, "candidatesTokenCount"),
+            cached_tokens=count_in(fields, "cachedContentTokenCount"),
+            reasoning_tokens=count_in(fields, "thoughtsTokenCount"),
+            output_excludes_reasoning=True,
+        )
+        if usage != _NOTHING_COUNTED:
+            deltas.append(UsageDelta(usage))
+
+    # --- calls
+
+    def _take_call(self, part: dict[str, Any], call: dict[str, Any], deltas: list[Delta]) -> None:
+        """A whole call, or the next piece of one; a piece without a name belongs to the call that is open."""
+        name, id_, arguments = text_in(call, "name"), text_in(call, "id"), call.get("args")
+        goes_on = call.get("willContinue") is True
+        if self._open is None or (name and not (id_ and id_ == self._open_id)):
+            if not (name or arguments):
+                return
+            self._begin(part, name, id_, deltas)
+            if not goes_on and "partialArgs" not in call:
+                deltas.append(ToolCallDelta(self._size.calls - 1, arguments=arguments_in(arguments)))
+                return
+            self._open, self._open_id = ArgumentsWriter(), id_
+            deltas.append(ToolCallDelta(self._size.calls - 1, arguments=ArgumentsWriter.BEGIN))
+        self._write(self._open, call, goes_on, deltas)
+
+    def _begin(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
+        """The head of a call. One that was open stays so: its text does not parse, and nothing runs on it."""
+        self._open = None
+        number = self._size.next_call()
+        self._call_behind_end = self.finishing
+        identity = {"name": name, "id": id_} if id_ else {"name": name}
+        kept = {**part, "functionCall": identity}
+        self._size.keep(kept)
+        self._parts.append(kept)
+        deltas.append(ToolCallDelta(number, id_, self._tool_names.get(name, name)))
+
+    def _write(self, writer: ArgumentsWriter, call: dict[str, Any], goes_on: bool, deltas: list[Delta]) -> None:
+        pieces = [writer.add(piece) for piece in items_in(call, "partialArgs")]
+        if isinstance(arguments := call.get("args"), dict) and arguments:
+            pieces.append(writer.add_whole(cast("dict[str, Any]", arguments)))
+        if not goes_on:
+            pieces.append(writer.close())
+            self._open = None
+        if text := "".join(pieces):
+            deltas.append(ToolCallDelta(self._size.calls - 1, arguments=text))
+
+    # --- the end
+
+    def _conclude(self, deltas: list[Delta]) -> None:
+        if self._finish_reason is not None:
+            self.done = True
+            deltas.append(Finished(self._stop(self._finish_reason), self._finish_reason, self._provider_state()))
+
+    def _stop(self, reason: str) -> StopKind:
+        if reason in _UNREADABLE_CALLS and not self._size.calls:
+            return "tool_calls"  # the model asked for a call that nobody could read, so there is none
+        stop = "broken" if self._call_behind_end else _STOPS.get(reason, "broken")
+        return "tool_calls" if stop == "end" and self._size.calls else stop
+
+    def _provider_state(self) -> ProviderState | None:
+        """The parts, if there is more to them than text."""
+        if all(part.keys() <= _PLAIN_TEXT for part in self._parts):
+            return None
+        return ProviderState(wire=WIRE, model=self._model, payload={"parts": _joined(self._parts)})
+
+
+def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts, with neighbours that are plain text (or plain thought) put together; a signed part stays as it is."""
+    joined: list[tuple[dict[str, Any], list[str]]] = []
+    for part in parts:
+        plain = part.keys() <= _PLAIN_TEXT
+        if plain and joined and joined[-1][1] and joined[-1][0].get("thought") == part.get("thought"):
+            joined[-1][1].append(part["text"])
+        else:
+            joined.append((part, [part["text"]] if plain else []))
+    return [{**part, "text": "".join(texts)} if texts else part for part, texts in joined]

@@ -1,0 +1,226 @@
+"""A `ModelRequest` as the JSON body of a Gemini `streamGenerateContent` request.
+
+What the model said goes back to the same model part by part, as it came, thought signatures included; to any other, and
+after a change of the message, as plain text and calls. Turns alternate and a user's comes first, as the API wants it:
+neighbours of one role are one content, so that the results of parallel calls stand together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+from agenticx.llms._attachments import message_pieces
+from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms._values import fields_in, items_in, text_in
+from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.gemini._reply import WIRE
+from agenticx.llms.gemini._schema import accepted_schema
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "tool_names"]
+
+_OPENING, _CLOSING = "[The conversation begins here.]", "[Go on.]"
+"""What the user says where a history does not begin or end with them, which the API refuses."""
+
+_UNSIGNED = "skip_thought_signature_validator"
+"""Documented for calls without a signature, such as another model's: newer models refuse them as they are."""
+
+_SIGNS_NOTHING = re.compile(r"(^|/)(gemini-[12]\b|gemma|learnlm)")
+_FILES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
+"""What the API takes of what can be attached."""
+
+_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeminiDialect:
+    """What a model takes of what only some take."""
+
+    thoughts: bool = True
+    """Whether to ask for summaries of its thoughts; models that do not think refuse."""
+
+    system: bool = True
+    """Whether instructions have a place of their own; to Gemma models they are said in the user's first turn."""
+
+    output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
+    """Whether an answer can be held to a schema; models before Gemini 3 refuse that beside tools."""
+
+
+def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, native: bool = True) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    instructions, rest = _split(request.messages)
+    body: dict[str, Any] = {}
+    if instructions and dialect.system:
+        body["systemInstruction"] = {"parts": instructions}
+    first = [] if dialect.system else instructions
+    body["contents"] = contents(rest, model=model, first=first, native=native)
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": function_declarations(request.tools)}]
+        if request.tool_choice != "auto":
+            body["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
+    if config := _generation_config(request, dialect):
+        body["generationConfig"] = config
+    return body_bytes(body)
+
+
+def _split(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], Sequence[Message]]:
+    """The instructions that a history begins with, as parts, and what comes after them."""
+    instructions: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, SystemMessage):
+            return instructions, messages[index:]
+        instructions.extend(_text_parts(message.content))
+    return instructions, ()
+
+
+def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if request.max_output_tokens is not None:
+        config["maxOutputTokens"] = request.max_output_tokens
+    if dialect.thoughts:
+        config["thinkingConfig"] = {"includeThoughts": True}
+    if request.output_schema is not None and dialect.output_schemas != "never":
+        config["responseMimeType"] = "application/json"
+        config["responseJsonSchema"] = accepted_schema(request.output_schema.schema)
+    return config
+
+
+# --- tools
+
+
+def function_declarations(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The tools as Gemini has them; one without parameters has no schema at all."""
+    return [_declaration(tool) for tool in tools]
+
+
+def tool_names(tools: Sequence[ToolSchema]) -> dict[str, str]:
+    """Our names of the tools that Gemini knows by another one."""
+    return {declared: tool.name for tool in tools if (declared := _name(tool.name)) != tool.name}
+
+
+def _declaration(tool: ToolSchema) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": _name(tool.name), "description": tool.description}
+    if tool.parameters.get("properties"):
+        row["parametersJsonSchema"] = accepted_schema(tool.parameters)
+    return row
+
+
+def _name(name: str) -> str:
+    """A name that Gemini takes: letters, digits, `_.:-`, a letter or `_` first, 64 at most."""
+    if re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_.:-]{{0,{_LONGEST_NAME - 1}}}", name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"_{re.sub(r'[^A-Za-z0-9_.:-]', '_', name)[: _LONGEST_NAME - 10]}_{digest}"
+
+
+# --- contents
+
+
+def contents(
+    messages: Sequence[Message], *, model: str, first: Sequence[dict[str, Any]] = (), native: bool = True
+) -> list[dict[str, Any]]:
+    """The conversation as Gemini has it, `first` before it in the user's turn."""
+    rows = _Contents()
+    rows.add("user", first)
+    calls: dict[str, dict[str, Any]] = {}
+    for message in messages:
+        match message:
+            case SystemMessage():
+                rows.add("user", _text_parts(message.content))
+            case UserMessage():
+                rows.add("user", [part for piece in message_pieces(message, _FILES) for part in _piece_parts(piece)])
+            case AssistantMessage():
+                came = _as_it_came(message, model) if native else None
+                parts = _signed(list(_plain(message)) if came is None else came, model)
+                made = [part["functionCall"] for part in parts if "functionCall" in part]
+                calls |= {call.id: identity for call, identity in zip(message.tool_calls, made, strict=True)}
+                rows.add("model", parts)
+            case ToolMessage():
+                rows.add("user", [_response(message, calls.get(message.tool_call_id, {}))])
+            case _:
+                assert_never(message)
+    rows.close()
+    return rows.rows
+
+
+class _Contents:
+    """Contents whose roles alternate, the user's first and last."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, role: str, parts: Sequence[dict[str, Any]]) -> None:
+        """Say `parts` in this role, in the content that is still its own if there is one."""
+        if not parts:
+            return
+        if not self.rows and role != "user":
+            self.add("user", _text_parts(_OPENING))
+        if not self.rows or self.rows[-1]["role"] != role:
+            self.rows.append({"role": role, "parts": []})
+        self.rows[-1]["parts"].extend(parts)
+
+    def close(self) -> None:
+        """Let the user have the last word."""
+        if not self.rows or self.rows[-1]["role"] != "user":
+            self.add("user", _text_parts(_CLOSING))
+
+
+def _text_parts(text: str) -> list[dict[str, Any]]:
+    """`text` as parts; the API refuses one without text."""
+    return [{"text": text}] if text else []
+
+
+def _piece_parts(piece: str | Attachment) -> list[dict[str, Any]]:
+    if isinstance(piece, str):
+        return _text_parts(piece)
+    return [{"inlineData": {"mimeType": piece.media_type, "data": piece.data}}]
+
+
+def _plain(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+    yield from _text_parts(message.content)
+    for call in message.tool_calls:
+        yield {"functionCall": {"name": _name(call.name), "args": arguments_object(call.arguments)}}
+
+
+def _signed(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+    """The parts with a signature on the first call, which is where newer models look for one."""
+    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or parts[first].get("thoughtSignature") or _SIGNS_NOTHING.search(model):
+        return parts
+    return [*parts[:first], {**parts[first], "thoughtSignature": _UNSIGNED}, *parts[first + 1 :]]
+
+
+def _as_it_came(message: AssistantMessage, model: str) -> list[dict[str, Any]] | None:
+    """The parts behind a message, None if they are another model's or not what the message says any more."""
+    state = message.provider_state
+    if state is None or (state.wire, state.model) != (WIRE, model):
+        return None
+    parts = items_in(state.payload, "parts")
+    text = "".join(text_in(part, "text") for part in parts if not part.get("thought"))
+    called = [text_in(fields_in(part, "functionCall"), "name") for part in parts if "functionCall" in part]
+    if text != message.content or list(map(_name, called)) != [_name(call.name) for call in message.tool_calls]:
+        return None
+    calls = iter(message.tool_calls)
+    return [_with_arguments(part, next(calls)) if "functionCall" in part else part for part in parts]
+
+
+def _with_arguments(part: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    made = fields_in(dict(part), "functionCall")
+    return {
+        **part,
+        "functionCall": {**made, "name": _name(text_in(made, "name")), "args": arguments_object(call.arguments)},
+    }
+
+
+def _response(result: ToolMessage, call: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a call, under the name and, where it has one, the id that the call went by."""
+    key = "output" if result.outcome == "ok" else "error"
+    response: dict[str, Any] = {"name": call.get("name") or _name(result.name), "response": {key: result.content}}
+    if "id" in call:
+        response["id"] = call["id"]
+    return {"functionResponse": response}

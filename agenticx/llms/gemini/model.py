@@ -1,0 +1,100 @@
+"""Gemini: Google's own wire, `streamGenerateContent` as server-sent events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from agenticx.errors import ModelError
+from agenticx.llms._concessions import Concession
+from agenticx.llms._http import ProviderHttp
+from agenticx.llms._provider import WITHOUT_IT, Call, ProviderModel, Way, differently
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.gemini._reply import GeminiReplyParser
+from agenticx.llms.gemini._request import GeminiDialect, request_body, tool_names
+
+__all__ = ["GEMINI_BASE_URL", "GeminiDialect", "GeminiModel"]
+
+GEMINI_BASE_URL = "https://generativelanguage.googleapis.com"
+
+_VERSION = re.compile(r"/v\d+((alpha|beta)\d*)?(/|$)")
+_DOES_NOT_THINK = re.compile(r"(^|/)(gemini-1|gemini-2\.0|gemma|learnlm)|-image|-tts")
+
+_REFUSES_STATE = re.compile(r"thought.?signature", re.IGNORECASE)
+_REFUSES_THOUGHTS = re.compile(r"thinking|include.?thoughts", re.IGNORECASE)
+_HOLDS_WITH_TOOLS = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+_NEVER_HOLDS = re.compile(r"(^|/)(gemma|learnlm|gemini-1\.0)|-image|-tts")
+
+_REFUSES_SCHEMAS = re.compile(r"response mime type|json mode|response_?(json_?)?schema", re.IGNORECASE)
+_REFUSES_SYSTEM = re.compile(r"developer instruction|system.?instruction", re.IGNORECASE)
+
+_CONCESSIONS = (
+    Concession(_REFUSES_THOUGHTS, differently(thoughts=False), WITHOUT_IT),
+    Concession(_REFUSES_SYSTEM, differently(system=False), WITHOUT_IT),
+    Concession(_REFUSES_SCHEMAS, differently(output_schemas="never"), WITHOUT_IT),
+)
+
+
+class GeminiModel(ProviderModel[GeminiDialect]):
+    """A model behind the Gemini API or a server that speaks it.
+
+    `base_url` is what the provider's own SDK takes: `/v1beta/models/…` is appended, or only `/models/…` where it has a
+    version already (as Vertex AI's, down to `/publishers/google`). `name` is what the person calls the model (default:
+    `gemini:MODEL`), `model` what the server calls it. `reasons` says whether it thinks (default: what its name
+    says). The key goes into a header, never into a URL. Connections are kept between calls; `aclose` ends those of the
+    running event loop.
+    """
+
+    _concessions = _CONCESSIONS
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = GEMINI_BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        dialect: GeminiDialect | None = None,
+        reasons: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"gemini:{model}"
+        http = ProviderHttp(base_url, who=name, key=api_key, key_header="x-goog-api-key", headers=headers)
+        dialect = dialect or _usual_dialect(model, reasons)
+        super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
+        self._path = _path(base_url, model)
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        held = self._way.dialect.output_schemas
+        return held == "always" or (held == "without_tools" and not with_tools)
+
+    def _call(self, request: ModelRequest, native: bool) -> Call:
+        body = request_body(request, model=self._model, dialect=self._way.dialect, native=native)
+        return Call(path=self._path, body=body, query={"alt": "sse"})
+
+    def _parser(self, request: ModelRequest) -> GeminiReplyParser:
+        return GeminiReplyParser(who=self._name, model=self._model, tool_names=tool_names(request.tools))
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
+
+    def _adapt(self, error: ModelError, asked: Way[GeminiDialect]) -> bool:
+        return error.status == 400 and super()._adapt(error, asked)
+
+
+def _usual_dialect(model: str, reasons: bool | None) -> GeminiDialect:
+    thoughts = not _DOES_NOT_THINK.search(model) if reasons is None else reasons
+    if _NEVER_HOLDS.search(model):
+        return GeminiDialect(thoughts=thoughts, output_schemas="never")
+    return GeminiDialect(
+        thoughts=thoughts, output_schemas="always" if _HOLDS_WITH_TOOLS.search(model) else "without_tools"
+    )
+
+
+def _path(base_url: str, model: str) -> str:
+    """What comes behind the base URL; `model` may be a resource such as `tunedModels/x`."""
+    resource = quote(model if "/" in model else f"models/{model}", safe="/:@")
+    version = "" if _VERSION.search(base_url.partition("://")[2].partition("?")[0]) else "/v1beta"
+    return f"{version}/{resource}:streamGenerateContent"

@@ -1,0 +1,120 @@
+"""A `ModelRequest` as the JSON body of an Ollama `/api/chat` request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never, cast
+
+from pydantic_core import to_json
+
+from agenticx.llms._attachments import message_pieces
+from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.ollama._reply import WIRE
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["message_rows", "request_body", "tool_rows"]
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
+
+
+def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD.
+
+    The server cuts what does not fit its window, silently and from the front, so a known window is asked for. It has
+    no word for a call that must be made; with `tool_choice` none it is not told of the tools. It holds an answer to a
+    schema, but does not show the schema to the model.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": message_rows(request.messages, model=model),
+        "stream": True,
+    }
+    if request.output_schema is not None:
+        body["format"] = _format(request.output_schema.schema)
+        body["messages"].append(_shown(request.output_schema))
+    if request.tools and request.tool_choice != "none":
+        body["tools"] = tool_rows(request.tools)
+    options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
+    if known := {name: value for name, value in options.items() if value is not None}:
+        body["options"] = known
+    return body_bytes(body)
+
+
+def _format(schema: Any) -> Any:
+    """The schema without what the server's grammars stumble over: patterns other than whole-line ones, and formats."""
+    if isinstance(schema, list):
+        return [_format(inner) for inner in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    is_schema = not isinstance(fields.get("pattern"), dict)  # a property may have that name
+    return {
+        name: _format(value)
+        for name, value in fields.items()
+        if not (is_schema and name in ("pattern", "format") and isinstance(value, str))
+    }
+
+
+def _shown(output: OutputSchema) -> dict[str, Any]:
+    text = f"Answer with one JSON object of this schema and nothing else:\n{to_json(dict(output.schema)).decode()}"
+    return {"role": "system", "content": text}
+
+
+def message_rows(messages: Sequence[Message], *, model: str) -> list[dict[str, Any]]:
+    """The messages as Ollama has them; `model` gets its thoughts back."""
+    return [_row(message, model) for message in messages]
+
+
+def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The tools as Ollama has them."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
+
+
+def _row(message: Message, model: str) -> dict[str, Any]:
+    match message:
+        case SystemMessage():
+            return {"role": "system", "content": message.content}
+        case UserMessage():
+            return _user_row(message)
+        case ToolMessage():
+            return {
+                "role": "tool",
+                "content": message.content,
+                "tool_name": message.name,
+                "tool_call_id": message.tool_call_id,
+            }
+        case AssistantMessage():
+            return _assistant_row(message, model)
+        case _:
+            assert_never(message)
+
+
+def _user_row(message: UserMessage) -> dict[str, Any]:
+    pieces = message_pieces(message, _IMAGES)
+    row = {"role": "user", "content": "\n\n".join(piece for piece in pieces if isinstance(piece, str))}
+    images = [piece.data for piece in pieces if isinstance(piece, Attachment)]
+    return {**row, "images": images} if images else row
+
+
+def _assistant_row(message: AssistantMessage, model: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": "assistant", "content": message.content}
+    state = message.provider_state
+    if state is not None and (state.wire, state.model) == (WIRE, model) and message.reasoning:
+        row["thinking"] = message.reasoning
+    if message.tool_calls:
+        row["tool_calls"] = [_call(index, call) for index, call in enumerate(message.tool_calls)]
+    return row
+
+
+def _call(index: int, call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "function": {"index": index, "name": call.name, "arguments": arguments_object(call.arguments)},
+    }

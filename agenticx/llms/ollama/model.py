@@ -1,0 +1,48 @@
+"""Ollama: the native wire of the local model server, `/api/chat` as lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agenticx.llms._http import ProviderHttp
+from agenticx.llms._provider import Call, ProviderModel
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.ollama._reply import OllamaReplyParser
+from agenticx.llms.ollama._request import request_body
+from agenticx.llms.ollama_host import OLLAMA_BASE_URL, ollama_url
+
+__all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
+
+
+class OllamaModel(ProviderModel[None]):
+    """A model behind an Ollama server.
+
+    `base_url` is the server's address, as OLLAMA_HOST has it; an ending `/api` or `/v1` is taken off. `name` is what
+    the person calls the model (default: `ollama:MODEL`), `model` what the server calls it. A `context_window` is asked
+    for with each call. Connections are kept between calls; `aclose` ends those of the running event loop.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = OLLAMA_BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"ollama:{model}"
+        http = ProviderHttp(ollama_url(base_url), who=name, key=api_key, headers=headers)
+        super().__init__(model, http, name=name, context_window=context_window, dialect=None)
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        """Only without tools: a model that is held to a schema cannot write a call."""
+        return not with_tools
+
+    def _call(self, request: ModelRequest, native: bool) -> Call:
+        body = request_body(request, model=self._model, context_window=self._context_window)
+        return Call(path="/api/chat", body=body, accept="application/x-ndjson")
+
+    def _parser(self, request: ModelRequest) -> OllamaReplyParser:
+        return OllamaReplyParser(who=self._name, model=self._model)

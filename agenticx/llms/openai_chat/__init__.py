@@ -1,0 +1,23 @@
+"""Chat Completions: the wire of OpenAI and of the many servers that are compatible with it.
+
+What asks a server is loaded when it is first named: others use this wire's rows and its parser without any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agenticx.llms.chat_dialect import ChatDialect
+
+if TYPE_CHECKING:
+    from agenticx.llms.openai_chat.model import OPENAI_BASE_URL, OpenAIChatModel, OpenAIProvider
+
+__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from agenticx.llms.openai_chat import model
+
+    return getattr(model, name)

@@ -1,0 +1,206 @@
+"""Which call a piece of a tool call belongs to, when providers number and name them in every way there is.
+
+Seen in the wild: no index (Mistral), index 0 for every call (Ollama, Gemini's compatible endpoint), ids that come
+late, change with each piece or are empty, the name repeated in each piece, in pieces itself or `"None"`, arguments as
+an object or null, a whole call sent twice.
+
+The input of a custom tool is any text; its arguments are the JSON text of that string, whose closing quote comes last.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from agenticx.llms._limits import MAX_NAME_CHARS
+from agenticx.llms._values import json_text
+from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
+
+__all__ = ["CallSorter"]
+
+_COMPARED_CHARS = 64 * 1024  # longer arguments are never taken for complete, and not kept to be compared
+_LONGEST_INDEX = 64
+_MARK = re.compile(r'\\(?:.|$)|["{}\[\]]', re.DOTALL)
+
+
+class _Brackets:
+    """Whether all brackets are closed in JSON text that grows; looks at each character once."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escapes = False
+
+    @property
+    def closed(self) -> bool:
+        return not (self._depth or self._in_string or self._escapes)
+
+    def read(self, piece: str) -> None:
+        """Take the next piece."""
+        if self._escapes and piece:
+            piece, self._escapes = piece[1:], False
+        for found in _MARK.finditer(piece):
+            mark = found[0]
+            if mark[0] == "\\":
+                self._escapes = len(mark) == 1
+            elif mark == '"':
+                self._in_string = not self._in_string
+            elif not self._in_string:
+                self._depth += 1 if mark in "{[" else -1
+
+
+@dataclass(slots=True)
+class _Call:
+    number: int
+    id: str = ""
+    name: str = ""
+    size: int = 0
+    freeform: bool = False
+    pieces: list[str] = field(default_factory=list[str])
+    _brackets: _Brackets = field(default_factory=_Brackets)
+    _looked_at: int = 0  # how many of the pieces the brackets were read in
+    _hopeless: bool = False  # no object, whatever follows
+
+    def add(self, arguments: str) -> None:
+        self.size += len(arguments)
+        if self.size > _COMPARED_CHARS:
+            self._hopeless = True
+            self.pieces.clear()
+        else:
+            self.pieces.append(arguments)
+
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are one whole JSON object.
+
+        They are only parsed where all brackets are closed, and never again once they were no object then.
+        """
+        if self._hopeless or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        for piece in self.pieces[self._looked_at :]:
+            self._brackets.read(piece)
+        self._looked_at = len(self.pieces)
+        if not self._brackets.closed:
+            return False
+        try:
+            self._hopeless = not isinstance(json.loads("".join(self.pieces)), dict)
+        except (ValueError, RecursionError):
+            self._hopeless = True
+        return not self._hopeless
+
+    def equals(self, arguments: str) -> bool:
+        return bool(arguments) and self.size == len(arguments) and "".join(self.pieces) == arguments
+
+
+class CallSorter:
+    """Numbers the calls of one reply in order of first appearance and sorts each piece to its call."""
+
+    def __init__(self, size: ReplySize) -> None:
+        self._size = size
+        self._calls: list[_Call] = []
+        self._by_index: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def sort(self, piece: object) -> ToolCallDelta | None:
+        """The delta for one element of `tool_calls`, None if it brings nothing; raises `ModelError` over a limit."""
+        if not isinstance(piece, dict):
+            return None
+        fields = cast("dict[str, Any]", piece)
+        function, custom = fields.get("function"), fields.get("custom")
+        freeform = isinstance(custom, dict) and not isinstance(function, dict)
+        inner = cast("dict[str, Any]", custom if freeform else function if isinstance(function, dict) else fields)
+        id_, name = _text(fields.get("id")), _name(inner.get("name"))
+        arguments = _text(inner.get("input")) if freeform else _arguments(inner.get("arguments"))
+        call = self._find(_index(fields.get("index")), id_, name, arguments)
+        if freeform:
+            call.freeform = True
+            arguments = _string_text(arguments, begins=not call.size)
+        if call.equals(arguments) and name == call.name and id_ == call.id and call.is_complete():
+            return None
+        return self._continue(call, id_, name, arguments)
+
+    def close(self, deltas: list[Delta]) -> None:
+        """The reply is over: end the inputs of custom tools."""
+        deltas.extend(ToolCallDelta(call.number, arguments='"') for call in self._calls if call.freeform)
+
+    def _find(self, index: int | str | None, id_: str, name: str, arguments: str) -> _Call:
+        if index is not None:
+            call = self._by_index.get(index)
+        else:
+            call = self._by_id.get(id_) or (self._calls[-1] if self._calls else None)
+        if call is None or _begins_another(call, id_, name, arguments, numbered=index is not None):
+            call = self._open(id_)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def _open(self, id_: str) -> _Call:
+        call = _Call(self._size.next_call())
+        self._calls.append(call)
+        if id_:
+            self._by_id[id_] = call
+        return call
+
+    def _continue(self, call: _Call, id_: str, name: str, arguments: str) -> ToolCallDelta | None:
+        new_id = "" if call.id else id_
+        first = not (call.id or call.name or call.size)
+        new_name = _new_name(call, name)
+        call.id, call.name = call.id or id_, new_name or call.name
+        if arguments:
+            call.add(arguments)
+        if not (new_id or new_name or arguments or first):
+            return None
+        return ToolCallDelta(call.number, new_id, new_name, arguments)
+
+
+def _begins_another(call: _Call, id_: str, name: str, arguments: str, *, numbered: bool) -> bool:
+    """Whether a piece that carries the index of `call`, or none, is the head of the next call all the same."""
+    if not name or not call.name or (id_ and id_ == call.id):
+        return False
+    is_bare = not (call.size or call.freeform)
+    if name != call.name:
+        return not (numbered and call.id and not id_ and is_bare)  # else it is the rest of the name
+    if id_ and call.id and (is_bare or call.freeform):
+        return True
+    return bool(id_ or arguments) and call.is_complete()
+
+
+def _new_name(call: _Call, name: str) -> str:
+    """The name of `call` once a piece of it says `name`, `""` if that is nothing new."""
+    if not call.name or not name:
+        return name
+    if call.size or name == call.name or len(call.name) > MAX_NAME_CHARS:
+        return ""
+    return name if name.startswith(call.name) else call.name + name
+
+
+def _index(value: object) -> int | str | None:
+    """What tells a call from others, None for nothing that a server would count with."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_INDEX else None
+    return value if isinstance(value, int) and value.bit_length() <= _LONGEST_INDEX else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    name = _text(value)
+    return "" if name.strip().lower() in ("none", "null") else name
+
+
+def _arguments(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json_text(value)
+
+
+def _string_text(text: str, *, begins: bool) -> str:
+    """A piece of a text as it stands in the JSON of the whole, which begins with a quote."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted[:-1] if begins else quoted[1:-1]

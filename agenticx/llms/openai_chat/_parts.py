@@ -1,0 +1,84 @@
+"""The odd parts of Chat Completions: text in all its wrappings, reasoning details, usage counts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, cast
+
+from agenticx.llms._values import cost_in, count_in, fields_in
+from agenticx.llms.base import Usage
+
+__all__ = ["ReasoningDetails", "plain_text", "usage_of"]
+
+
+def plain_text(value: object) -> str:
+    """The text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(plain_text(part) for part in cast("list[object]", value))
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        names = ("text", "thinking", "summary", "refusal", "content")
+        return next((text for name in names if (text := plain_text(fields.get(name)))), "")
+    return ""
+
+
+class ReasoningDetails:
+    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
+
+    def __init__(self) -> None:
+        self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
+
+    def add(self, pieces: list[object]) -> None:
+        """Take in the pieces of one delta."""
+        for piece in pieces:
+            if isinstance(piece, dict):
+                self._add(cast("dict[str, Any]", piece))
+
+    def _add(self, piece: dict[str, Any]) -> None:
+        if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
+            self._details.append(({}, {}))
+        fields, texts = self._details[-1]
+        for name, value in piece.items():
+            if name in ("text", "summary", "data") and isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+            elif value is not None or name not in fields:
+                fields[name] = value
+
+    def joined(self) -> list[dict[str, Any]]:
+        """The details, each whole."""
+        return [
+            {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
+        ]
+
+
+def usage_of(usage: object) -> Usage | None:
+    """The counts in a `usage` object, None if it is none. xAI has thoughts on top of the output: its total tells."""
+    if not isinstance(usage, dict):
+        return None
+    fields = cast("dict[str, Any]", usage)
+    prompt, completion = fields_in(fields, "prompt_tokens_details"), fields_in(fields, "completion_tokens_details")
+    tokens_in, tokens_out = count_in(fields, "prompt_tokens"), count_in(fields, "completion_tokens")
+    thought = _first((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
+    return Usage(
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        cached_tokens=_first((prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")),
+        reasoning_tokens=thought,
+        cost_usd=_reported_cost(fields),
+        cache_write_tokens=count_in(prompt, "cache_write_tokens"),
+        output_excludes_reasoning=bool(thought)
+        and count_in(fields, "total_tokens") == (tokens_in or 0) + (tokens_out or 0) + (thought or 0),
+    )
+
+
+def _first(*places: tuple[dict[str, Any], str]) -> int | None:
+    """The first count that is there."""
+    return next((count for fields, name in places if (count := count_in(fields, name)) is not None), None)
+
+
+def _reported_cost(fields: dict[str, Any]) -> Decimal | None:
+    """What the provider says that the call cost: dollars as OpenRouter has it, 10⁻¹⁰ dollars as xAI has it."""
+    ticks = count_in(fields, "cost_in_usd_ticks")
+    return cost_in(fields, "cost") if ticks is None else Decimal(ticks).scaleb(-10)

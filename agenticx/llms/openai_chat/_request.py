@@ -1,0 +1,46 @@
+"""A `ModelRequest` as the JSON body of a Chat Completions request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agenticx.llms._bodies import body_bytes
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.chat_dialect import ChatDialect
+from agenticx.llms.openai_chat.rows import message_rows, tool_rows
+
+__all__ = ["request_body"]
+
+
+def request_body(
+    request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, native: bool = True
+) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` no reasoning goes back as it came."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": message_rows(request.messages, model=model if native else None, dialect=dialect),
+        "stream": stream,
+    }
+    if stream and dialect.stream_options:
+        body["stream_options"] = {"include_usage": True}
+    if request.tools:
+        body["tools"] = tool_rows(request.tools)
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+        if dialect.one_call and not request.parallel_calls:
+            body["parallel_tool_calls"] = False
+    if request.max_output_tokens is not None:
+        body[dialect.output_limit] = request.max_output_tokens
+    if request.output_schema is not None and dialect.output_schemas:
+        body["response_format"] = _response_format(request.output_schema)
+    return body_bytes(body)
+
+
+def _response_format(output: OutputSchema) -> dict[str, Any]:
+    strict = strict_schema(output.schema)
+    schema = dict(output.schema) if strict is None else strict
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": output.name, "schema": schema, "strict": strict is not None},
+    }

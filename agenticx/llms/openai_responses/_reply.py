@@ -1,0 +1,157 @@
+"""The reply of a Responses server: bytes in, deltas out, no I/O.
+
+The end marker is `response.completed`, `.incomplete` or `.failed`; the last becomes a `ModelError`. A server that
+answers a streaming request with one JSON object is understood as well. Known differences to the official client:
+
+1. Items are told apart by id, else by call id, else by `output_index`: gateways send another id with each event, and
+   the end of an item under another index than its beginning.
+2. Texts and arguments are taken from the deltas and, where a `done` event knows more, from that: some servers send
+   whole items only, or list some only at the end. Arguments that contradict their deltas break the protocol: neither
+   version may run. A text that does stays what was shown of it.
+3. `response.done` is an end marker too where its response has one's status: gateways end with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agenticx.llms._failures import Complaint, complaint_in, stream_error
+from agenticx.llms._json_events import JsonEvents, malformed
+from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._values import cost_in, count_in, fields_in, items_in, text_in
+from agenticx.llms.base import Delta, Finished, StopKind, Usage, UsageDelta
+from agenticx.llms.openai_responses._items import OutputItems
+from agenticx.llms.openai_responses._list import settle
+from agenticx.llms.openai_responses._parts import Channel, part_text
+from agenticx.messages import ProviderState
+
+__all__ = ["WIRE", "ResponsesReplyParser"]
+
+WIRE = "openai-responses"
+
+_TERMINAL = ("completed", "incomplete", "failed")
+
+_DELTAS: dict[str, tuple[Channel, str]] = {
+    "response.output_text.delta": ("text", "content_index"),
+    "response.refusal.delta": ("refusal", "content_index"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
+    "response.reasoning_text.delta": ("reasoning", "content_index"),
+    "response.function_call_arguments.delta": ("arguments", ""),
+    "response.custom_tool_call_input.delta": ("input", ""),
+}
+_DONES: dict[str, tuple[Channel, str, str]] = {
+    "response.output_text.done": ("text", "content_index", "text"),
+    "response.refusal.done": ("refusal", "content_index", "refusal"),
+    "response.reasoning_summary_text.done": ("summary", "summary_index", "text"),
+    "response.reasoning_text.done": ("reasoning", "content_index", "text"),
+    "response.function_call_arguments.done": ("arguments", "", "arguments"),
+    "response.custom_tool_call_input.done": ("input", "", "input"),
+}
+
+
+class ResponsesReplyParser(JsonReply):
+    """One reply; nothing follows its end marker."""
+
+    def __init__(self, *, who: str, model: str) -> None:
+        super().__init__(JsonEvents(who=who), who=who, model=model)
+        self._items = OutputItems(who=who, size=self._size)
+
+    # --- one event
+
+    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        kind = text_in(event, "type")
+        if self._events.is_whole:
+            self._take_whole(event, deltas)
+        elif found := _DELTAS.get(kind):
+            self._take_delta(event, *found, deltas)
+        elif done := _DONES.get(kind):
+            channel, index_name, field = done
+            if type(event.get(field)) is not str:
+                self._items.about(event, channel, deltas)
+            else:
+                self._items.complete(event, channel, _index(event, index_name), text_in(event, field), deltas)
+        elif kind == "response.content_part.done":
+            self._take_part(event, deltas)
+        elif kind == "response.output_item.added":
+            self._items.begin(event.get("output_index"), fields_in(event, "item"), deltas)
+        elif kind == "response.output_item.done":
+            self._items.close(event.get("output_index"), fields_in(event, "item"), deltas)
+        elif kind.startswith("response.") and kind != "response.error":
+            self._take_response(kind.removeprefix("response."), fields_in(event, "response"), deltas)
+        else:
+            self._take_complaint(kind, event)
+
+    def _take_delta(self, event: dict[str, Any], channel: Channel, index_name: str, deltas: list[Delta]) -> None:
+        if text := text_in(event, "delta"):
+            self._items.extend(event, channel, _index(event, index_name), text, deltas)
+
+    def _take_part(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        if found := part_text(fields_in(event, "part")):
+            channel, text = found
+            self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
+
+    def _take_response(self, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
+        """The whole response, which comes with its creation, its progress and its end."""
+        if usage := fields_in(response, "usage"):
+            deltas.append(UsageDelta(_usage(usage)))
+        status = text_in(response, "status")
+        if moment in _TERMINAL or (moment == "done" and status in _TERMINAL):
+            self._finish(status, moment, response, deltas)
+
+    def _take_complaint(self, kind: str, event: dict[str, Any]) -> None:
+        """`error` events, whose fields stand in the event or in its `error`, and what complains without a type."""
+        is_error = kind in ("error", "response.error")
+        if is_error and not event.get("error"):
+            event = {"error": {name: value for name, value in event.items() if name != "type"}}
+        complaint = complaint_in(event) if is_error or not kind or event.get("error") else None
+        if is_error or complaint:
+            raise stream_error(complaint or Complaint(), who=self._who)
+
+    def _take_whole(self, response: dict[str, Any], deltas: list[Delta]) -> None:
+        """A reply that did not come as a stream."""
+        status = text_in(response, "status")
+        if not status and (complaint := complaint_in(response)):
+            raise stream_error(complaint, who=self._who)
+        if status not in _TERMINAL:
+            raise malformed("it is one JSON object without a final status", who=self._who)
+        self._take_response(status, response, deltas)
+
+    # --- the end
+
+    def _finish(self, status: str, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
+        status = status if status in (*_TERMINAL, "cancelled") else moment
+        if status == "failed":
+            complaint = complaint_in({"error": response.get("error")}) or Complaint(type=status)
+            raise stream_error(complaint, who=self._who)
+        settle(self._items, items_in(response, "output"), deltas)
+        reason = text_in(fields_in(response, "incomplete_details"), "reason") if status == "incomplete" else ""
+        word = f"{status}:{reason}" if reason else status
+        self.done = True
+        deltas.append(Finished(self._stop(status, reason), word, self._provider_state()))
+
+    def _stop(self, status: str, reason: str) -> StopKind:
+        if status == "incomplete":
+            return "content_filter" if reason == "content_filter" else "length"
+        if status == "cancelled" or self._items.has_open_calls:
+            return "broken"
+        return "tool_calls" if self._size.calls else "end"
+
+    def _provider_state(self) -> ProviderState | None:
+        output = self._items.final
+        return ProviderState(wire=WIRE, model=self._model, payload={"output": output}) if output else None
+
+
+def _index(event: dict[str, Any], name: str) -> int:
+    value = event.get(name)
+    return value if type(value) is int else 0
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count_in(usage, "input_tokens"),
+        output_tokens=count_in(usage, "output_tokens"),
+        cached_tokens=count_in(fields_in(usage, "input_tokens_details"), "cached_tokens"),
+        reasoning_tokens=count_in(fields_in(usage, "output_tokens_details"), "reasoning_tokens"),
+        cost_usd=cost_in(usage, "cost"),
+        cache_write_tokens=count_in(fields_in(usage, "input_tokens_details"), "cache_write_tokens"),
+    )

@@ -1,0 +1,260 @@
+"""A `ModelRequest` as the JSON body of a Responses request; nothing is stored at the provider.
+
+What the model put out goes back to it item by item, as it came: encrypted reasoning with the calls that it led to. What
+another model said, and a reply that was changed since, goes as plain messages and calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
+from agenticx.llms._bodies import arguments_text, body_bytes
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms._values import items_in, text_in
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.openai_responses._reply import WIRE
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["ResponsesDialect", "input_items", "request_body", "tool_rows"]
+
+_LONGEST_ID = 64
+_LEAST_OUTPUT_TOKENS = 16  # fewer are refused
+
+_REPLAYED = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "compaction",
+    }
+)
+"""Items that may stand in an input without an answer of ours (calls: with the answer that follows them)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesDialect:
+    """What a server or model takes of what only some take."""
+
+    encrypted_reasoning: bool = True
+    """Whether to ask for the reasoning in encrypted form; models that do not reason refuse."""
+
+    reasoning_summary: bool = False
+    """Whether to ask for summaries of the reasoning; models that do not reason and unverified accounts are refused."""
+
+    output_schemas: bool = True
+    """Whether an answer can be held to a schema; models from before gpt-4o refuse."""
+
+
+def request_body(
+    request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, native: bool = True
+) -> bytes:
+    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    body: dict[str, Any] = {
+        "model": model,
+        "input": input_items(request.messages, model=model if native else None),
+        "stream": stream,
+        "store": False,
+    }
+    if dialect.encrypted_reasoning:
+        body["include"] = ["reasoning.encrypted_content"]
+    if dialect.reasoning_summary:
+        body["reasoning"] = {"summary": "auto"}
+    if request.tools:
+        body["tools"] = tool_rows(request.tools)
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.max_output_tokens is not None:
+        body["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT_TOKENS)
+    if request.output_schema is not None and dialect.output_schemas:
+        body["text"] = {"format": _format(request.output_schema)}
+    return body_bytes(body)
+
+
+def _format(output: OutputSchema) -> dict[str, Any]:
+    strict = strict_schema(output.schema)
+    schema = dict(output.schema) if strict is None else strict
+    return {"type": "json_schema", "name": output.name, "schema": schema, "strict": strict is not None}
+
+
+def input_items(messages: Sequence[Message], *, model: str | None) -> list[dict[str, Any]]:
+    """The conversation as Responses has it; `model` gets its own output back as it came."""
+    sent = _Sent()
+    return [item for message in messages for item in _items(message, model, sent)]
+
+
+def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+    """The tools as Responses has them; not strict, which would forbid optional parameters."""
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+            "strict": False,
+        }
+        for tool in tools
+    ]
+
+
+def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[str, Any]]:
+    match message:
+        case SystemMessage():
+            yield {"type": "message", "role": "system", "content": message.content}
+        case UserMessage():
+            yield {"type": "message", "role": "user", "content": _user_content(message)}
+        case ToolMessage():
+            yield sent.output(message)
+        case AssistantMessage():
+            native = _native(message, model)
+            if native is not None and sent.are_new(native):
+                yield from _as_it_came(native, message, sent)
+            else:
+                yield from _plain(message, sent)
+        case _:
+            assert_never(message)
+
+
+def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if not message.attachments:
+        return message.content
+    return [_part(piece) for piece in message_pieces(message, IMAGES | DOCUMENTS)]
+
+
+def _part(piece: str | Attachment) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "input_text", "text": piece}
+    if piece.kind == "image":
+        return {"type": "input_image", "image_url": data_url(piece), "detail": "auto"}
+    return {"type": "input_file", "filename": piece.name, "file_data": data_url(piece)}
+
+
+def _plain(message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
+    if message.content:
+        yield {"type": "message", "role": "assistant", "content": message.content}
+    for call in message.tool_calls:
+        yield {
+            "type": "function_call",
+            "call_id": sent.begin(call),
+            "name": _name(call.name),
+            "arguments": arguments_text(call.arguments),
+        }
+
+
+def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
+    """The items; of a call that no server would take, what is wrong with it is put right."""
+    made = iter(message.tool_calls)
+    for item in native:
+        if item["type"] == "custom_tool_call":
+            yield {**item, "call_id": sent.begin(next(made), custom=True), "name": _name(text_in(item, "name"))}
+        elif item["type"] == "function_call":
+            call = next(made)
+            named = {"call_id": sent.begin(call), "name": _name(call.name), "arguments": arguments_text(call.arguments)}
+            yield {**item, **named}
+        else:
+            yield item
+
+
+# --- native continuation
+
+
+def _native(message: AssistantMessage, model: str | None) -> list[dict[str, Any]] | None:
+    """The output items behind a message, None if they are another model's or not what the message says any more."""
+    state = message.provider_state
+    if state is None or (state.wire, state.model) != (WIRE, model):
+        return None
+    output = [_without_nulls(item) for item in items_in(state.payload, "output")]
+    if any(text_in(item, "type") not in _REPLAYED for item in output) or not _says(output, message):
+        return None
+    return _with_usable_reasoning(output) or None
+
+
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    """What the provider leaves open in its output it does not take as input."""
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _says(output: list[dict[str, Any]], message: AssistantMessage) -> bool:
+    """Whether text and calls are the same here and there: a hook or a repair may have changed the message."""
+    parts = [part for item in output if item["type"] == "message" for part in items_in(item, "content")]
+    text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in parts)
+    called = [_called(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
+    return text == message.content and called == [(call.name, call.arguments) for call in message.tool_calls]
+
+
+def _called(item: dict[str, Any]) -> tuple[str, str]:
+    if item["type"] == "custom_tool_call":
+        return text_in(item, "name"), json.dumps(text_in(item, "input"), ensure_ascii=False)
+    return text_in(item, "name"), text_in(item, "arguments")
+
+
+def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reasoning without its content would be looked up where nothing is stored; some output has to follow it."""
+    kept = [
+        item
+        for item in output
+        if item["type"] != "reasoning" or item.get("encrypted_content") or items_in(item, "content")
+    ]
+    while kept and kept[-1]["type"] == "reasoning":
+        kept.pop()
+    return kept
+
+
+# --- calls and their outputs
+
+
+class _Sent:
+    """Which ids a request has used: they must differ within a conversation, whatever the history calls its calls."""
+
+    def __init__(self) -> None:
+        self._items: set[str] = set()
+        self._taken: set[str] = set()
+        self._open: dict[str, tuple[str, bool]] = {}
+
+    def are_new(self, items: list[dict[str, Any]]) -> bool:
+        """Whether none of these items stands in the request yet, as in a history that has a reply twice."""
+        ids = [id_ for item in items if (id_ := text_in(item, "id"))]
+        if len(set(ids)) < len(ids) or not self._items.isdisjoint(ids):
+            return False
+        self._items.update(ids)
+        return True
+
+    def begin(self, call: ToolCall, *, custom: bool = False) -> str:
+        """The id of a call; its output will get the same."""
+        call_id = wanted = _call_id(call.id)
+        repeats = 1
+        while call_id in self._taken:
+            repeats += 1
+            call_id = _call_id(f"{wanted}_{repeats}")
+        self._taken.add(call_id)
+        self._open[call.id] = call_id, custom
+        return call_id
+
+    def output(self, result: ToolMessage) -> dict[str, Any]:
+        """The result of the latest call of its id."""
+        call_id, custom = self._open.get(result.tool_call_id, (_call_id(result.tool_call_id), False))
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        return {"type": kind, "call_id": call_id, "output": result.content}
+
+
+def _call_id(call_id: str) -> str:
+    if re.fullmatch(rf"[A-Za-z0-9_.:|-]{{1,{_LONGEST_ID}}}", call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:40]}"
+
+
+def _name(name: str) -> str:
+    """A name that Responses takes; a call may name a tool that does not exist, and in any way."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_ID] or "unnamed"

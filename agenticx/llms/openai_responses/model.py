@@ -1,0 +1,101 @@
+"""Responses: OpenAI's own wire, which Azure, xAI, OpenRouter and others speak as well; stateless throughout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agenticx.errors import ModelError
+from agenticx.llms._concessions import Concession
+from agenticx.llms._http import ProviderHttp
+from agenticx.llms._provider import (
+    WITHOUT_IT,
+    WITHOUT_STREAMING,
+    Call,
+    ProviderModel,
+    differently,
+    for_whole_replies,
+)
+from agenticx.llms._strict_schema import strict_schema
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.openai_responses._request import ResponsesDialect, request_body
+
+__all__ = ["OpenAIResponsesModel", "ResponsesDialect"]
+
+_BASE_URL = "https://api.openai.com/v1"
+
+_DOES_NOT_REASON = re.compile(r"(^|/)(chatgpt|gpt-3|gpt-4|gpt-5[^/]*-chat)")
+_REASONS = re.compile(r"(^|/)(o[1-9]\b|gpt-[5-9]|codex)")
+
+_REFUSES_STATE = re.compile(
+    r"encrypted.content.*(verified|decrypt|not issued|invalid)|invalid.encrypted.content"
+    r"|required (following|reasoning) item|item with id .* not found",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFUSES_SUMMARY = re.compile(r"reasoning[._ ]summar|parameter:? '?reasoning\b", re.IGNORECASE)
+_REFUSES_SCHEMAS = re.compile(r"text\.format|json_schema|structured output", re.IGNORECASE)
+_REFUSES_ENCRYPTED = re.compile(r"encrypted.content|\binclude\b", re.IGNORECASE)
+_REFUSES_STREAMING = re.compile(
+    r"verified to stream"
+    r"|\bstream\w*\W.{0,40}(not|n't|un)\W?.{0,12}support|(not|n't|un)\W?.{0,12}support.{0,40}\bstream",
+    re.IGNORECASE,
+)
+
+_CONCESSIONS = (
+    Concession(_REFUSES_SUMMARY, differently(reasoning_summary=False), WITHOUT_IT),
+    Concession(_REFUSES_ENCRYPTED, differently(encrypted_reasoning=False), WITHOUT_IT),
+    Concession(_REFUSES_SCHEMAS, differently(output_schemas=False), WITHOUT_IT),
+    Concession(_REFUSES_STREAMING, for_whole_replies, WITHOUT_STREAMING),
+)
+
+
+class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
+    """A model behind a Responses server.
+
+    `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is what the person calls the
+    model (default: `openai:MODEL`), `model` what the server calls it. `reasons` says whether it reasons (default: what
+    its name says). Connections are kept between calls; `aclose` ends those of the running event loop.
+    """
+
+    _concessions = _CONCESSIONS
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = _BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        dialect: ResponsesDialect | None = None,
+        reasons: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"openai:{model}"
+        http = ProviderHttp(base_url, who=name, key=api_key, headers=headers, base_hint="usually ending in /v1")
+        dialect = dialect or _usual_dialect(model, reasons)
+        super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return self._way.dialect.output_schemas and strict_schema(output.schema) is not None
+
+    def _call(self, request: ModelRequest, native: bool) -> Call:
+        body = request_body(
+            request, model=self._model, dialect=self._way.dialect, stream=self._way.streams, native=native
+        )
+        accept = "text/event-stream" if self._way.streams else "application/json"
+        return Call(path="/responses", body=body, accept=accept)
+
+    def _parser(self, request: ModelRequest) -> ResponsesReplyParser:
+        return ResponsesReplyParser(who=self._name, model=self._model)
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        return error.status is not None and bool(_REFUSES_STATE.search(str(error)))
+
+
+def _usual_dialect(model: str, reasons: bool | None) -> ResponsesDialect:
+    if reasons is not None:
+        return ResponsesDialect(encrypted_reasoning=reasons, reasoning_summary=reasons)
+    may = not _DOES_NOT_REASON.search(model)
+    return ResponsesDialect(encrypted_reasoning=may, reasoning_summary=may and bool(_REASONS.search(model)))

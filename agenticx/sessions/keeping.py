@@ -1,0 +1,105 @@
+"""What a session keeps from one turn, and one process, to the next: its messages and what its tools left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agenticx.logs import get_logger
+from agenticx.messages import Message
+from agenticx.runtime import RuntimeEvent, Session
+from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
+from agenticx.tools.base import ToolState
+
+__all__ = ["Keeping", "revive"]
+
+_log = get_logger(__name__)
+
+
+def revive(record: SessionRecord, kept: Keepsake) -> Session:
+    """The session as its last turn left it."""
+    session = Session(
+        id=record.id,
+        workspace=Path(record.workspace),
+        permission_mode=record.permission_mode,
+        messages=list(kept.messages),
+        resumed=bool(kept.messages),
+    )
+    if kept.state is not None:
+        state: dict[str, Any] = json.loads(kept.state)
+        session.allowed.update(state["allowed"])
+        if size := state.get("incompressible"):
+            session.incompressible = (size[0], size[1])
+        session.state = ToolState(
+            todos=state["todos"],
+            scratchpad=state["scratchpad"],
+            files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
+            context_variables=state["context_variables"],
+        )
+    return session
+
+
+class Keeping:
+    """Follows a session and tells, beside each batch of its events, what of it has changed since the last one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._messages: list[Message] = list(session.messages)
+        self._state = _state_text(session)
+
+    def change(self, events: Sequence[RuntimeEvent]) -> Keepsake | None:
+        """What must be stored together with `events`; messages come and go only beside durable ones."""
+        if not any(event.type in DURABLE for event in events):
+            return None
+        kept = _common(self._messages, self._session.messages)
+        state = _state_text(self._session)
+        if kept == len(self._messages) == len(self._session.messages) and state == self._state:
+            return None
+        return Keepsake(self._session.messages[kept:], None if state == self._state else state, kept)
+
+    def stored(self, change: Keepsake | None) -> None:
+        """`change` is on disk."""
+        if change is not None:
+            self._messages[change.keep :] = change.messages
+            self._state = self._state if change.state is None else change.state
+
+    def back_to(self, stored: Keepsake) -> None:
+        """Forget what of the conversation was not stored; what tools left is stored with the next change."""
+        self._session.messages, self._messages = list(stored.messages), list(stored.messages)
+        self._state = stored.state or ""
+
+
+def _common(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """How many messages at the front are still the same objects."""
+    for place, (one, other) in enumerate(zip(before, now, strict=False)):
+        if one is not other:
+            return place
+    return min(len(before), len(now))
+
+
+def _state_text(session: Session) -> str:
+    state = session.state
+    return json.dumps(
+        {
+            "allowed": sorted(session.allowed),
+            "todos": state.todos,
+            "scratchpad": state.scratchpad,
+            "files": state.files,
+            "context_variables": _storable(state.context_variables),
+            "incompressible": session.incompressible,
+        },
+        separators=(",", ":"),
+    )
+
+
+def _storable(variables: dict[str, Any]) -> dict[str, Any]:
+    """The application's own variables, those of them that are JSON; the others live as long as the process."""
+    kept: dict[str, Any] = {}
+    for name, value in variables.items():
+        try:
+            kept[name] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError):
+            _log.debug("a context variable is not JSON and ends with the process", name=name)
+    return kept

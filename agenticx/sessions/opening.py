@@ -1,0 +1,35 @@
+"""Which store the settings name, opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agenticx.clocks import Clock
+from agenticx.errors import SettingsError
+from agenticx.sessions.base import Store
+from agenticx.sessions.sqlite import SqliteStore
+from agenticx.settings import Settings
+
+__all__ = ["database_path", "open_store"]
+
+_FILE_NAME = "sessions.db"
+_SQLITE = "sqlite:///"
+
+
+def open_store(settings: Settings, clock: Clock | None = None) -> Store:
+    """The store of `AGX_STORE_URL`, by default the database in AGX_HOME, which from now on belongs to this process.
+
+    Raises `OwnedElsewhere` while another process has it, `StoreError` for a file that cannot be used and
+    `SettingsError` for a path that leads nowhere.
+    """
+    return SqliteStore(database_path(settings), clock=clock)
+
+
+def database_path(settings: Settings) -> Path:
+    """The file of the embedded store, under the one name that every way to it leads to."""
+    url = settings.store_url
+    try:
+        path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError) as exc:  # nobody's home, links in a circle, a NUL
+        raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} leads to no file: {exc}") from exc

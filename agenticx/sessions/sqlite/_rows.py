@@ -1,0 +1,343 @@
+"""Rows of the database: how records, turns, messages and journal entries are written and read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from agenticx.errors import SessionBusy
+from agenticx.logs import get_logger
+from agenticx.messages import message_adapter
+from agenticx.sessions.base import (
+    CLOSED_BY,
+    Archived,
+    JournalKind,
+    Journalled,
+    Keepsake,
+    SequenceConflict,
+    SessionRecord,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.damage import Damaged, readable
+from agenticx.sessions.sqlite._heads import Head, session_number
+from agenticx.sessions.sqlite._packs import READ_BYTES, Pack, packs_of, repacked, size_of, unpack
+
+__all__ = [
+    "LISTED",
+    "add_events",
+    "add_journal",
+    "add_past",
+    "add_session",
+    "claim",
+    "events_after",
+    "journal_of",
+    "journal_open",
+    "journalled",
+    "keep",
+    "keepsake",
+    "listed",
+    "pack_fresh",
+    "readable_records",
+    "record_of",
+    "records",
+    "release",
+    "turn_of",
+    "unfinished",
+    "update_record",
+]
+
+T = TypeVar("T")
+
+_RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
+_TURN_COLUMNS = "turns.id, sessions.id, turns.input, turns.attached, turns.client_turn_id, turns.after_seq"
+
+_log = get_logger(__name__)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
+    """Store a new session; returns its number."""
+    added = connection.execute(
+        "INSERT INTO sessions (id, record, pinned, archived) VALUES (?, ?, ?, ?)",
+        (record.id, _record_text(record), record.pinned, record.archived),
+    )
+    return added.lastrowid or 0
+
+
+def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
+    """Replace the session's record; returns its number."""
+    number = session_number(connection, record.id)
+    connection.execute(
+        "UPDATE sessions SET record = ?, pinned = ?, archived = ? WHERE number = ?",
+        (_record_text(record), record.pinned, record.archived, number),
+    )
+    return number
+
+
+def _record_text(record: SessionRecord) -> str:
+    return json.dumps(asdict(record), separators=(",", ":"))
+
+
+def record_of(text: str) -> SessionRecord:
+    """The record as it was stored, by whatever release; raises `Damaged`."""
+    with readable("the record of a session"):
+        known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
+        tools = known.pop("tools", None)
+        return SessionRecord(**known, tools=None if tools is None else tuple(tools))
+
+
+LISTED = """(? IS NULL OR (sessions.pinned, sessions.number) < (
+                SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
+            AND (? = 'with' OR sessions.archived = (? = 'only'))"""
+"""Which sessions come behind one in a list, with the values of `listed`."""
+
+
+def listed(before: str | None, archived: Archived) -> tuple[str | None, ...]:
+    """The values of `LISTED`; nothing comes behind a `before` that nobody knows."""
+    return (before, before, archived, archived)
+
+
+def records(
+    connection: sqlite3.Connection, *, limit: int, before: str | None, archived: Archived
+) -> list[SessionRecord]:
+    """Pinned ones first, then newest first; without those that cannot be read."""
+    rows = connection.execute(
+        f"SELECT record FROM sessions WHERE {LISTED} ORDER BY pinned DESC, number DESC LIMIT ?",
+        (*listed(before, archived), limit),
+    )
+    return readable_records(rows)
+
+
+def readable_records(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
+    """The records of `rows` that can be read."""
+    return list(_readable(rows, lambda row: record_of(row[0])))
+
+
+def _readable(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
+    """What `read` makes of `rows`; one that is damaged keeps nobody from the others."""
+    for row in rows:
+        try:
+            yield read(row)
+        except Damaged as exc:
+            _log.error("a row of the database was passed over", error=str(exc))
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def claim(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
+    """Make `turn` its session's running one, or find the earlier one of the same `client_turn_id`."""
+    number = session_number(connection, turn.session_id)
+    if turn.client_turn_id is not None:
+        asked = (number, turn.client_turn_id)
+        earlier = _turns(connection, "turns.session = ? AND turns.client_turn_id = ?", asked)
+        if earlier:
+            return earlier[0]
+    (running,) = connection.execute("SELECT running FROM sessions WHERE number = ?", (number,)).fetchone()
+    if running is not None:
+        raise SessionBusy(f"session {turn.session_id!r} already runs turn {running!r}")
+    connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
+    connection.execute(
+        "INSERT INTO turns (session, id, client_turn_id, input, attached) VALUES (?, ?, ?, ?, ?)",
+        (number, turn.id, turn.client_turn_id, turn.input, turn.attached),
+    )
+    return turn
+
+
+def release(connection: sqlite3.Connection, turn: TurnRecord) -> None:
+    """Free the session of `turn`; a turn that stored nothing was never there."""
+    number = session_number(connection, turn.session_id)
+    _stop_running(connection, number, turn.id)
+    connection.execute("DELETE FROM turns WHERE id = ? AND after_seq IS NULL", (turn.id,))
+
+
+def _stop_running(connection: sqlite3.Connection, number: int, turn_id: str | None) -> None:
+    connection.execute("UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (number, turn_id))
+
+
+def turn_of(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
+    """A turn of the session by its id."""
+    found = _turns(connection, "turns.session = ? AND turns.id = ?", (session_number(connection, session_id), turn_id))
+    return found[0] if found else None
+
+
+def unfinished(connection: sqlite3.Connection) -> list[TurnRecord]:
+    """The turns that sessions run, oldest first."""
+    return _turns(connection, "sessions.running = turns.id", ())
+
+
+def _turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
+    rows = connection.execute(
+        f"SELECT {_TURN_COLUMNS} FROM turns JOIN sessions ON sessions.number = turns.session"
+        f" WHERE {where} ORDER BY turns.number",
+        values,
+    )
+    return [
+        TurnRecord(
+            id=id_, session_id=session_id, input=input_, attached=attached, client_turn_id=client, after_seq=after
+        )
+        for id_, session_id, input_, attached, client, after in rows
+    ]
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def add_events(
+    connection: sqlite3.Connection,
+    head: Head,
+    turn_id: str | None,
+    events: Sequence[StoredEvent],
+    *,
+    expected_seq: int,
+) -> None:
+    """Store `events` and move the head behind them; none of them unless `expected_seq` is where it stands."""
+    if head.last_seq != expected_seq:
+        session_id = events[0].session_id
+        raise SequenceConflict(f"session {session_id!r} is at {head.last_seq}, not at {expected_seq}")
+    for pack in packs_of(events, compressed=False):
+        row = (pack.last_position, head.number, pack.last_seq, pack.body)
+        connection.execute("INSERT INTO fresh (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
+        head.fresh.append(pack.last_position)
+    head.last_seq = events[-1].seq
+    if events[0].type == "turn_started":
+        connection.execute("UPDATE turns SET after_seq = ? WHERE id = ? AND after_seq IS NULL", (expected_seq, turn_id))
+    if events[-1].terminal:
+        _stop_running(connection, head.number, turn_id)
+
+
+def pack_fresh(connection: sqlite3.Connection, head: Head) -> None:
+    """Put the session's fresh rows into packs; damaged ones stay as they are."""
+    positions = json.dumps(head.fresh)
+    head.fresh.clear()
+    rows = connection.execute(
+        f"SELECT last_seq, body FROM fresh WHERE position IN {_LISTED_POSITIONS} ORDER BY position", (positions,)
+    ).fetchall()
+    try:
+        with readable("the log of a session"):
+            first_seq = rows[0][0] - rows[0][1].count(b"\n")
+            packs = list(repacked((body for _, body in rows), first_seq))
+    except Damaged as exc:
+        return _log.error("rows of a session stay unpacked", error=str(exc))
+    connection.execute(f"DELETE FROM fresh WHERE position IN {_LISTED_POSITIONS}", (positions,))
+    _insert(connection, head.number, packs)
+
+
+_LISTED_POSITIONS = "(SELECT value FROM json_each(?))"
+
+
+def add_past(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent]) -> None:
+    """Begin the log of a new session with events that are packed at once."""
+    if events:
+        _insert(connection, number, packs_of(events, compressed=True))
+
+
+def _insert(connection: sqlite3.Connection, number: int, packs: Iterable[Pack]) -> None:
+    for pack in packs:
+        connection.execute(
+            "INSERT INTO events (session, last_seq, first_position, last_position, body) VALUES (?, ?, ?, ?, ?)",
+            (number, pack.last_seq, pack.first_position, pack.last_position, pack.body),
+        )
+
+
+def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
+    """Up to `limit` events of a session with a higher number than `after`; fewer where they are large, never none."""
+    number = session_number(connection, session_id)
+    rows = connection.execute(
+        """SELECT last_seq, 1, body FROM events WHERE session = ?1 AND last_seq > ?2
+           UNION ALL SELECT last_seq, 0, body FROM fresh WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
+        (number, after),
+    )
+    events: list[StoredEvent] = []
+    size = 0
+    for last_seq, packed, body in rows:
+        some = [event for event in unpack(session_id, last_seq, body, compressed=packed) if event.seq > after]
+        events += some
+        size += size_of(some)
+        if len(events) >= limit or size >= READ_BYTES:
+            break
+    return events[:limit]
+
+
+# --- what the next turn builds on -------------------------------------------------------------------------------------
+
+
+def keep(connection: sqlite3.Connection, number: int, kept: Keepsake) -> None:
+    """Apply a change of what the session's next turn builds on."""
+    connection.execute("DELETE FROM messages WHERE session = ? AND place >= ?", (number, kept.keep))
+    connection.executemany(
+        "INSERT INTO messages VALUES (?, ?, ?)",
+        ((number, place, message.model_dump_json()) for place, message in enumerate(kept.messages, kept.keep)),
+    )
+    if kept.state is not None:
+        connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (kept.state, number))
+
+
+def keepsake(connection: sqlite3.Connection, session_id: str) -> Keepsake:
+    """All that the session's next turn builds on."""
+    number = session_number(connection, session_id)
+    (state,) = connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()
+    rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY place", (number,))
+    with readable(f"what session {session_id!r} was told"):
+        return Keepsake([message_adapter().validate_json(text) for (text,) in rows], state)
+
+
+# --- journal ----------------------------------------------------------------------------------------------------------
+
+
+def add_journal(connection: sqlite3.Connection, number: int, entry: Journalled) -> Journalled:
+    """Store a fact, unless one of its kind and key stands already; returns the one that stands.
+
+    The one that it closes is gone then.
+    """
+    if (closed := CLOSED_BY.get(entry.kind)) is not None:
+        connection.execute("DELETE FROM journal WHERE kind = ? AND key = ?", (closed, entry.key))
+    added = connection.execute(
+        """INSERT INTO journal (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (kind, key) DO NOTHING""",
+        (number, entry.turn_id, entry.kind, entry.key, json.dumps(dict(entry.data))),
+    ).rowcount
+    return entry if added else (journalled(connection, entry.kind, entry.key) or entry)
+
+
+def journalled(connection: sqlite3.Connection, kind: JournalKind, key: str) -> Journalled | None:
+    """The fact of that kind and key."""
+    found = _journal(connection, "journal.kind = ? AND journal.key = ?", (kind, key))
+    return next((_fact(row) for row in found), None)
+
+
+def journal_of(connection: sqlite3.Connection, session_id: str, turn_id: str) -> list[Journalled]:
+    """All facts of a turn, in the order they were stored."""
+    number = session_number(connection, session_id)
+    found = _journal(connection, "journal.session = ? AND journal.turn = ?", (number, turn_id))
+    return [_fact(row) for row in found]
+
+
+def journal_open(connection: sqlite3.Connection, kind: JournalKind, closing: JournalKind) -> list[Journalled]:
+    """The facts of `kind` whose key has none of the kind `closing`, in the order they were stored.
+
+    Without those that cannot be read.
+    """
+    closed = "SELECT 1 FROM journal AS other WHERE other.kind = ? AND other.key = journal.key"
+    found = _journal(connection, f"journal.kind = ? AND NOT EXISTS ({closed})", (kind, closing))
+    return list(_readable(found, _fact))
+
+
+def _journal(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    return connection.execute(
+        "SELECT journal.kind, journal.key, sessions.id, journal.turn, journal.data FROM journal"
+        f" JOIN sessions ON sessions.number = journal.session WHERE {where} ORDER BY journal.number",
+        values,
+    )
+
+
+def _fact(row: tuple[Any, ...]) -> Journalled:
+    kind, key, session_id, turn_id, data = row
+    with readable(f"the journal of session {session_id!r}"):
+        return Journalled(kind=kind, key=key, session_id=session_id, turn_id=turn_id, data=json.loads(data))

@@ -1,0 +1,100 @@
+"""The newest events, kept in memory: who follows a log reads no disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from operator import attrgetter
+
+from agenticx.sessions.base import StoredEvent
+
+__all__ = ["Tails"]
+
+_EVENTS_EACH = 1024
+_EVENTS_OF_ALL = 4096
+_BYTES = 16 * 1024 * 1024
+_POSITION = attrgetter("position")
+
+
+class Tails:
+    """The last events of the sessions that were written to of late, and those of the log of all sessions."""
+
+    def __init__(self, last_position: int) -> None:
+        self._sessions: OrderedDict[str, list[StoredEvent]] = OrderedDict()
+        self._bytes = 0
+        self._all: list[StoredEvent] = []
+        self._all_bytes = 0
+        self._all_after = last_position  # the place just before the first of `_all`
+        self._last_position = last_position
+
+    def extend(self, events: Sequence[StoredEvent]) -> None:
+        """Take what was just committed of one session."""
+        session_id, size = events[0].session_id, _size(events)
+        tail = self._sessions.get(session_id)
+        if tail is None:
+            tail = self._sessions[session_id] = []
+        self._sessions.move_to_end(session_id)
+        tail += events
+        self._bytes += size
+        if len(tail) > 2 * _EVENTS_EACH:
+            self._shorten(tail, len(tail) - _EVENTS_EACH)
+        while self._bytes > _BYTES:
+            self.forget(next(iter(self._sessions)))
+        self._all += events
+        self._all_bytes += size
+        self._last_position = events[-1].position
+        if len(self._all) > 2 * _EVENTS_OF_ALL or self._all_bytes > _BYTES:
+            self._shorten_all()
+
+    def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Up to `limit` events behind `seq`; None if the tail does not reach back that far."""
+        tail = self._sessions.get(session_id)
+        if not tail or seq + 1 < tail[0].seq:
+            return None
+        start = seq + 1 - tail[0].seq
+        return tail[start : start + limit]
+
+    def of_all_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Up to `limit` events of all sessions behind `position`; None if the tail does not reach back that far."""
+        if position < self._all_after:
+            return None
+        start = bisect_right(self._all, position, key=_POSITION)
+        return self._all[start : start + limit]
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last event of the log."""
+        return self._last_position
+
+    def last_seq(self, session_id: str) -> int | None:
+        """The number of the session's last event, if its tail is here."""
+        tail = self._sessions.get(session_id)
+        return tail[-1].seq if tail else None
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session's tail; its events are read from disk from now on."""
+        tail = self._sessions.pop(session_id, [])
+        self._shorten(tail, len(tail))
+
+    def delete(self, session_id: str) -> None:
+        """The session is gone, its events with it."""
+        self.forget(session_id)
+        self._all = [event for event in self._all if event.session_id != session_id]
+        self._all_bytes = _size(self._all)
+
+    def _shorten(self, tail: list[StoredEvent], count: int) -> None:
+        self._bytes -= _size(tail[:count])
+        del tail[:count]
+
+    def _shorten_all(self) -> None:
+        """Drop the older half; of a few huge ones all but the last."""
+        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _BYTES else len(self._all) - 1
+        if gone:
+            self._all_after = self._all[gone - 1].position
+            self._all_bytes -= _size(self._all[:gone])
+            del self._all[:gone]
+
+
+def _size(events: Sequence[StoredEvent]) -> int:
+    return sum(len(event.frame_json) for event in events)

@@ -1,0 +1,247 @@
+"""The two threads that own a database connection each: one writes, in groups, the other reads."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from agenticx.errors import AgenticXError, StoreError
+
+__all__ = ["Connect", "Reader", "Writer"]
+
+T = TypeVar("T")
+
+Connect = Callable[[], sqlite3.Connection]
+"""Makes a connection in autocommit mode (`isolation_level=None`), to be used by one thread."""
+
+_MOST_TOGETHER = 512
+_VACUUMED_PAGES = 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Job(Generic[T]):
+    """One piece of work, which runs on the thread; `committed` is called on the loop before anyone learns of it."""
+
+    work: Callable[[sqlite3.Connection], T]
+    future: asyncio.Future[T]
+    durable: bool = False
+    committed: Callable[[], None] | None = None
+    alone: bool = False
+    result: Any = None
+    error: Exception | None = None
+
+
+class _DatabaseThread:
+    """Takes what waits, works on it, and hands the results to the loops of those who asked."""
+
+    def __init__(self, connect: Connect, name: str) -> None:
+        self._connect = connect
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._connection: sqlite3.Connection | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def do(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        durable: bool = False,
+        committed: Callable[[], None] | None = None,
+        alone: bool = False,
+    ) -> asyncio.Future[T]:
+        """What `work` returns; raises what it raises, `sqlite3.Error` as `StoreError`.
+
+        The work of a cancelled caller goes on behind its back. A writer surrounds work that runs `alone` with no
+        transaction.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put(_Job(work, future, durable, committed, alone))
+        return future
+
+    def close(self) -> None:
+        """Finish what waits, then end the thread and its connection."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            jobs = self._waiting()
+            closing = None in jobs
+            todo = [job for job in jobs if job is not None]
+            if todo:
+                self._handle(todo)
+                _deliver(todo)
+            if closing:
+                self._drop_connection()
+                return
+
+    def _waiting(self) -> list[_Job[Any] | None]:
+        """Everything that waits, at least one job; None stands for the end."""
+        jobs = [self._jobs.get()]
+        while jobs[-1] is not None and len(jobs) < _MOST_TOGETHER:
+            try:
+                jobs.append(self._jobs.get_nowait())
+            except Empty:
+                break
+        return jobs
+
+    def _handle(self, jobs: list[_Job[Any]]) -> None:
+        raise NotImplementedError
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        """A connection that failed is not trusted any more; the next job gets a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                return
+
+
+class Reader(_DatabaseThread):
+    """Reads what is committed; each job sees one state of the database."""
+
+    def _handle(self, jobs: list[_Job[Any]]) -> None:
+        for job in jobs:
+            try:
+                connection = self._open()
+                connection.execute("BEGIN")
+                try:
+                    job.result = job.work(connection)
+                except AgenticXError as exc:
+                    job.error = exc
+                connection.execute("COMMIT")
+            except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
+                job.error = _translated(exc)
+                self._drop_connection()
+
+
+class Writer(_DatabaseThread):
+    """Commits everything that waits as one transaction, after a word to `begin`, which may refuse it.
+
+    A job that is refused raises an `AgenticXError` before it has written anything. One at which the database fails is
+    undone with all that were committed beside it, and each of those is tried again by itself.
+    """
+
+    def __init__(self, connect: Connect, name: str, begin: Callable[[sqlite3.Connection], None]) -> None:
+        self._begin = begin
+        self._durable: bool | None = None
+        self._failed = False
+        super().__init__(connect, name)
+
+    async def check(self) -> None:
+        """Raise `StoreError` if the last commit failed and another one, of about a turn's size, does too."""
+        if self._failed:
+            await self.do(_take_room, durable=True)
+            await self.do(_give_room_back)
+
+    async def give_room_back(self) -> None:
+        """Let the file end where what is in it ends, step by step, as far as there is free room now."""
+        free = await self.do(_free_pages, alone=True)
+        for _ in range(0, free, _VACUUMED_PAGES):
+            await self.do(_vacuum, alone=True)
+
+    async def settle(self) -> None:
+        """Bring what is committed from the write-ahead log into the file itself, and empty that log."""
+        await self.do(_checkpoint, alone=True)
+
+    def _handle(self, jobs: list[_Job[Any]]) -> None:
+        if together := [job for job in jobs if not job.alone]:
+            self._commit_all(together)
+        for job in jobs:
+            if job.alone:
+                self._run_alone(job)
+
+    def _run_alone(self, job: _Job[Any]) -> None:
+        try:
+            job.result = job.work(self._open())
+        except sqlite3.Error as exc:
+            job.error = _translated(exc)
+
+    def _commit_all(self, jobs: list[_Job[Any]]) -> None:
+        try:
+            self._commit(jobs)
+            self._failed = False
+        except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
+            self._drop_connection()
+            self._durable = None
+            if len(jobs) == 1:
+                self._failed = isinstance(exc, sqlite3.Error | StoreError)
+                jobs[0].error = _translated(exc)
+                return
+            for job in jobs:  # one of them may be to blame: each for itself
+                job.error = job.result = None
+                self._commit_all([job])
+
+    def _commit(self, jobs: list[_Job[Any]]) -> None:
+        connection = self._open()
+        durable = any(job.durable for job in jobs)
+        if durable != self._durable:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        connection.execute("BEGIN IMMEDIATE")
+        self._begin(connection)
+        for job in jobs:
+            try:
+                job.result = job.work(connection)
+            except AgenticXError as exc:
+                job.error = exc
+        connection.execute("COMMIT")
+
+
+def _take_room(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('room', printf('%.65536c', 'x'))")
+
+
+def _give_room_back(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM meta WHERE key = 'room'")
+
+
+def _checkpoint(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    return connection.execute("PRAGMA freelist_count").fetchone()[0]
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    connection.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")  # `execute` would free a single page
+
+
+def _translated(exc: Exception) -> Exception:
+    return StoreError(f"the database failed: {exc}") if isinstance(exc, sqlite3.Error) else exc
+
+
+def _deliver(jobs: list[_Job[Any]]) -> None:
+    """Tell the loops, each once and in the order of the jobs."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
+    for job in jobs:
+        loops.setdefault(job.future.get_loop(), []).append(job)
+    for loop, theirs in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle, theirs)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            continue
+
+
+def _settle(jobs: list[_Job[Any]]) -> None:
+    for job in jobs:
+        if job.error is None and job.committed is not None:
+            job.committed()
+        if job.future.done():
+            continue
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)

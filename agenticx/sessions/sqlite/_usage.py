@@ -1,0 +1,64 @@
+"""What model calls used, in the database: a row for each session, day and model."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple
+from decimal import Decimal
+
+from agenticx.runtime.events import EventType
+from agenticx.sessions.base import StoredEvent
+from agenticx.sessions.sqlite._heads import session_number
+from agenticx.sessions.usage import Counts, Spent, counted
+
+__all__ = ["add_usage", "spent"]
+
+_COUNTS = "calls, uncounted, unpriced, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd"
+
+
+def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[StoredEvent]) -> None:
+    """Add what the `usage` events among these tell."""
+    for event in events:
+        if event.type is EventType.USAGE:
+            envelope = json.loads(event.frame_json)
+            key = (session, envelope["ts"][:10], envelope["data"]["model"])
+            known = connection.execute(
+                f"SELECT {_COUNTS} FROM usage WHERE session = ? AND day = ? AND model = ?", key
+            ).fetchone()
+            sums = counted(envelope["data"]) + (_counts(*known) if known else Counts())
+            *numbers, cost = astuple(sums)
+            values = (*key, *numbers, None if cost is None else str(cost))
+            connection.execute(f"INSERT OR REPLACE INTO usage VALUES ({', '.join('?' * len(values))})", values)
+
+
+def spent(
+    connection: sqlite3.Connection, *, session_id: str | None, since: str | None, until: str | None
+) -> list[Spent]:
+    """The rows of a session or of all, of these days."""
+    session = None if session_id is None else session_number(connection, session_id)
+    rows = connection.execute(
+        f"""SELECT sessions.id, day, model, {_COUNTS} FROM usage JOIN sessions ON sessions.number = usage.session
+            WHERE (?1 IS NULL OR session = ?1) AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
+            ORDER BY sessions.number""",
+        (session, since, until),
+    )
+    return Spent.summed(
+        Spent(session_id=id_, day=day, model=model, counts=_counts(*counts)) for id_, day, model, *counts in rows
+    )
+
+
+def _counts(*columns: int | str | None) -> Counts:
+    *numbers, cost = columns
+    calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
+    return Counts(
+        calls=calls,
+        uncounted=uncounted,
+        unpriced=unpriced,
+        input_tokens=into,
+        output_tokens=out,
+        cached_tokens=cached,
+        reasoning_tokens=reasoning,
+        cost_usd=None if cost is None else Decimal(cost),
+    )

@@ -1,0 +1,186 @@
+"""The shape of the database, as numbered steps that are applied in order and each only once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agenticx.errors import StoreError
+
+__all__ = ["MIGRATIONS", "Migration", "check", "migrate"]
+
+APPLICATION_ID = 0x41475831
+"""`AGX1`, in the file's header: https://sqlite.org/fileformat2.html#application_id"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step; its name is kept in the database once it is applied, so it never changes."""
+
+    name: str
+    sql: str
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        "0001 sessions, turns, events, messages, journal",
+        """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+        INSERT INTO meta VALUES ('log_id', 'log_' || lower(hex(randomblob(10)))), ('position', '0');
+
+        CREATE TABLE sessions (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they were made
+            id TEXT NOT NULL UNIQUE,
+            record TEXT NOT NULL,                      -- JSON of SessionRecord
+            running TEXT,                              -- the turn that runs
+            state TEXT                                 -- JSON, see Keepsake
+        );
+
+        CREATE TABLE turns (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            id TEXT NOT NULL UNIQUE,
+            client_turn_id TEXT,
+            input TEXT NOT NULL,
+            attached TEXT NOT NULL,
+            after_seq INTEGER,
+            UNIQUE (session, client_turn_id)
+        );
+
+        CREATE TABLE fresh (                           -- a row for each append, in the order of the log, see `_packs`
+            position INTEGER PRIMARY KEY,              -- of its last event
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            last_seq INTEGER NOT NULL,
+            body BLOB NOT NULL
+        );
+
+        CREATE TABLE events (                          -- a row for each pack
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            last_seq INTEGER NOT NULL,
+            first_position INTEGER NOT NULL,
+            last_position INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (session, last_seq)
+        ) WITHOUT ROWID;
+        CREATE INDEX events_by_position ON events (first_position, last_position);
+
+        CREATE TABLE messages (                        -- the conversation as the model reads it
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            message TEXT NOT NULL,                     -- JSON of Message
+            UNIQUE (session, place)
+        );
+
+        CREATE TABLE journal (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            turn TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            key TEXT NOT NULL,
+            data TEXT NOT NULL,
+            UNIQUE (kind, key)
+        );
+        CREATE INDEX journal_of_turn ON journal (session, turn);
+        """,
+    ),
+    Migration(
+        "0002 search, usage, pinned and archived",
+        """
+        ALTER TABLE sessions ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+        UPDATE sessions SET pinned = json_extract(record, '$.pinned'), archived = json_extract(record, '$.archived');
+        CREATE INDEX sessions_listed ON sessions (pinned, number);
+
+        CREATE TABLE said (                            -- what a search finds; its index is made by `_search`
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            message_id TEXT NOT NULL,                  -- '' for the session's name
+            role TEXT NOT NULL,
+            text TEXT NOT NULL,
+            UNIQUE (session, message_id)
+        );
+        INSERT INTO said (session, message_id, role, text)
+            SELECT number, '', 'name', json_extract(record, '$.name') FROM sessions
+            WHERE json_extract(record, '$.name') <> '';
+        INSERT OR IGNORE INTO said (session, message_id, role, text)
+            SELECT session, json_extract(message, '$.message_id'), json_extract(message, '$.role'),
+                   json_extract(message, '$.content')
+            FROM messages
+            WHERE json_extract(message, '$.role') IN ('user', 'assistant') AND json_extract(message, '$.content') <> ''
+                  AND NOT coalesce(json_extract(message, '$.injected'), 0)
+            ORDER BY session, place;
+
+        CREATE TABLE usage (                           -- what calls used, summed
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            day TEXT NOT NULL,
+            model TEXT NOT NULL,
+            calls INTEGER NOT NULL,
+            uncounted INTEGER NOT NULL,
+            unpriced INTEGER NOT NULL,
+            input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL,
+            cached_tokens INTEGER NOT NULL,
+            reasoning_tokens INTEGER NOT NULL,
+            cost_usd TEXT,                             -- a decimal; NULL if no call's cost is known
+            PRIMARY KEY (session, day, model)
+        ) WITHOUT ROWID;
+        """,
+    ),
+)
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """The names of the steps that were applied; writes nothing.
+
+    Raises `StoreError` for a database that a newer release made or that is none of ours.
+    """
+    applied = _applied(connection)
+    known = [migration.name for migration in MIGRATIONS]
+    if newer := [name for name in applied if name not in known]:
+        raise StoreError(f"the database was written by a newer AgenticX (it has {newer[0]!r}); update this one")
+    return applied
+
+
+def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Apply what is missing, each step as one transaction; raises `StoreError` as `check` does."""
+    applied = check(connection)
+    for migration in migrations:
+        if migration.name not in applied:
+            _apply(connection, migration, now)
+
+
+def _applied(connection: sqlite3.Connection) -> list[str]:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if not tables:
+        return []
+    if application != APPLICATION_ID or "migrations" not in tables:
+        raise StoreError("the file is a database of another program; name another one in AGX_STORE_URL")
+    return [name for (name,) in connection.execute("SELECT name FROM migrations ORDER BY name")]
+
+
+def _apply(connection: sqlite3.Connection, migration: Migration, now: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)")
+        for statement in _statements(migration.sql):
+            connection.execute(statement)
+        connection.execute("INSERT INTO migrations VALUES (?, ?)", (migration.name, now))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _statements(sql: str) -> list[str]:
+    """The statements of a script, each run by itself: `executescript` would commit the transaction around it."""
+    statements: list[str] = []
+    waiting = ""
+    for line in sql.splitlines():
+        waiting += line.partition("--")[0].rstrip() + "\n"
+        if sqlite3.complete_statement(waiting):
+            statements.append(waiting.strip())
+            waiting = ""
+    return statements

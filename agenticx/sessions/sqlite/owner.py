@@ -1,0 +1,136 @@
+"""Who owns a database: one process at a time, which a lock on a file beside it says, however that process ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from agenticx.errors import StoreError
+from agenticx.sessions.sqlite._file import Identity
+
+__all__ = ["OwnedElsewhere", "Owner", "owner_of"]
+
+_ATTEMPTS = 10
+_PAUSE_SECONDS = 0.02
+
+
+class OwnedElsewhere(StoreError):
+    """Another process has the database; `pid` is its number, 0 where it could not be read."""
+
+    def __init__(self, message: str, *, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class Owner:
+    """Holds the lock from its making until `release`; the system frees it when the process dies."""
+
+    def __init__(self, database: Path) -> None:
+        path = _lock_file(database)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise StoreError(f"the lock {str(path)!r} cannot be made: {exc}") from exc
+        if not _lock_patiently(self._file):
+            pid, program = _read(self._file)
+            os.close(self._file)
+            raise OwnedElsewhere(
+                f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
+            )
+        note = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, note, 0)
+        self._identity = Identity(path)
+
+    def check(self) -> None:
+        """Raise `StoreError` if the lock is not where others look for it: another process may own the database."""
+        if not self._identity.holds():
+            raise StoreError(
+                "the lock of the database was removed, so another process may have it: nothing more is stored; restart"
+            )
+
+    def release(self) -> None:
+        """Let another process have it; the file stays, as removing it would let two have it at once."""
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = -1
+
+
+def owner_of(database: Path) -> int | None:
+    """The process that has the database, None if none has; 0 for one that has not said its number yet."""
+    try:
+        file = os.open(_lock_file(database), os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if _lock(file) else _read(file)[0]
+    finally:
+        os.close(file)
+
+
+def _lock_patiently(file: int) -> bool:
+    """A lock without a note is held for a moment only, by `owner_of` or by an owner that is just beginning."""
+    for _ in range(_ATTEMPTS):
+        if _lock(file):
+            return True
+        if _read(file)[0]:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return False
+
+
+def _lock_file(database: Path) -> Path:
+    """Beside the file itself, whatever links lead to it: one database has one lock."""
+    database = database.resolve()
+    return database.with_name(f"{database.name}.owner")
+
+
+def _read(file: int) -> tuple[int, str]:
+    try:
+        note: Any = json.loads(os.pread(file, 4096, 0))
+        return int(note["pid"]), str(note["program"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, "another program"
+
+
+def _program() -> str:
+    words = [Path(sys.argv[0]).name or "python", *sys.argv[1:2]]
+    return " ".join(words)[:100]
+
+
+def _locking() -> Callable[[int], bool]:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        windows = cast(Any, msvcrt)
+
+        def lock_byte(file: int) -> bool:
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, which others must be able to read
+            try:
+                windows.locking(file, windows.LK_NBLCK, 1)
+            except OSError:
+                return False
+            return True
+
+        return lock_byte
+
+    def lock_file(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    return lock_file
+
+
+_lock = _locking()

@@ -1,0 +1,31 @@
+"""A session's name, taken from its first message: no model is asked."""
+
+from __future__ import annotations
+
+import re
+
+from agenticx.tools.visible import visible
+
+__all__ = ["title_of"]
+
+_TITLE_CHARS = 60
+_MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
+
+
+def title_of(text: str) -> str | None:
+    """The first line that says something, shortened at a word; None for a message without one.
+
+    >>> title_of("\\n## Fix the build\\nIt fails since yesterday.")
+    'Fix the build'
+    """
+    lines = (_MARKS.sub("", " ".join(line.split())) for line in text[:10_000].splitlines())
+    line = next((line for line in lines if any(character.isalnum() for character in line)), "")
+    return visible(_shortened(line)) or None
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= _TITLE_CHARS:
+        return line
+    head = line[:_TITLE_CHARS]
+    at_a_word = head[: head.rfind(" ")] if " " in head[_TITLE_CHARS // 2 :] else head
+    return f"{at_a_word.rstrip(' ,;:.-')}…"

@@ -1,0 +1,95 @@
+"""JSON from outside, read so that no two readers can take it for different things."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, cast
+
+from agenticx.messages import clean_text
+
+__all__ = ["clean_json", "nested_deeper", "read_json"]
+
+_PYTHON_DIGITS = 4300  # as many as Python reads by default
+_SHOWN = 80  # characters of a name that somebody else made up
+
+
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_BRACKETS = re.compile(r"[\[\]{}]")
+
+
+def nested_deeper(text: str, levels: int) -> bool:
+    """Whether `text` opens more than `levels` objects and lists inside each other: to be asked before it is parsed.
+
+    `json` finds out by running into the recursion limit, and whatever the collector ends just then fails there.
+    """
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(_STRINGS.sub("", text)):
+        depth += 1 if found[0] in "[{" else -1
+        if depth > levels:
+            return True
+    return False
+
+
+def read_json(
+    text: str | bytes, *, max_depth: int, max_entries: int | None = None, max_digits: int = _PYTHON_DIGITS
+) -> Any:
+    """The value of `text`, as `clean_json` leaves it; bytes are UTF-8.
+
+    Raises `ValueError`, its message a clause such as "the key 'a' appears twice", for what is not exactly one value,
+    a key that appears twice in one object, an integer of more than `max_digits`, and what `clean_json` refuses.
+    """
+
+    def whole(digits: str) -> int:
+        if len(digits) > max_digits:
+            raise ValueError(f"a number in it has more than {max_digits} digits")
+        return int(digits)
+
+    try:
+        said = text if isinstance(text, str) else text.decode()
+        if nested_deeper(said, max_depth):
+            raise ValueError(f"it is nested deeper than {max_depth} levels")
+        value = json.loads(said, object_pairs_hook=_members, parse_int=whole)
+    except UnicodeDecodeError as exc:
+        raise ValueError("it is not UTF-8") from exc
+    except json.JSONDecodeError as exc:
+        raise ValueError(f"{exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
+    return clean_json(value, max_depth=max_depth, max_entries=max_entries)
+
+
+def clean_json(value: Any, *, max_depth: int, max_entries: int | None = None) -> Any:
+    """Parsed JSON with lone surrogates replaced by U+FFFD.
+
+    Raises `ValueError` likewise for numbers that are not finite, for more than `max_depth` objects and lists inside
+    each other, for more than `max_entries` in one of them, and where two keys become one.
+    """
+
+    def clean(value: Any, levels: int) -> Any:
+        if isinstance(value, str):
+            return clean_text(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("NaN is not a JSON number" if math.isnan(value) else "a number in it is not finite")
+        if not isinstance(value, dict | list):
+            return value
+        if levels == 0:
+            raise ValueError(f"it is nested deeper than {max_depth} levels")
+        if max_entries is not None and len(cast("list[Any]", value)) > max_entries:
+            raise ValueError(f"an object or a list in it has more than {max_entries} entries")
+        if isinstance(value, list):
+            return [clean(item, levels - 1) for item in cast("list[Any]", value)]
+        items = cast("dict[str, Any]", value).items()
+        return _members([(clean_text(str(name)), clean(item, levels - 1)) for name, item in items])
+
+    return clean(value, max_depth)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the key {clean_text(twice)[:_SHOWN]!r} appears twice")
+    return members

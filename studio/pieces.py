@@ -1,0 +1,68 @@
+"""Every answer goes out piece by piece, and a client that takes none of it is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["ABORT", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
+
+ABORT = "agenticx.abort"
+"""The key in the ASGI scope under which the server puts a callable that drops the connection at once."""
+
+PIECE_BYTES = 64 * 1024
+STALLED_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise:
+    """ASGI middleware that writes a large body in pieces, each once the socket has drained the one before.
+
+    Framing and buffering copy what is written, and a copy of a piece is all that a client which stopped reading may
+    cost; after `stalled_seconds` its connection is aborted. No other message falls in between the pieces of one.
+    """
+
+    app: ASGIApp
+    stalled_seconds: float = STALLED_SECONDS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if (abort := scope.get(ABORT)) is not None:
+                send = _impatient(send, abort, self.stalled_seconds)
+            send = _in_pieces(send)
+        await self.app(scope, receive, send)
+
+
+def _impatient(send: Send, abort: Callable[[], None], seconds: float) -> Send:
+    loop = asyncio.get_running_loop()
+
+    async def sending(message: Message) -> None:
+        timer = loop.call_later(seconds, abort)
+        try:
+            await send(message)
+        finally:
+            timer.cancel()
+
+    return sending
+
+
+def _in_pieces(send: Send) -> Send:
+    whole = asyncio.Lock()
+
+    async def sending(message: Message) -> None:
+        async with whole:
+            for piece in _pieces(message):
+                await send(piece)
+
+    return sending
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    body: bytes = message.get("body", b"")
+    last = max(len(body) - 1, 0) // PIECE_BYTES * PIECE_BYTES
+    for start in range(0, last, PIECE_BYTES):
+        yield {**message, "body": body[start : start + PIECE_BYTES], "more_body": True}
+    yield message if last == 0 else {**message, "body": body[last:]}

@@ -1,0 +1,225 @@
+"""What the durable log costs: appends while many sessions stream, its size, reading it back, and opening it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from statistics import median, quantiles
+
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.sessions import SessionRecord, SqliteStore
+from tests.benchmarks.floor import cpu_of
+from tests.benchmarks.rows import Row, Scale
+
+__all__ = ["store_rows"]
+
+MICRO, MILLI = 1e6, 1e3
+STREAMING, LATENCY_STREAMS = 50, 32
+TOKEN_SECONDS = 0.01
+TURN_TOKENS, TURNS = 300, 4
+SEPARATE_CALLS = 100
+DURABLE_EVERY = 100
+MERGED, PAGE = 20, 512
+
+
+async def store_rows(scale: Scale) -> list[Row]:
+    """Each figure from a database of its own; wall-clock where it says ms or per second, else CPU time."""
+    return [
+        await _appends(scale),
+        *await _latency(scale),
+        await _answer(),
+        await _size(scale),
+        *await _reading_back(scale),
+        *await _replaying_all(scale),
+    ]
+
+
+def token(number: int) -> RuntimeEvent:
+    data = {"text": f"word{number} ", "message_id": "msg_0123456789abcdef0123", "offset": number}
+    return RuntimeEvent(EventType.TOKEN, data)
+
+
+def call(number: int) -> RuntimeEvent:
+    data = {"tool_call_id": f"call_{number}", "name": "file_read", "arguments": {"path": "README.md"}}
+    return RuntimeEvent(EventType.TOOL_CALL, data)
+
+
+def final() -> RuntimeEvent:
+    usage = {"input_tokens": 10, "output_tokens": 10}
+    return RuntimeEvent(EventType.FINAL, {"text": "", "message_id": "msg", "reason": "answer", "usage": usage})
+
+
+@asynccontextmanager
+async def database() -> AsyncGenerator[tuple[SqliteStore, Path]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "sessions.db")
+        store = SqliteStore(path)
+        try:
+            yield store, path
+        finally:
+            await store.aclose()
+
+
+async def sessions(store: SqliteStore, count: int) -> Sequence[str]:
+    records = [SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z") for _ in range(count)]
+    for record in records:
+        await store.create(record)
+    return [record.id for record in records]
+
+
+async def _appends(scale: Scale) -> Row:
+    """As many sessions as stream at once, each storing token by token as quickly as the log takes them."""
+    each = scale.tokens // 10
+
+    async def stream(store: SqliteStore, session_id: str) -> None:
+        for number in range(each):
+            await store.append(session_id, "turn_1", [token(number)], expected_seq=number)
+
+    async def once() -> float:
+        async with database() as (store, _):
+            ids = await sessions(store, STREAMING)
+            return await cpu_of(lambda: asyncio.gather(*(stream(store, session_id) for session_id in ids)))
+
+    spent = [await once() for _ in range(scale.repeats)]
+    return Row(
+        name=f"durable append at {STREAMING} streaming sessions, per event",
+        value=median(spent) / (each * STREAMING) * MICRO,
+        unit="µs",
+        first_light=15,
+        goal=6,
+    )
+
+
+async def _latency(scale: Scale) -> list[Row]:
+    """How long an event of a session waits for the disk, every hundredth being one that must survive a power cut."""
+    waits: list[float] = []
+
+    async def stream(store: SqliteStore, session_id: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        for number in range(scale.paced_tokens):
+            event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
+            begun = time.perf_counter()
+            await store.append(session_id, "turn_1", [event], expected_seq=number)
+            waits.append(time.perf_counter() - begun)
+            await asyncio.sleep(TOKEN_SECONDS)
+
+    async with database() as (store, _):
+        ids = await sessions(store, LATENCY_STREAMS)
+        delays = [TOKEN_SECONDS * place / LATENCY_STREAMS for place in range(LATENCY_STREAMS)]
+        await asyncio.gather(*(stream(store, *one) for one in zip(ids, delays, strict=True)))
+    name = f"wait for the log at {LATENCY_STREAMS} streaming sessions"
+    return [
+        Row(name=f"{name}, median", value=median(waits) * MILLI, unit="ms", first_light=2),
+        Row(name=f"{name}, 99 of 100", value=quantiles(waits, n=100)[-1] * MILLI, unit="ms", first_light=10),
+    ]
+
+
+async def _answer() -> Row:
+    """An answer of 2,000 tokens, stored one by one as a slow model sends them."""
+    async with database() as (store, path):
+        (session_id,) = await sessions(store, 1)
+        for number in range(2_000):
+            await store.append(session_id, "turn_1", [token(number)], expected_seq=number)
+        await store.append(session_id, "turn_1", [final()], expected_seq=2_000)
+        with closing(sqlite3.connect(path)) as connection:
+            (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
+    return Row(name="rows of an answer of 2,000 tokens", value=rows, unit="rows", first_light=300)
+
+
+async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
+    """A turn of tokens, some alone and some merged, and its end; returns the last number."""
+    for number in range(SEPARATE_CALLS):
+        events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
+        await store.append(session_id, "turn_1", events, expected_seq=seq)
+        seq += len(events)
+    await store.append(session_id, "turn_1", [final()], expected_seq=seq)
+    return seq + 1
+
+
+async def _size(scale: Scale) -> Row:
+    """Sessions of four turns with 300 tokens each."""
+    count = max(scale.sessions // 20, 1)
+    async with database() as (store, path):
+        for session_id in await sessions(store, count):
+            seq = 0
+            for _ in range(TURNS):
+                seq = await _turn(store, session_id, seq)
+        await store.aclose()
+        size = path.stat().st_size
+    return Row(name=f"sessions of {TURNS} turns in a GB", value=count * 1e9 / size, unit="sessions")
+
+
+async def _reading_back(scale: Scale) -> list[Row]:
+    """One long session, opened and read from its first event."""
+    events = scale.tokens * 25
+    async with database() as (store, path):
+        (session_id,) = await sessions(store, 1)
+        seq = 0
+        while seq < events:
+            batch = [token(seq + place) for place in range(50)]
+            await store.append(session_id, "turn_1", batch, expected_seq=seq)
+            seq += len(batch)
+        await store.append(session_id, "turn_1", [final()], expected_seq=seq)
+        await store.aclose()
+        begun = time.perf_counter()
+        again = SqliteStore(path)
+        opened = time.perf_counter() - begun
+        begun = time.perf_counter()
+        await again.read(session_id, seq - 100, 512)
+        resumed = time.perf_counter() - begun
+        begun, place = time.perf_counter(), 0
+        while more := await again.read(session_id, place, 512):
+            place = more[-1].seq
+        replayed = place / (time.perf_counter() - begun)
+        await again.aclose()
+    return [
+        Row(name=f"open a log of {events:,} events", value=opened * MILLI, unit="ms", first_light=2_000),
+        Row(name=f"resume at the tail of {events:,} events", value=resumed * MILLI, unit="ms", first_light=200),
+        Row(name="replay from the disk", value=replayed, unit="events/s"),
+    ]
+
+
+async def _replaying_all(scale: Scale) -> list[Row]:
+    """The log of sessions that stream at the same time, and what a list of them takes meanwhile."""
+    calls = max(scale.sessions // 20, 1)
+    async with database() as (store, path):
+        ids = await sessions(store, STREAMING)
+        for number in range(calls):
+            for session_id in ids:
+                await store.append(session_id, "turn_1", [token(number)] * MERGED, expected_seq=number * MERGED)
+        for session_id in ids:
+            await store.append(session_id, "turn_1", [final()], expected_seq=calls * MERGED)
+        await store.aclose()
+        again = SqliteStore(path)
+        begun, place, read = time.perf_counter(), 0, 0
+        while more := await again.read_all(place, PAGE):
+            place, read = more[-1].position, read + len(more)
+        replayed = read / (time.perf_counter() - begun)
+        waited = await _lists_during_a_replay(again)
+        await again.aclose()
+    return [
+        Row(name="replay of all sessions from the disk", value=replayed, unit="events/s"),
+        Row(name="list of sessions during a replay, the longest of 20", value=waited * MILLI, unit="ms"),
+    ]
+
+
+async def _lists_during_a_replay(store: SqliteStore) -> float:
+    async def replay() -> None:
+        while True:
+            place = 0
+            while more := await store.read_all(place, PAGE):
+                place = more[-1].position
+
+    waits: list[float] = []
+    replaying = asyncio.create_task(replay())
+    for _ in range(20):
+        begun = time.perf_counter()
+        await store.sessions(limit=STREAMING)
+        waits.append(time.perf_counter() - begun)
+    replaying.cancel()
+    return max(waits)

@@ -1,0 +1,64 @@
+"""Sessions as they were recorded, played again by the release of today: nothing of an old log is lost or misread.
+
+A folder that grows: `agx sessions export ID > recorded_sessions/NAME.jsonl` takes one in, and
+`agx sessions replay NAME.jsonl > NAME.txt 2>&1` writes down how it looks, which must then stay so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.cli.envelopes import Envelope
+from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
+from tests.cli.conftest import AGX
+
+RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_it_looks_as_it_did_and_its_events_come_out_to_the_byte(agx: Any, file: Path) -> None:
+    screen = subprocess.run(
+        [*AGX, "sessions", "replay", str(file)],
+        env=agx.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+    )
+    assert screen.stdout.decode() == file.with_suffix(".txt").read_text(encoding="utf-8")
+    assert agx("sessions", "replay", str(file), "--json").stdout == file.read_text(encoding="utf-8")
+
+
+def test_in_a_store_they_are_listed_shown_and_exported_as_they_are(agx: Any) -> None:
+    home = Path(agx.environment["AGX_HOME"])
+    asyncio.run(take_in(home / "sessions.db", RECORDED))
+    told = [json.loads(line) for line in agx("sessions", "list", "--json").stdout.splitlines()]
+    assert [row["name"] for row in told] == [file.stem for file in reversed(RECORDED)]
+    for row, file in zip(told, reversed(RECORDED), strict=True):
+        assert agx("sessions", "export", row["id"]).stdout == file.read_text(encoding="utf-8")
+        shown = json.loads(agx("sessions", "show", row["id"], "--json").stdout)
+        assert [message["role"] for message in shown["messages"][:2]] == ["user", "assistant"]
+    later = next(row["id"] for row in told if row["name"] == "events_of_a_later_release")
+    looks = (Path(__file__).parent / "recorded_sessions" / "events_of_a_later_release.txt").read_text(encoding="utf-8")
+    again = agx("sessions", "replay", later)
+    assert sorted((again.stdout + again.stderr).splitlines()) == sorted(looks.splitlines())
+
+
+async def take_in(database: Path, files: list[Path]) -> None:
+    """Put recorded sessions into a store, each under its own id and named after its file."""
+    store = SqliteStore(database)
+    for file in files:
+        lines = file.read_bytes().splitlines()
+        session_id = json.loads(lines[0])["session_id"]
+        past = [
+            StoredEvent(session_id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
+            for seq, event in enumerate(map(Envelope.read, lines), 1)
+        ]
+        record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
+        await store.create(record, past=past)
+    await store.aclose()

@@ -1,0 +1,381 @@
+"""`agx` beside a server that has the sessions: what is typed here runs there, and is seen and answered in both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.cli.loopback import Loopback, Silent
+from agenticx.testing import check_grammar
+
+PROMPT = "[N]o: "
+ENDS = ("turn_started", "final", "error", "handed_back")
+WRITE = "Write note.txt with the text hi"
+
+
+class Studio:
+    """`agx serve` in a process of its own, and a client of it."""
+
+    def __init__(self, agx: Any, **environment: str) -> None:
+        self.home = Path(agx.environment["AGX_HOME"])
+        self._agx = agx
+        self._environment = environment
+        self.start()
+
+    def start(self, port: int = 0) -> None:
+        before = dict(self._agx.environment)
+        self._agx.environment.update(self._environment)
+        self.process = self._agx.start("serve", "--port", str(port))
+        self._agx.environment.clear()
+        self._agx.environment.update(before)
+        ready = re.search(r"http://127\.0\.0\.1:(\d+)/#", self.process.stderr.readline())
+        assert ready is not None
+        self.port = int(ready[1])
+        while not self.note.exists():  # it is written just behind the line
+            assert self.process.poll() is None
+
+    @property
+    def note(self) -> Path:
+        return self.home / f"studio-{self.process.pid}.json"
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        token = (self.home / "token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        content = connection.getresponse().read()
+        connection.close()
+        return json.loads(content) if content else None
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def studio(agx: Any) -> Iterator[Studio]:
+    served = Studio(agx)
+    yield served
+    with suppress(ProcessLookupError):
+        os.killpg(served.process.pid, signal.SIGKILL)
+    served.process.communicate()
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studio: Studio) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    done = agx("run", "read a.txt", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = rows(done.stdout)
+    check_grammar(told)
+    (session,) = studio.call("GET", "/api/sessions")["sessions"]
+    assert (session["id"], session["workspace"]) == (told[0]["session_id"], str(agx.folder))
+    assert agx("sessions", "export", "last").stdout.startswith(done.stdout)
+    assert "alpha" in agx("run", "read a.txt", "--session", session["id"][:12]).stdout
+    assert len(studio.call("GET", "/api/sessions")["sessions"]) == 1
+
+
+def test_sessions_are_listed_shown_played_again_and_deleted_through_the_server(agx: Any, studio: Studio) -> None:
+    agx("run", "say the heron is grey")
+    agx("run", "say two")
+    assert [row["name"] for row in rows(agx("sessions", "list", "--json").stdout)] == [
+        "say two",
+        "say the heron is grey",
+    ]
+    assert "    user: say the heron is grey" in agx("sessions", "list", "heron").stdout
+    assert (
+        "turns   1; the last one ended with an answer\n\n› say two\n\ntwo\n" in agx("sessions", "show", "last").stdout
+    )
+    assert agx("sessions", "replay", "last").stdout == "two\n"
+    assert "## Assistant\n\ntwo\n" in agx("sessions", "export", "last", "--format", "markdown").stdout
+    assert agx("sessions", "delete", "last", "--yes").returncode == 0
+    assert [row["name"] for row in studio.call("GET", "/api/sessions")["sessions"]] == ["say the heron is grey"]
+
+
+def test_a_server_takes_over_what_was_said_and_done_before_it_was_there(agx: Any) -> None:
+    agx("run", "Write a.txt with the text one", "--yes")
+    agx("run", "Write a.txt with the text two", "--yes", "--session", "last")
+    (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
+    end_of_first = [message["message_id"] for message in whole["messages"] if message["role"] == "assistant"][1]
+    served = Studio(agx)
+    try:
+        studio_says = served.call("GET", f"/api/sessions/{whole['id']}/messages")["messages"]
+        served.call("POST", f"/api/sessions/{whole['id']}/rewind", {"message_id": end_of_first})
+    finally:
+        served.end()
+    assert studio_says == whole["messages"]
+    assert (agx.folder / "a.txt").read_text() == "one"
+
+
+def test_a_question_is_put_at_the_terminal_and_its_answer_counts_in_the_server(
+    agx: Any, studio: Studio, terminal: Callable[..., Any]
+) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for("+hi\n")
+    screen.wait_for(PROMPT)
+    assert len(studio.call("GET", "/api/confirms")["confirms"]) == 1
+    screen.type("y\n")
+    screen.wait_for("allowed by you")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
+    agx: Any, studio: Studio, terminal: Callable[..., Any]
+) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    (question,) = studio.call("GET", "/api/confirms")["confirms"]
+    studio.call("POST", f"/api/confirms/{question['id']}", {"approved": True, "digest": question["digest"]})
+    screen.wait_for("\n  allowed by you")
+    screen.wait_for("← file_write ok")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+@pytest.mark.parametrize(
+    ("options", "approved", "reason", "told_as"),
+    [
+        (["--yes"], True, "allowed by --yes", "allowed without asking"),
+        ([], False, "there is no terminal to ask at; --yes would allow it", "denied, as nobody could be asked"),
+    ],
+)
+def test_what_this_terminal_answers_unasked_it_answers_as_the_user_and_says_why(
+    agx: Any, studio: Studio, options: list[str], approved: bool, reason: str, told_as: str
+) -> None:
+    told = rows(agx("run", WRITE, "--json", *options).stdout)
+    check_grammar(told)
+    answer = next(row["data"] for row in told if row["type"] == "confirm_response")
+    assert (answer["approved"], answer["by"], answer["reason"]) == (approved, "user", reason)
+    assert f"\n  {told_as}: {reason}\n" in agx("sessions", "replay", "last").stderr
+    assert (agx.folder / "note.txt").exists() is approved
+
+
+def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: Studio) -> None:
+    process = agx.start("run", "count to 1000", "--json")
+    told = [json.loads(process.stdout.readline())]
+    while told[-1]["type"] != "token":
+        told.append(json.loads(process.stdout.readline()))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    told += rows(out)
+    check_grammar(told)
+    assert told[-1]["data"]["code"] == "stopped"
+    assert (process.returncode, err) == (130, "stopping … (Ctrl-C again leaves at once)\n")
+
+
+def test_options_that_only_the_process_of_the_turn_can_honour_are_refused(agx: Any, studio: Studio) -> None:
+    for option, value in (("--base-url", "http://127.0.0.1:1/v1"), ("--max-tool-rounds", "20")):
+        done = agx("run", "say hi", option, value)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"agx: {option} cannot be given here: the server at http://127.0.0.1:{studio.port} has" in done.stderr
+
+
+def test_what_the_server_refuses_is_told_in_its_own_words(agx: Any, studio: Studio) -> None:
+    done = agx("run", "say hi", "--model", "nobody:x")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'nobody'" in done.stderr
+    done = agx("run", "say hi", "--session", "ses_x")
+    assert done.returncode == 2
+
+
+def test_a_chat_goes_on_where_the_page_is_in_the_middle_of_a_turn(
+    agx: Any, studio: Studio, terminal: Callable[..., Any]
+) -> None:
+    session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})
+    screen = terminal("chat", "--session", session)
+    screen.wait_for(PROMPT)
+    screen.type("y\n")
+    screen.wait_for("← file_write ok")
+    screen.wait_for("› ")
+    screen.type("say and on\n")
+    screen.wait_for("\nand on\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+def test_a_chat_whose_session_is_busy_elsewhere_says_how_to_see_it(
+    agx: Any, studio: Studio, terminal: Callable[..., Any]
+) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("say one\n")
+    screen.wait_for("\none\n")
+    screen.wait_for("› ")
+    (session,) = studio.call("GET", "/api/sessions")["sessions"]
+    studio.call("POST", f"/api/sessions/{session['id']}/turns", {"input": WRITE})
+    screen.type("say two\n")
+    screen.wait_for(f"; /open {session['id']} shows it\n")
+    screen.wait_for("› ")
+    screen.type(f"/open {session['id']}\n")
+    screen.wait_for(PROMPT)
+    screen.type("y\n")
+    screen.wait_for("← file_write ok")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_a_question_waits_for_a_server_that_is_killed_and_started_again(
+    agx: Any, studio: Studio, terminal: Callable[..., Any]
+) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    studio.end(signal.SIGKILL)
+    screen.wait_for("the server broke off; waiting for it to come back …")
+    studio.start()
+    screen.type("y\n")
+    screen.wait_for("← file_write ok")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+def test_what_waited_when_a_server_was_killed_is_handed_back_before_the_next_turn_and_shown(
+    agx: Any, studio: Studio
+) -> None:
+    session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say two", "when_busy": "queue"})
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say three", "when_busy": "queue"})
+    studio.end(signal.SIGKILL)
+    shown = agx("sessions", "show", session)
+    assert shown.stdout.endswith("\n\nnot said: say two\n\nnot said: say three\n")
+    assert agx("run", "say two", "--session", session).returncode == 0
+    told = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
+    assert told == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
+    (whole,) = rows(agx("sessions", "show", session, "--json").stdout)
+    assert [one["input"] for one in whole["not_said"]] == ["say three"]
+
+
+def test_what_waits_behind_a_question_of_a_killed_server_waits_until_that_goes_on(agx: Any, studio: Studio) -> None:
+    session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})
+    while not studio.call("GET", "/api/confirms")["confirms"]:
+        pass
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say two", "when_busy": "queue"})
+    studio.end(signal.SIGKILL)
+    assert "not said" not in agx("sessions", "show", session).stdout
+    assert "handed_back" not in agx("sessions", "export", session).stdout
+
+
+def test_what_is_looked_for_may_be_any_bytes(agx: Any) -> None:
+    served = Studio(agx)
+    try:
+        there = agx("sessions", "list", "\udcff")
+    finally:
+        served.end()
+    for done in (there, agx("sessions", "list", "\udcff")):
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session has '\ufffd'\n")
+
+
+def test_a_server_that_says_nothing_is_named_with_its_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = Loopback("127.0.0.1", port, "token", pid=7, answer_seconds=0.05)
+        sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer$"
+        with pytest.raises(Silent, match=sentence):
+            asyncio.run(server.json("GET", "/api/models"))
+
+
+def test_a_full_disk_is_told_as_such_and_ready_says_so_until_there_is_room_again(agx: Any, studio: Studio) -> None:
+    limits = pytest.importorskip("resource")
+    if not hasattr(limits, "prlimit"):
+        pytest.skip("needs prlimit")
+    session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
+    _, hard = limits.prlimit(studio.process.pid, limits.RLIMIT_FSIZE, (1, limits.RLIM_INFINITY))
+    for _ in range(2):
+        refused = studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say one"})
+        assert (refused["status"], refused["code"]) == (503, "storage")
+        assert studio.call("GET", "/api/ready")["code"] == "storage"
+    limits.prlimit(studio.process.pid, limits.RLIMIT_FSIZE, (hard, hard))
+    assert studio.call("GET", "/api/ready")["status"] == "ready"
+    assert agx("run", "say two", "--session", session).stdout == "two\n"
+
+
+def test_a_turn_that_dies_with_the_server_ends_as_interrupted(agx: Any, studio: Studio) -> None:
+    process = agx.start("run", "count to 1000", "--json")
+    told = [json.loads(process.stdout.readline())]
+    while told[-1]["type"] != "token":
+        told.append(json.loads(process.stdout.readline()))
+    studio.end(signal.SIGKILL)
+    studio.start()
+    out, err = process.communicate(timeout=20)
+    told += rows(out)
+    check_grammar(told)
+    assert [row["seq"] for row in told] == list(range(1, len(told) + 1))
+    assert told[-1]["data"]["code"] == "interrupted"
+    assert process.returncode == 1
+    assert err in ("", "the server broke off; waiting for it to come back …\n")  # where it was not back at once
+
+
+def test_a_stream_that_is_cut_goes_on_without_loss_or_repetition(agx: Any) -> None:
+    with cutting_proxy() as proxy:
+        served = Studio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
+        try:
+            proxy.target = served.port
+            served.note.write_text(json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid}))
+            done = agx("run", "count to 300", "--json")
+        finally:
+            served.end()
+    told = rows(done.stdout)
+    check_grammar(told)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert proxy.cuts > 1
+    assert [row["seq"] for row in told] == list(range(1, len(told) + 1))
+
+
+class Proxy:
+    """Passes bytes to `target` and back, and cuts each event stream after 4 kB."""
+
+    def __init__(self) -> None:
+        self.target = 0
+        self.cuts = 0
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+
+    def serve(self) -> None:
+        while True:
+            try:
+                client, _ = self.listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(client,), daemon=True).start()
+
+    def _pass(self, client: socket.socket) -> None:
+        with suppress(OSError), client, socket.create_connection(("127.0.0.1", self.target)) as server:
+            head = client.recv(65_536)
+            server.sendall(head)
+            room = 4_096 if b"/events" in head else 1 << 30
+            while room > 0 and (data := server.recv(min(room, 65_536))):
+                client.sendall(data)
+                room -= len(data)
+            self.cuts += room <= 0
+
+
+@contextmanager
+def cutting_proxy() -> Generator[Proxy]:
+    proxy = Proxy()
+    thread = threading.Thread(target=proxy.serve, daemon=True)
+    thread.start()
+    yield proxy
+    proxy.listening.shutdown(socket.SHUT_RDWR)
+    proxy.listening.close()
+    thread.join()

@@ -1,0 +1,321 @@
+"""Sessions of the terminal: kept, gone on with, listed, shown, exported, played again, deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.testing import check_grammar
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def ids(agx: Any) -> list[str]:
+    """The sessions, newest first."""
+    return [row["id"] for row in rows(agx("sessions", "list", "--json").stdout)]
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_goes_on_in_another_process(agx: Any) -> None:
+    assert agx("run", "remember colour: green", "--yes").returncode == 0
+    done = agx("run", "recall colour", "--session", "last")
+    assert "`scratchpad_read` gave:\n\n```\ngreen\n```" in done.stdout
+    assert len(ids(agx)) == 1
+
+
+def test_last_is_the_session_that_was_used_last_not_the_one_made_last(agx: Any) -> None:
+    agx("run", "say one")
+    agx("run", "say two")
+    _, older = ids(agx)
+    agx("run", "say three", "--session", older)
+    assert rows(agx("sessions", "show", "last", "--json").stdout)[0]["id"] == older
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_last_means_no_other_session_once_it_is_deleted(agx: Any, noted: bool) -> None:
+    agx("run", "say one")
+    agx("run", "say two")
+    last, other = ids(agx)
+    if not noted:  # then it is the newest
+        (Path(agx.environment["AGX_HOME"]) / "last_session").unlink()
+    assert agx("sessions", "delete", "last", "--yes").stderr == f"{last} is deleted\n"
+    again = agx("sessions", "delete", "last", "--yes")
+    told = f"agx: the last session, {last}, is deleted; `agx sessions list` shows the others\n"
+    assert (again.returncode, again.stderr) == (2, told)
+    assert ids(agx) == [other]
+    agx("run", "say three", "--session", other)
+    assert rows(agx("sessions", "show", "last", "--json").stdout)[0]["id"] == other
+
+
+def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(agx: Any) -> None:
+    agx("run", "say one")
+    agx("run", "say two")
+    one, other = ids(agx)
+    for word in (one, one[:-1], one.removeprefix("ses_")[:16]):
+        assert rows(agx("sessions", "show", word, "--json").stdout)[0]["id"] == one
+    done = agx("run", "say more", "--session", "ses_")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"agx: 2 sessions begin with 'ses_': {one}, {other}\n"
+
+
+@pytest.mark.parametrize("word", ["nothing", "../x", "", "ses 1"])
+def test_an_id_that_no_session_has_is_a_usage_error(agx: Any, word: str) -> None:
+    agx("run", "say one")
+    done = agx("run", "say more", "--session", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no session has the id {word!r} or one that begins so; `agx sessions list` shows them" in done.stderr
+
+
+def test_without_any_session_there_is_no_last_one(agx: Any) -> None:
+    done = agx("run", "say more", "--session", "last")
+    assert (done.returncode, done.stderr) == (2, "agx: there is no session yet; `agx run` and `agx chat` make one\n")
+
+
+def test_a_session_keeps_its_folder(agx: Any, tmp_path: Path) -> None:
+    agx("run", "say one")
+    (tmp_path / "elsewhere").mkdir()
+    agx.folder, work = tmp_path / "elsewhere", agx.folder
+    done = agx("run", "Write a.txt with the text hi", "--yes", "--session", "last")
+    assert done.stderr.startswith(f"this session works in {work}\n")
+    assert (work / "a.txt").read_text() == "hi"
+    done = agx("run", "say two", "--session", "last", "--cwd", ".")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"works in {str(work)!r}, and keeps it" in done.stderr
+
+
+def test_a_session_whose_folder_is_gone_does_not_go_on(agx: Any, tmp_path: Path) -> None:
+    (tmp_path / "short").mkdir()
+    agx("run", "say one", "--cwd", str(tmp_path / "short"))
+    (tmp_path / "short").rmdir()
+    done = agx("run", "say two", "--session", "last")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "which is no folder now" in done.stderr
+
+
+def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any) -> None:
+    agx("run", "say one", "--permission-mode", "plan")
+    assert "← file_write denied" in agx("run", "Write a.txt with the text hi", "--yes", "--session", "last").stderr
+    agx("run", "Write a.txt with the text hi", "--session", "last", "--permission-mode", "auto")
+    assert (agx.folder / "a.txt").read_text() == "hi"
+    assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
+
+
+def test_the_call_allowed_for_a_session_is_allowed_in_its_next_process(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", "run touch made")
+    screen.wait_for("[N]o: ")
+    screen.type("s\n")
+    screen.wait_for("← bash_exec ok")
+    assert screen.exit_code() == 0
+    screen.wait_for(f"(agx run --session {ids(agx)[0]} … goes on with this)")
+    (agx.folder / "made").unlink()
+    done = agx("run", "run touch made", "--session", "last")
+    assert "← bash_exec ok" in done.stderr
+    assert (agx.folder / "made").exists()
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+def test_what_run_prints_is_what_is_stored_to_the_byte(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    first = agx("run", "read a.txt", "--json").stdout
+    second = agx("run", "Write b.txt with the text hi", "--json", "--yes", "--session", "last").stdout
+    check_grammar(rows(first + second))
+    stored = rows(agx("sessions", "export", "last").stdout)
+    told = [row for row in stored if row["turn_id"] is not None]
+    assert told == rows(first + second)
+    assert [row["seq"] for row in stored] == list(range(1, len(stored) + 1))
+    assert agx("sessions", "export", "last").stdout == agx("sessions", "replay", "last", "--json").stdout
+    assert first in agx("sessions", "export", "last").stdout
+
+
+def test_a_replay_looks_as_the_turn_did_with_what_was_said_and_asked(agx: Any) -> None:
+    (agx.folder / "notes.csv").write_text("1,2\n")
+    once = agx("run", "Write b.txt with the text hi", "--yes", "--attach", "notes.csv")
+    again = agx("sessions", "replay", "last")
+    assert again.stdout == once.stdout
+    lines = again.stderr.splitlines()
+    assert lines[0] == "› Write b.txt with the text hi [with notes.csv]"
+    assert "? Create b.txt?" in lines
+    assert [line for line in lines if line in once.stderr.splitlines()] == once.stderr.splitlines()
+
+
+def test_list_shows_each_session_on_a_line_and_finds_what_was_said(agx: Any) -> None:
+    agx("run", "say the heron is grey")
+    agx("run", "say two", "--session", "last")
+    agx("run", "say something else")
+    newer, older = ids(agx)
+    lines = agx("sessions", "list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [newer, older]
+    assert "  say the heron is grey  " in lines[1]
+    found = agx("sessions", "list", "heron").stdout.splitlines()
+    assert found[0].startswith(older)
+    assert "    user: say the heron is grey" in found
+    assert agx("sessions", "list", "--limit", "1").stdout.splitlines() == lines[:1]
+    none = agx("sessions", "list", "ostrich")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no session has 'ostrich'\n")
+
+
+def test_show_tells_what_it_is_how_it_ended_and_what_was_said(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    agx("run", "read a.txt", "--model", "demo")
+    shown = agx("sessions", "show", "last").stdout.splitlines()
+    assert shown[1:5] == ["name    read a.txt", f"folder  {agx.folder}", "model   demo", "mode    default"]
+    assert shown[6] == "turns   1; the last one ended with an answer"
+    assert shown[8:13] == ["› read a.txt", "", "I'll read a.txt.", '  → file_read {"path": "a.txt"}', "  ← alpha"]
+    (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
+    assert [message["role"] for message in whole["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert [(turn["ended"], turn["code"]) for turn in whole["turns"]] == [("final", "answer")]
+
+
+def test_export_writes_a_file_of_either_form(agx: Any) -> None:
+    agx("run", "say hello")
+    done = agx("sessions", "export", "last", "--format", "markdown", "-o", "talk.md")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "## You\n\nsay hello\n\n## Assistant\n\nhello\n" in (agx.folder / "talk.md").read_text()
+    agx("sessions", "export", "last", "-o", "talk.jsonl")
+    assert agx("sessions", "replay", "talk.jsonl").stdout == "hello\n"
+
+
+def test_an_exported_file_is_the_owners_alone_and_takes_no_others_place_unasked(agx: Any) -> None:
+    agx("run", "say hello")
+    file = agx.folder / "talk.md"
+    file.write_text("mine")
+    file.chmod(0o644)
+    command = ("sessions", "export", "last", "--format", "markdown", "-o", "talk.md")
+    refused = agx(*command)
+    assert (refused.returncode, refused.stderr) == (1, "talk.md is there already; --force writes over it\n")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("mine", 0o644)
+    assert agx(*command, "--force").returncode == 0
+    assert ("hello" in file.read_text(), file.stat().st_mode & 0o777) == (True, 0o600)
+    file.unlink()
+    assert agx(*command).returncode == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert agx("sessions", "export", "last", "-o", "/dev/null").returncode == 0
+
+
+def test_a_search_for_what_is_no_text_finds_nothing(agx: Any) -> None:
+    agx("run", "say hello")
+    done = agx("sessions", "list", "\udcff")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session has '\ufffd'\n")
+
+
+def test_delete_forgets_a_session_once_it_is_agreed(agx: Any, terminal: Callable[..., Any]) -> None:
+    agx("run", "say one")
+    (session,) = ids(agx)
+    refused = agx("sessions", "delete", "last")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "there is no terminal to ask at; --yes deletes without asking\n",
+    )
+    for answer, code, told in (("n", 1, "nothing was deleted"), ("y", 0, f"{session} is deleted")):
+        screen = terminal("sessions", "delete", session)
+        screen.wait_for(f"{session}  ")
+        screen.wait_for("Delete it for good? [y/N]: ")
+        screen.type(f"{answer}\n")
+        screen.wait_for(told)
+        assert screen.exit_code() == code
+    assert ids(agx) == []
+    assert agx("sessions", "show", session).returncode == 2
+
+
+# --- processes that die -----------------------------------------------------------------------------------------------
+
+
+def test_a_killed_turn_is_found_interrupted_and_the_session_goes_on(agx: Any) -> None:
+    process = agx.start("run", "count to 1000", "--json")
+    seen = [process.stdout.readline() for _ in range(8)]
+    process.kill()
+    process.communicate()
+    (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
+    assert [(turn["ended"], turn["code"]) for turn in whole["turns"]] == [("error", "interrupted")]
+    assert "ended with error interrupted" in agx("sessions", "show", "last").stdout
+    assert agx("sessions", "export", "last").stdout.startswith("".join(seen))
+    assert agx("run", "say more", "--session", "last").stdout == "more\n"
+
+
+def test_a_question_outlives_its_process_until_a_chat_takes_the_session_up(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    first = terminal("run", "Write a.txt with the text hi")
+    first.wait_for("[N]o: ")
+    os.killpg(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+    assert "turns   1; the last one runs, or waits for an answer" in agx("sessions", "show", "last").stdout
+    busy = agx("run", "say more", "--yes", "--session", "last")
+    assert (busy.returncode, busy.stdout) == (1, "")
+    assert "shows what it waits for" in busy.stderr
+    assert not (agx.folder / "a.txt").exists()
+
+    chat = terminal("chat", "--continue")
+    chat.wait_for("[N]o: ")
+    chat.type("y\n")
+    chat.wait_for("← file_write ok")
+    chat.wait_for("› ")
+    assert (agx.folder / "a.txt").read_text() == "hi"
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+
+
+# --- one owner --------------------------------------------------------------------------------------------------------
+
+
+def test_while_another_terminal_has_the_sessions_a_turn_runs_unkept_and_says_why(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    agx("run", "say one")
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    owner = f"(process {chat.process.pid})"
+    done = agx("run", "say two")
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    assert done.stderr.startswith("what is said now is not kept, as ")
+    assert owner in done.stderr
+    for words in (["run", "say three", "--session", "last"], ["sessions", "list"], ["sessions", "show", "last"]):
+        refused = agx(*words)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert owner in refused.stderr
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+    assert len(ids(agx)) == 1
+
+
+def test_a_database_of_no_use_is_left_as_it_is_and_the_turn_runs_unkept(agx: Any) -> None:
+    agx("run", "say one")
+    database = Path(agx.environment["AGX_HOME"]) / "sessions.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("INSERT INTO migrations VALUES ('9999 of a later release', '')")
+    connection.close()
+    done = agx("run", "say two")
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    assert done.stderr.startswith("what is said now is not kept, as ")
+    refused = agx("run", "say three", "--session", "last")
+    assert (refused.returncode, refused.stdout) == (1, "")
+
+
+def test_a_place_that_cannot_be_written_to_keeps_nothing_and_the_turn_runs_all_the_same(agx: Any) -> None:
+    (agx.folder / "file").write_text("")
+    agx.environment["AGX_STORE_URL"] = f"sqlite:///{agx.folder}/file/sessions.db"
+    done = agx("run", "say two")
+    assert (done.returncode, done.stdout) == (0, "two\n")
+    assert done.stderr.startswith("what is said now is not kept, as ")
+    refused = agx("sessions", "list")
+    assert (refused.returncode, refused.stdout) == (1, "")
+
+
+def test_commands_that_need_no_session_take_no_lock(agx: Any) -> None:
+    for words in (["model", "call", "demo", "say hi"], ["permissions", "explain", "file_read", '{"path": "a"}']):
+        assert agx(*words).returncode == 0
+    assert not (Path(agx.environment["AGX_HOME"]) / "sessions.db").exists()
+    assert not list(Path(agx.environment["AGX_HOME"]).glob("*.owner"))

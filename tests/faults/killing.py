@@ -1,0 +1,182 @@
+"""Servers that are killed at random moments, again and again over one folder, while clients work and record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.faults.checker import findings
+from tests.faults.plan_model import plan
+from tests.faults.studios import Servers, Studio, World
+
+LONGEST_LIFE = 0.3
+SLOWNESS = 2
+"""A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
+CRASH_SECONDS = 20
+LOOK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
+LIVES_OF_A_FOLDER = 250
+"""A folder is given up after so many, as reading the whole of it takes its time."""
+
+
+@dataclass
+class Figures:
+    """What a run came to."""
+
+    cycles: int = 0
+    seconds: float = 0.0
+    slowest_start: float = 0.0
+    last_start: float = 0.0
+    crashed: bool = False
+    statuses: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass
+class KillLoop:
+    """`after_kill` is called between each kill and the next start and returns what is wrong."""
+
+    nursery: Servers
+    world: World
+    rng: random.Random
+    sessions: int = 50
+    at_once: int = 6
+    look_every: int = LOOK_EVERY
+    modes: Sequence[str] = ("auto", "default")
+    kills: bool = True  # False: the servers end by themselves
+    longest_life: float = LONGEST_LIFE
+    order: dict[str, Any] = field(default_factory=dict[str, Any])
+    after_kill: Callable[[], list[str]] = list[str]
+    figures: Figures = field(default_factory=Figures)
+
+    async def run(self, cycles: int) -> list[str]:
+        """Findings; those of a cycle end the loop."""
+        began = time.monotonic()
+        await self._populate()
+        for _ in range(cycles):
+            await self.cycle()
+            self.figures.cycles += 1
+            look = self.check if self.figures.cycles % self.look_every == 0 else list[str]
+            if found := [*self.after_kill(), *look()]:
+                return found
+        found = await self.finish()
+        self.figures.seconds = time.monotonic() - began
+        return found
+
+    def check(self) -> list[str]:
+        return findings(self.world.log(), self.world.seen)
+
+    async def _populate(self) -> None:
+        async with self.sound() as (studio, client):
+            modes = (self.modes[number % len(self.modes)] for number in range(self.sessions))
+            await self.world.make_sessions(client, modes)
+            await studio.end()
+
+    async def cycle(self) -> None:
+        """One life of a server."""
+        chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.at_once, self.sessions))
+        async with self.serve() as (studio, client):
+            killing = asyncio.create_task(self._kill_later(studio))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.world.follow(client, None))
+                for session in chosen:
+                    group.create_task(self.world.follow(client, session))
+                    group.create_task(self._work(client, session))
+            await killing
+
+    async def _kill_later(self, studio: Studio) -> None:
+        if not self.kills:
+            await asyncio.wait([studio.gone], timeout=CRASH_SECONDS)
+            self.figures.crashed = studio.gone.done()
+        else:
+            longest = max(self.longest_life, SLOWNESS * self.figures.last_start)
+            await asyncio.sleep(self.rng.uniform(0, longest))
+        await studio.end()
+
+    async def _work(self, client: httpx.AsyncClient, session: str) -> None:
+        """What a person does: answers what waits, says something new, until the server is gone."""
+        rng = random.Random(self.rng.random())
+        status = 1
+        while status:
+            await self._answer_all(client, session, rng)
+            status = await self.world.start(client, session, self.words(session, rng))
+            self.figures.statuses[status] = self.figures.statuses.get(status, 0) + 1
+            await asyncio.sleep(rng.uniform(0, 0.05))
+
+    def words(self, session: str, rng: random.Random) -> str:
+        rounds = [
+            (rng.randint(0, 20), [rng.choice(["mark", "mark", "look"]) for _ in range(rng.randint(1, 3))])
+            for _ in range(rng.randint(0, 2))
+        ]
+        return plan(*rounds, (rng.randint(1, 40), []))
+
+    async def _answer_all(self, client: httpx.AsyncClient, session: str, rng: random.Random) -> None:
+        with suppress(httpx.TransportError):
+            waiting = await client.get("/api/confirms", params={"session_id": session})
+            for question in waiting.json()["confirms"]:
+                await self.world.answer(client, question, rng.random() < 0.7)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def finish(self) -> list[str]:
+        """Let everything come to its end, have all streams to their ends, and look at the whole."""
+        async with self.sound() as (studio, client):
+            sessions = sorted(self.world.seen.sessions)
+            async with asyncio.TaskGroup() as group:
+                following = [group.create_task(self.world.follow(client, one)) for one in (None, *sessions)]
+                async with asyncio.timeout(30):
+                    while self.world.log().running:
+                        for session in sessions:
+                            await self._answer_all(client, session, self.rng)
+                        await asyncio.sleep(0.02)
+                    await self._until_all_is_seen()
+                await studio.end(15)
+            del following
+        log = self.world.log()
+        return findings(log, self.world.seen, over=True)
+
+    async def _until_all_is_seen(self) -> None:
+        log = self.world.log()
+        while any(
+            len(transcript.frames) < len(log.events[session])
+            for session, transcript in self.world.seen.sessions.items()
+        ):
+            await asyncio.sleep(0.02)
+
+    def serve(self) -> _Serving:
+        return _Serving(self, self.order)
+
+    def sound(self) -> _Serving:
+        """A server without the fault."""
+        return _Serving(self, {name: value for name, value in self.order.items() if name != "crash"})
+
+
+class _Serving:
+    """A server and a client; a start that takes long is remembered."""
+
+    def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
+        self._loop = loop
+        self._order = order
+
+    async def __aenter__(self) -> tuple[Studio, httpx.AsyncClient]:
+        began = time.monotonic()
+        self._studio = await self._loop.nursery.serve(self._loop.world.home, **self._order)
+        figures = self._loop.figures
+        figures.last_start = time.monotonic() - began
+        figures.slowest_start = max(figures.slowest_start, figures.last_start)
+        self._client = self._studio.client()
+        return self._studio, self._client
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._client.aclose()
+        await self._studio.end()
+
+
+def portions(cycles: int, most: int = LIVES_OF_A_FOLDER) -> list[int]:
+    """`cycles` as lives of several folders."""
+    return [min(most, cycles - start) for start in range(0, cycles, most)]

@@ -1,0 +1,112 @@
+"""The database read with code of its own: nothing here asks the server or knows how AgenticX reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+WAL = "-wal"
+
+
+class Logged(NamedTuple):
+    """One event as it lies in the file."""
+
+    session: str
+    turn: str
+    seq: int
+    position: int
+    type: str
+    terminal: bool
+    frame: bytes
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        return json.loads(self.frame)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.envelope["data"]
+
+
+class Fact(NamedTuple):
+    """One journal entry."""
+
+    session: str
+    turn: str
+    kind: str
+    key: str
+    data: Mapping[str, Any]
+
+
+@dataclass
+class Log:
+    """All that a database file holds; `events` by session, in the order of the file."""
+
+    verdict: str
+    events: dict[str, list[Logged]] = field(default_factory=dict[str, list[Logged]])
+    journal: list[Fact] = field(default_factory=list[Fact])
+    asked_for: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
+    running: dict[str, str] = field(default_factory=dict[str, str])  # session → turn
+
+    def facts(self, *kinds: str) -> Iterator[Fact]:
+        return (fact for fact in self.journal if fact.kind in kinds)
+
+
+def snapshot(database: Path, folder: Path) -> Path:
+    """A copy of the database as a killed process left it: the file and its write-ahead log, untouched by SQLite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / database.name
+    for suffix in ("", WAL):
+        part = database.with_name(database.name + suffix)
+        if part.exists():
+            shutil.copyfile(part, copy.with_name(copy.name + suffix))
+        else:
+            copy.with_name(copy.name + suffix).unlink(missing_ok=True)
+    copy.with_name(copy.name + "-shm").unlink(missing_ok=True)
+    return copy
+
+
+def read_log(copy: Path) -> Log:
+    """What a copy of the database holds; a damaged one gives what SQLite says of it as `verdict`, and no more."""
+    with closing(sqlite3.connect(copy)) as connection:
+        try:
+            verdict = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))
+            return _filled(Log(verdict), connection)
+        except sqlite3.DatabaseError as exc:
+            return Log(f"unreadable: {exc}")
+
+
+def _filled(log: Log, connection: sqlite3.Connection) -> Log:
+    names: dict[int, str] = {}
+    for number, id_, running in connection.execute("SELECT number, id, running FROM sessions"):
+        names[number] = id_
+        log.events[id_] = []
+        if running is not None:
+            log.running[id_] = running
+    rows = connection.execute(
+        """SELECT session, last_seq, 1, body FROM events
+           UNION ALL SELECT session, last_seq, 0, body FROM fresh ORDER BY 1, 2"""
+    )
+    for number, last_seq, packed, body in rows:
+        lines = (zlib.decompress(body) if packed else body).split(b"\n")
+        log.events[names[number]] += _events(names[number], last_seq - len(lines) + 1, lines)
+    for number, turn, kind, key, data in connection.execute(
+        "SELECT session, turn, kind, key, data FROM journal ORDER BY number"
+    ):
+        log.journal.append(Fact(names[number], turn, kind, key, json.loads(data)))
+    query = "SELECT client_turn_id, id FROM turns WHERE client_turn_id IS NOT NULL"
+    log.asked_for.update(connection.execute(query).fetchall())
+    return log
+
+
+def _events(session: str, first_seq: int, lines: list[bytes]) -> Iterator[Logged]:
+    for seq, line in enumerate(lines, first_seq):
+        position, turn, type_, terminal, frame = line.split(b"\t", 4)
+        yield Logged(session, turn.decode(), seq, int(position), type_.decode(), terminal == b"T", frame)

@@ -1,0 +1,61 @@
+"""One turn in a process of its own, and by how much its memory grew: `python -m tests.faults.measured_call WIRE URL`.
+
+The first request warms up, the second is measured. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from agenticx.clocks import ScaledClock
+from agenticx.llms.base import close_model
+from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.runtime import AgentRuntime, Session
+from agenticx.settings import load_settings
+from agenticx.tools.registry import tool
+from tests.wires.wires import WIRES
+
+CLOCK = ScaledClock(40)
+
+
+@tool(risk="read")
+async def look(at: list[Any]) -> str:
+    """Look."""
+    return f"saw {len(at)}"
+
+
+async def main(wire: str, url: str) -> None:
+    model = WIRES[wire].model(url)
+    await turn(model)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = kilobytes("VmHWM")
+    end = await turn(model)
+    await close_model(model)
+    print(json.dumps({"grew": (kilobytes("VmHWM") - before) // 1024, **end}))
+
+
+async def turn(model: Any) -> dict[str, Any]:
+    """The code or type of the end, and what had come by then."""
+    settings = load_settings({"llm_invoke_timeout_seconds": 40, "llm_heartbeat_timeout_seconds": 40}, environ={})
+    retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1), CLOCK), 0
+    runtime = AgentRuntime(retrying, settings=settings, clock=CLOCK)
+    async for event in runtime.run_turn("hi", Session(), tools=[look]):
+        characters += len(event.data["text"]) if event.type == "token" else 0
+        if event.terminal:
+            said = event.data["text"][:90] if event.type == "error" else ""
+            return {"end": event.data.get("code", event.type), "characters": characters, "said": said}
+    raise AssertionError("a turn without an end")
+
+
+def kilobytes(name: str) -> int:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,213 @@
+"""Servers to be killed and the clients that record what they say: real processes, sockets and a stock SSE client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+from httpx_sse import aconnect_sse
+
+from tests.faults.checker import Seen, Transcript
+from tests.faults.log_file import Log, read_log, snapshot
+from tests.studio.serving import READY, agx
+
+ROOT = Path(__file__).parents[2]
+READY_SECONDS = 20
+SETTLE_SECONDS = 20
+TOKEN = "k" * 43
+
+
+class Died(Exception):
+    """A server that ended before it was ready."""
+
+
+class Servers(Protocol):
+    """Whatever starts servers."""
+
+    async def serve(self, home: Path, **order: Any) -> Studio:
+        """A server over `home`; raises `Died` if it ends before it is ready."""
+        ...
+
+
+class Commands:
+    """Servers as a person starts them: `agx serve` with the demo model."""
+
+    async def serve(self, home: Path, **order: Any) -> Studio:
+        workspace = home.parent / "workspace"
+        workspace.mkdir(parents=True, exist_ok=True)
+        process = await agx(home, "serve", "--port", "0", AGX_WORKSPACE_ROOT=str(workspace))
+        assert process.stderr is not None
+        ready = READY.search(line := await process.stderr.readline())
+        if ready is None:
+            raise Died((line + await process.stderr.read()).decode())
+        url, token = f"http://127.0.0.1:{int(ready[1])}", (home / "token").read_text().strip()
+        return Studio(process.pid, url, token, home, asyncio.ensure_future(_ended(process)))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    await process.communicate()
+    assert process.returncode is not None
+    return process.returncode
+
+
+class Nursery:
+    """See `tests/faults/nursery.py`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ready: asyncio.Queue[dict[str, int]] = asyncio.Queue()
+        self._gone: dict[int, asyncio.Future[int]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    async def serve(self, home: Path, **order: Any) -> Studio:
+        """A server over `home`; raises `Died` if it ends before it is ready."""
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (home / "token").exists():
+            (home / "token").touch(0o600)
+            (home / "token").write_text(TOKEN)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"home": str(home), **order}).encode() + b"\n")
+        async with asyncio.timeout(READY_SECONDS):
+            told = await self._ready.get()
+        if "port" not in told:
+            raise Died((home / "stderr").read_text())
+        return Studio(told["pid"], f"http://127.0.0.1:{told['port']}", TOKEN, home, self._gone_of(told["pid"]))
+
+    def _gone_of(self, pid: int) -> asyncio.Future[int]:
+        return self._gone.setdefault(pid, asyncio.get_running_loop().create_future())
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        served: set[int] = set()
+        async for line in self._process.stdout:
+            told = json.loads(line)
+            if "port" in told:
+                served.add(told["pid"])
+                self._ready.put_nowait(told)
+            elif told["pid"] in served:
+                self._gone_of(told["pid"]).set_result(told["status"])
+            else:
+                self._ready.put_nowait(told)
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+        await self._reading
+
+
+@asynccontextmanager
+async def nursery() -> AsyncGenerator[Nursery]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "COV_"))}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.faults.nursery", stdin=pipe, stdout=pipe, cwd=ROOT, env=environment
+    )
+    made = Nursery(process)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@dataclass
+class Studio:
+    """A server in a process of its own."""
+
+    pid: int
+    url: str
+    token: str
+    home: Path
+    gone: asyncio.Future[int]
+
+    def client(self) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        limits = httpx.Limits(max_connections=None)
+        timeout = httpx.Timeout(SETTLE_SECONDS, pool=None)
+        return httpx.AsyncClient(
+            base_url=self.url, headers=headers, limits=limits, timeout=timeout, trust_env=False, verify=False
+        )
+
+    async def end(self, number: int = signal.SIGKILL) -> int:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        async with asyncio.timeout(SETTLE_SECONDS):
+            return await asyncio.shield(self.gone)
+
+
+@dataclass
+class World:
+    """A data folder, its sessions, and what clients got of them over any number of servers."""
+
+    home: Path
+    seen: Seen = field(default_factory=Seen)
+    posts: int = 0
+
+    def __post_init__(self) -> None:
+        self.seen.marks = self.home.parent / "workspace" / "marks"
+
+    @property
+    def database(self) -> Path:
+        return self.home / "sessions.db"
+
+    def log(self) -> Log:
+        """The log as it lies there now, read from a copy."""
+        return read_log(snapshot(self.database, self.home / "copy"))
+
+    async def make_sessions(self, client: httpx.AsyncClient, modes: Iterable[str]) -> list[str]:
+        """One session for each permission mode."""
+        made = [await client.post("/api/sessions", json={"permission_mode": mode}) for mode in modes]
+        ids = [answer.json()["id"] for answer in made]
+        self.seen.sessions.update((id_, Transcript()) for id_ in ids)
+        return ids
+
+    async def start(self, client: httpx.AsyncClient, session: str, text: str) -> int:
+        """Begin a turn; what came of it is kept if the server lived to say so. 0: it did not."""
+        self.posts += 1
+        id_ = f"{session}-{self.posts}"
+        try:
+            answer = await client.post(f"/api/sessions/{session}/turns", json={"input": text, "client_turn_id": id_})
+        except httpx.TransportError:
+            return 0
+        if answer.status_code == 202:
+            self.seen.accepted.add(id_)
+        elif answer.status_code == 409:
+            self.seen.refused.add(id_)
+        return answer.status_code
+
+    async def answer(self, client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> int:
+        """Answer a question; a decision is kept if the server lived to tell it. 0: it did not."""
+        body = {"approved": approved, "digest": question["digest"]}
+        try:
+            answer = await client.post(f"/api/confirms/{question['id']}", json=body)
+        except httpx.TransportError:
+            return 0
+        if answer.status_code == 200:
+            self.seen.answers[question["id"]] = answer.json()["approved"]
+        return answer.status_code
+
+    async def follow(self, client: httpx.AsyncClient, session: str | None) -> None:
+        """Record a stream (None: of all sessions) from where it was left, until the server ends."""
+        transcript = self.seen.everything if session is None else self.seen.sessions[session]
+        path = "/api/events" if session is None else f"/api/sessions/{session}/events"
+        headers = {} if transcript.cursor is None else {"Last-Event-ID": transcript.cursor}
+        with suppress(httpx.TransportError):
+            async with aconnect_sse(client, "GET", path, headers=headers) as source:
+                async for event in source.aiter_sse():
+                    if not event.data:  # `retry` alone
+                        continue
+                    told = json.loads(event.data)
+                    if "seq" in told:
+                        transcript.frames.append(event.data.encode())
+                        transcript.cursor = event.id
+                    elif told["type"] != "server_closing":
+                        transcript.odd.append(event.data)

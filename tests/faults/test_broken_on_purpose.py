@@ -1,0 +1,100 @@
+"""Servers that each break one promise on purpose: the checks of this folder find every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import VOLATILE, findings
+from tests.faults.disk import arm
+from tests.faults.killing import KillLoop
+from tests.faults.plan_model import plan
+from tests.faults.studios import Died, World, nursery
+from tests.faults.test_confirms_across_kills import racing_answers
+from tests.faults.test_torn_logs import PowerCuts
+
+pytestmark = pytest.mark.anyio
+
+CYCLES = 80  # the first finding ends the loop
+LONGEST_LIFE = 1.5
+"""Longer than the kill loops': on a busy machine too a life must come to a question and its answer."""
+
+
+@pytest.mark.promise("A1", "A3", "D1", "E3", "F1")
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("shows before it stores", "lost event"),
+        ("forgets that calls began", "is not in the journal"),
+        ("forgets answers", r"and is kept as \[\]"),
+        ("lets any turn begin", "kept as running|began while"),
+        ("runs calls again", "ran 2 times|ran and is told as"),
+    ],
+)
+async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
+    async with nursery() as nursing:
+        world, order = World(tmp_path / "home"), {"broken": broken}
+        loop = KillLoop(nursing, world, rng, sessions=6, order=order, look_every=1, longest_life=LONGEST_LIFE)
+        found = await loop.run(CYCLES)
+    assert any(re.search(words, one) for one in found), found
+
+
+@pytest.mark.promise("E2")
+async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
+    async with nursery() as nursing:
+        found = await racing_answers(nursing, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
+    assert any("was told yes and no" in one for one in found), found
+
+
+@pytest.mark.promise("A2")
+async def test_a_power_cut_shows_that_nothing_was_synced(tmp_path: Path, rng: random.Random) -> None:
+    trace = tmp_path / "trace"
+    world = World(tmp_path / "home")
+    async with nursery() as nursing:
+        order = {"broken": "never syncs", "disk": {"trace": str(trace)}}
+        cuts = PowerCuts(world, trace, rng)
+        loop = KillLoop(nursing, world, rng, sessions=6, order=order, longest_life=LONGEST_LIFE, after_kill=cuts)
+        found = await loop.run(CYCLES)
+    assert any("lost event" in one for one in found), found
+
+
+@pytest.mark.promise("A4")
+async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> None:
+    trace, control = tmp_path / "trace", tmp_path / "control"
+    world = World(tmp_path / "home")
+    disk = {"trace": str(trace), "control": str(control)}
+    async with nursery() as nursing:
+        studio = await nursing.serve(world.home, broken="says that all is well", disk=disk)
+        async with studio.client() as client:
+            (session,) = await world.make_sessions(client, ["auto"])
+            following = asyncio.create_task(world.follow(client, session))
+            assert await world.start(client, session, plan((200, []))) == 202
+            arm(control, "ENOSPC", 1, seconds=60)
+            async with asyncio.timeout(20):
+                while b'"final"' not in b"".join(world.seen.sessions[session].frames[-1:]):
+                    await asyncio.sleep(0.01)
+            await studio.end()
+            await following
+    found = findings(world.log(), world.seen, spared=VOLATILE - {"token"})
+    assert any("lost event" in one for one in found), found
+
+
+@pytest.mark.promise("A5")
+@pytest.mark.parametrize("broken", [None, "locks nothing"])
+async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, broken: str | None) -> None:
+    async with nursery() as nursing:
+        order = {} if broken is None else {"broken": broken}
+        first = await nursing.serve(tmp_path / "home", **order)
+        if broken is None:
+            with pytest.raises(Died, match=f"process {first.pid}"):
+                await nursing.serve(tmp_path / "home", **order)
+        else:
+            await nursing.serve(tmp_path / "home", **order)
+        assert await first.end(signal.SIGKILL) == -signal.SIGKILL
+        if broken is None:
+            assert await (await nursing.serve(tmp_path / "home")).end(signal.SIGTERM) == 0

@@ -1,0 +1,217 @@
+"""Streams that each break one promise on purpose: the very checks of these promises find every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime import AgentRuntime, RuntimeEvent
+from agenticx.testing import GrammarError
+from studio.pieces import STALLED_SECONDS
+from tests.faults import broken
+from tests.faults.checker import findings
+from tests.faults.plan_model import plan
+from tests.faults.studios import World, nursery
+from tests.faults.test_closing import Crowd
+from tests.faults.test_large_logs import large_log_figures
+from tests.runtime.playing import Player
+from tests.studio import test_slow_readers as slow_readers
+from tests.studio import test_streams as streams
+from tests.studio.running import Studio, note, running_studio
+from tests.studio.serving import agx_serve
+
+pytestmark = pytest.mark.anyio
+
+
+def break_(studio: Studio, mutant: str) -> None:
+    broken.services(mutant, studio.services)
+
+
+@pytest.mark.promise("A6")
+async def test_what_a_large_log_costs_shows_that_all_of_it_is_read(tmp_path: Path) -> None:
+    figures = await large_log_figures(tmp_path / "home", 30_000, resumes=1, broken="reads the whole log to resume")
+    assert any(found.startswith("memory") for found in figures.findings()), figures
+
+
+@pytest.mark.promise("B1")
+@pytest.mark.parametrize(
+    ("mutant", "words"),
+    [("skips an event after a reconnect", "came 0 times"), ("repeats an event after a reconnect", "came 2 times")],
+)
+async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
+    tmp_path: Path, mutant: str, words: str
+) -> None:
+    async with running_studio(tmp_path, ScriptedModel([streams.many_events(600)])) as studio:
+        break_(studio, mutant)
+        found = await streams.seen_otherwise(studio, readers=2, hops=10, events=600)
+    assert found
+    assert all(one.startswith(words) for one in found), found
+
+
+@pytest.mark.promise("B2")
+@pytest.mark.parametrize(
+    ("mutant", "error", "words"),
+    [
+        ("says nothing of an odd cursor", TimeoutError, None),
+        ("never answers an odd cursor", TimeoutError, None),
+        ("fails at an odd cursor", AssertionError, " 500 "),
+    ],
+)
+async def test_odd_cursors_show_the_one_that_has_no_answer(
+    tmp_path: Path, mutant: str, error: type[Exception], words: str | None
+) -> None:
+    async with running_studio(tmp_path) as studio:
+        session_id = await studio.session()
+        log = [frame.raw for frame in await streams.a_turn(studio, session_id)]
+        break_(studio, mutant)
+        with pytest.raises(error, match=words):
+            await streams.check_odd_cursors(studio, session_id, log)
+
+
+@pytest.mark.promise("B2")
+async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Path) -> None:
+    async with running_studio(tmp_path) as studio:
+        break_(studio, "fails at an odd cursor")
+        with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=" 500 ")):
+            await streams.check_odd_cursors_of_all(studio)
+
+
+@pytest.mark.promise("B3")
+async def test_readers_that_stopped_show_that_each_has_a_queue(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
+        assert await slow_readers.memory_for_stopped(served, 16) > slow_readers.MOST_MEMORY
+
+
+class Patient(ScaledClock):
+    """Whoever takes nothing may do so for ever."""
+
+    def real(self, seconds: float) -> float:
+        return 1e6 if seconds == STALLED_SECONDS else super().real(seconds)
+
+
+@pytest.mark.promise("B3")
+async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path) -> None:
+    async with running_studio(tmp_path, clock=Patient(20)) as studio:
+        with pytest.raises(TimeoutError):
+            await slow_readers.check_that_it_is_dropped(studio, "nothing", seconds=2)
+
+
+@pytest.mark.promise("B4")
+@pytest.mark.parametrize(
+    ("mutant", "what", "left"),
+    [("keeps readers that died", "readers", range(10, 31)), ("stops the turn of who dies", "turns", [0])],
+)
+async def test_readers_that_die_show_what_they_leave(
+    tmp_path: Path, mutant: str, what: str, left: Collection[int]
+) -> None:
+    async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
+        session_id = await streams.with_a_running_turn(studio)
+        break_(studio, mutant)
+        assert (await streams.left_by_the_dead(studio, session_id, 30, seconds=1))[what] in left
+
+
+@pytest.mark.promise("B5")
+@pytest.mark.parametrize(
+    ("state", "mutant"),
+    [
+        ("idle", "is always silent"),
+        ("model", "is silent behind token"),
+        ("tool", "is silent behind tool_call"),
+        ("confirm", "is silent behind confirm_required"),
+        ("queued", "is silent behind queued"),
+    ],
+)
+async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: str, mutant: str) -> None:
+    model, clock = ScriptedModel(streams.STATES[state][0]), ScaledClock(streams.SPEED)
+    async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
+        break_(studio, mutant)
+        with pytest.raises(TimeoutError):
+            await streams.check_heartbeats(studio, state, seconds=1.5)
+
+
+@pytest.mark.promise("B6")
+@pytest.mark.parametrize(
+    ("mutant", "missing"), [("closes streams before turns", "error"), ("says no farewell", "server_closing")]
+)
+async def test_last_words_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
+    async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
+        break_(studio, mutant)
+        assert all(missing not in words for words in await streams.last_words(studio))
+
+
+@pytest.mark.promise("B6")
+@pytest.mark.parametrize(
+    ("mutant", "words"), [("says no farewell", "server_closing"), ("closes with an error", r"assert \(1, ")]
+)
+async def test_a_crowd_that_is_sent_away_shows_how(tmp_path: Path, mutant: str, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        await Crowd(running=2, asking=1, streams=7).is_sent_away(tmp_path / "home", mutant)
+
+
+@pytest.mark.promise("B7")
+@pytest.mark.parametrize(
+    ("mutant", "words"), [("goes on behind the end", "token of turn"), ("ends twice", "final of turn")]
+)
+async def test_the_log_shows_what_stands_behind_the_end(tmp_path: Path, mutant: str, words: str) -> None:
+    world = World(tmp_path / "home")
+    async with nursery() as nursing:
+        studio = await nursing.serve(world.home, broken=mutant)
+        async with studio.client() as client:
+            (session,) = await world.make_sessions(client, ["auto"])
+            assert await world.start(client, session, plan((3, []))) == 202
+            async with asyncio.timeout(20):
+                while not any(event.terminal for event in world.log().events[session]):
+                    await asyncio.sleep(0.02)
+        await studio.end()
+    found = findings(world.log(), world.seen, over=True)
+    assert any(words in one for one in found), found
+
+
+@dataclass(frozen=True)
+class Talkative(Player):
+    """Plays turns whose runtime says the last event twice."""
+
+    def runtime(self, *args: Any, **options: Any) -> Any:
+        return Twice(super().runtime(*args, **options))
+
+
+@dataclass(frozen=True)
+class Twice:
+    usual: AgentRuntime
+
+    async def run_turn(self, *args: Any, **options: Any) -> AsyncGenerator[RuntimeEvent]:
+        async for event in self.usual.run_turn(*args, **options):
+            yield event
+            if event.terminal:
+                yield event
+
+
+@pytest.mark.promise("B7")
+@pytest.mark.parametrize("script", [["hello"], [call("nothing")]], ids=["final", "error"])
+async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script: list[Any]) -> None:
+    with pytest.raises(GrammarError, match="comes after the terminal event"):
+        await Talkative(play.home, play.workspace)(script, max_tool_rounds=1)
+
+
+@pytest.mark.promise("B8")
+@pytest.mark.parametrize(
+    "mutant", ["breaks lines in frames", "returns carriages in frames", "leaves line separators in frames"]
+)
+async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant: str) -> None:
+    async with running_studio(tmp_path) as studio:
+        break_(studio, mutant)
+        with pytest.raises((AssertionError, json.JSONDecodeError), match=r"torn frames|column"):
+            await streams.check_framing(studio, streams.odd_events(100))
+
+
+def test_every_broken_server_is_to_be_found_by_a_test() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_broken_*.py"))
+    assert [mutant for mutant in sorted(broken.MUTANTS) if f'"{mutant}"' not in tests] == []

@@ -1,0 +1,143 @@
+"""A studio that is told to end while much is going on: everybody is told, nothing hangs, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.studio.reading import Reader, envelope_of
+from tests.studio.serving import Served, agx_serve, outcome
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B6")]
+
+FAREWELL = b'data: {"type":"server_closing"}'
+
+
+@asynccontextmanager
+async def streams_of(served: Served, readers: list[Reader]) -> AsyncIterator[list[asyncio.Task[bool]]]:
+    """All read until their streams end."""
+    for reader in readers:
+        reader.port = served.port
+    reading = [asyncio.create_task(reader.read()) for reader in readers]
+    try:
+        yield reading
+    finally:
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def all_open(client: httpx.AsyncClient, count: int) -> None:
+    async with asyncio.timeout(20):
+        while (await client.get("/api/ready")).json()["streams"] < count:
+            await asyncio.sleep(0.02)
+
+
+async def all_have(readers: list[Reader], type_: str) -> None:
+    async with asyncio.timeout(20):
+        while not all(any(f'"type":"{type_}"'.encode() in frame for frame in reader.frames) for reader in readers):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and_go_on_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    crowd = Crowd(running=20, asking=5, streams=100)
+    await crowd.is_sent_away(tmp_path / "home")
+    await crowd.comes_back(tmp_path / "home")
+
+
+@dataclass
+class Crowd:
+    """Sessions whose turns run or ask, and those who follow them, each session by equally many and all by the rest."""
+
+    running: int
+    asking: int
+    streams: int
+    by_session: dict[str, list[Reader]] = field(default_factory=dict[str, list[Reader]])
+    of_all: list[Reader] = field(default_factory=list[Reader])
+
+    @property
+    def readers(self) -> list[Reader]:
+        return [*self.of_all, *(reader for one in self.by_session.values() for reader in one)]
+
+    @property
+    def that_run(self) -> list[list[Reader]]:
+        return list(self.by_session.values())[: self.running]
+
+    @property
+    def that_ask(self) -> list[list[Reader]]:
+        return list(self.by_session.values())[self.running :]
+
+    async def is_sent_away(self, home: Path, mutant: str | None = None) -> None:
+        """By a server that is told to end: it does so in time, and everybody has a last event and a farewell."""
+        async with agx_serve(home, mutant=mutant) as served, served.client(200) as client:
+            await self._open(served, client)
+            async with streams_of(served, self.readers) as reading:
+                await all_open(client, self.streams)
+                await self._post(client)
+                told = asyncio.get_running_loop().time()
+                served.process.send_signal(signal.SIGTERM)
+                code, out, err = await outcome(served.process)
+                took = asyncio.get_running_loop().time() - told
+                ended = await asyncio.gather(*reading)
+        assert (code, out, err) == (0, "", "")
+        assert took <= 5
+        assert (len(self.readers), all(ended)) == (self.streams, True)
+        assert [reader.others for reader in self.readers] == [[FAREWELL]] * self.streams
+        for sessions, last in ((self.that_run, "error"), (self.that_ask, "confirm_required")):
+            assert [envelope_of(one[0].frames[-1])["type"] for one in sessions] == [last] * len(sessions)
+
+    async def _open(self, served: Served, client: httpx.AsyncClient) -> None:
+        made = [(await client.post("/api/sessions", json={})).json()["id"] for _ in range(self.running + self.asking)]
+        each = (self.streams - 1) // len(made)
+        for path in (f"/api/sessions/{session_id}/events" for session_id in made):
+            self.by_session[path] = [Reader(served.port, path, served.token) for _ in range(each)]
+        rest = self.streams - each * len(made)
+        self.of_all = [Reader(served.port, "/api/events", served.token) for _ in range(rest)]
+
+    async def _post(self, client: httpx.AsyncClient) -> None:
+        for number, path in enumerate(self.by_session):
+            said = "count to 999" if number < self.running else f"Write {number}.txt with the text x"
+            assert (await client.post(path.replace("events", "turns"), json={"input": said})).status_code == 202
+        await all_have([one[0] for one in self.that_run], "token")
+        await all_have([one[0] for one in self.that_ask], "confirm_required")
+
+    async def comes_back(self, home: Path) -> None:
+        """To a new server: everything goes on, and everybody has all of it."""
+        async with agx_serve(home) as served, served.client(200) as client:
+            whole = [Reader(served.port, path, served.token) for path in self.by_session]
+            async with streams_of(served, self.readers) as reading:
+                await all_open(client, self.streams)
+                for question in (await client.get("/api/confirms")).json()["confirms"]:
+                    no = {"approved": False, "digest": question["digest"]}
+                    assert (await client.post(f"/api/confirms/{question['id']}", json=no)).status_code == 200
+                await asyncio.gather(*(log.read(lambda log: bool(log.over)) for log in whole))
+                await all_have([one[-1] for one in self.that_ask], "final")
+                await all_at(self.of_all, sum(len(log.frames) for log in whole))
+                served.process.send_signal(signal.SIGTERM)
+                assert await outcome(served.process) == (0, "", "")
+                await asyncio.gather(*reading)
+        for log in whole:
+            followers = self.by_session[log.path]
+            assert [envelope["seq"] for envelope in log.envelopes] == list(range(1, len(log.frames) + 1))
+            assert [reader.frames for reader in followers] == [log.frames] * len(followers)
+        events = {data_of(frame) for log in whole for frame in log.frames}
+        for reader in self.of_all:
+            assert reader.frames == self.of_all[0].frames
+            assert sorted(map(data_of, reader.frames)) == sorted(events)
+
+
+async def all_at(readers: list[Reader], count: int) -> None:
+    async with asyncio.timeout(20):
+        while not all(len(reader.frames) >= count for reader in readers):
+            await asyncio.sleep(0.02)
+
+
+def data_of(frame: bytes) -> bytes:
+    return frame.partition(b"\ndata: ")[2]

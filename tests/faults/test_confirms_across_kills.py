@@ -1,0 +1,151 @@
+"""Promises E2 and E3: one answer counts, and it does what it says, whatever becomes of the server meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.checker import findings, told
+from tests.faults.plan_model import plan
+from tests.faults.studios import Nursery, World, nursery
+
+pytestmark = pytest.mark.anyio
+
+QUESTIONS = 20
+ASKING = plan((2, ["mark"]), (1, []))
+
+
+@asynccontextmanager
+async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
+    """A server that is killed in the end."""
+    studio = await nursing.serve(world.home, **order)
+    async with studio.client() as client:
+        yield client
+    await studio.end()
+
+
+async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
+    """The questions, once there are so many."""
+    async with asyncio.timeout(10):
+        while True:
+            questions = (await client.get("/api/confirms")).json()["confirms"]
+            if len(questions) >= count:
+                return questions
+            await asyncio.sleep(0.01)
+
+
+async def ask(world: World, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Twenty sessions, each with a question that waits."""
+    sessions = await world.make_sessions(client, ["default"] * QUESTIONS)
+    for session in sessions:
+        assert await world.start(client, session, ASKING) == 202
+    return await waiting(client, QUESTIONS)
+
+
+async def settled(world: World) -> None:
+    """Return once no turn runs, by the file."""
+    async with asyncio.timeout(10):
+        while world.log().running:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.promise("E3")
+async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    async with nursery() as nursing:
+        async with serving(nursing, world) as client:
+            before = await ask(world, client)
+        async with serving(nursing, world) as client:
+            again = await waiting(client, QUESTIONS)
+            assert sorted(again, key=_by_id) == sorted(before, key=_by_id)
+            for number, question in enumerate(again):
+                assert await world.answer(client, question, number % 2 == 0) == 200
+            await settled(world)
+    found = findings(world.log(), world.seen, over=True)
+    assert found == [], told(found)
+    assert sorted(world.seen.executions().values()) == [1] * (QUESTIONS // 2)
+
+
+@pytest.mark.promise("E3")
+async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_nothing(
+    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
+) -> None:
+    for round_ in range(count(4, 100)):
+        world = World(tmp_path / str(round_) / "home")
+        async with nursery() as nursing:
+            async with serving(nursing, world) as client:
+                questions = await ask(world, client)
+                answering = [asyncio.create_task(world.answer(client, one, True)) for one in questions]
+                for _ in range(rng.randint(1, QUESTIONS)):
+                    await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
+                    answering = [task for task in answering if not task.done()] or answering
+            await asyncio.gather(*answering)
+            async with serving(nursing, world) as client:
+                for question in (await client.get("/api/confirms")).json()["confirms"]:
+                    await world.answer(client, question, False)
+                await settled(world)
+        found = findings(world.log(), world.seen, over=True)
+        assert found == [], told(found)
+
+
+@pytest.mark.promise("E2")
+async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_question(
+    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
+) -> None:
+    async with nursery() as nursing:
+        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(400, 10_000))
+    assert found == [], told(found)
+
+
+async def racing_answers(nursing: Nursery, world: World, rng: random.Random, answers: int, **order: Any) -> list[str]:
+    """Two clients answer the same questions yes and no at once, after one kill and before another; what went wrong."""
+    said: dict[str, Counter[tuple[int, bool]]] = {}
+
+    async def give(client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> None:
+        body = {"approved": approved, "digest": question["digest"]}
+        answer = await client.post(f"/api/confirms/{question['id']}", json=body)
+        said.setdefault(question["id"], Counter())[answer.status_code, approved] += 1
+        if answer.status_code == 200:
+            world.seen.answers[question["id"]] = answer.json()["approved"]
+
+    async with serving(nursing, world) as client:
+        await ask(world, client)
+    async with serving(nursing, world, **order) as one, serving_too(one) as other:
+        questions = await waiting(one, QUESTIONS)
+        racing = [(question, number % 2 == 0) for question in questions for number in range(answers // QUESTIONS)]
+        rng.shuffle(racing)
+        await asyncio.gather(*(give(rng.choice([one, other]), *race) for race in racing))
+        await settled(world)
+        for question in questions:
+            await give(other, question, True)
+            await give(other, question, False)
+    async with serving(nursing, world, **order) as one:
+        for question in questions:
+            await give(one, question, True)
+            await give(one, question, False)
+    found = [
+        f"{id_} was answered {status}" for id_, told in said.items() for status, _ in told if status not in {200, 410}
+    ]
+    found += [
+        f"{id_} was told yes and no" for id_, told in said.items() if sum(status == 200 for status, _ in told) > 1
+    ]
+    return [*found, *findings(world.log(), world.seen, over=True)]
+
+
+def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
+    """A second client of the same server."""
+    return httpx.AsyncClient(
+        base_url=client.base_url, headers=client.headers, timeout=20, trust_env=False, verify=False
+    )
+
+
+def _by_id(question: dict[str, Any]) -> str:
+    return question["id"]

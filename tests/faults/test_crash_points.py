@@ -1,0 +1,54 @@
+"""Promise A3: a server may end just before or just behind whatever it does; nothing is lost and nothing runs twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import findings, told
+from tests.faults.faulty_stores import POINTS
+from tests.faults.killing import KillLoop
+from tests.faults.long_logs import long_session
+from tests.faults.studios import World, nursery
+
+pytestmark = pytest.mark.anyio
+
+SESSIONS = 25
+EVENTS = 10_000
+START_SECONDS = 2.0
+
+
+@pytest.mark.promise("A3")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_server_may_end_at_any_point(tmp_path: Path, rng: random.Random, point: str, when: str) -> None:
+    async with nursery() as nursing:
+        order = {"crash": [point, when, rng.randint(1, 12)]}
+        loop = KillLoop(nursing, World(tmp_path / "home"), rng, SESSIONS, SESSIONS, kills=False, order=order)
+        found = await loop.run(1)
+    assert loop.figures.crashed, f"no server came to {order}"
+    assert found == [], told(found)
+
+
+@pytest.mark.promise("A3")
+async def test_a_long_turn_that_was_cut_off_is_ended_within_two_seconds(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    async with nursery() as nursing:
+        studio = await nursing.serve(world.home)
+        async with studio.client() as client:
+            await world.make_sessions(client, ["auto"])
+        await studio.end()
+        await long_session(world, EVENTS, "turn_cut")
+        assert world.log().running.values()
+        began = time.monotonic()
+        studio = await nursing.serve(world.home)
+        took = time.monotonic() - began
+        await studio.end()
+    found = findings(world.log(), world.seen, over=True)
+    assert found == [], told(found)
+    (events,) = world.log().events.values()
+    assert (len(events), events[-1].type) == (EVENTS + 3, "error")
+    assert took < START_SECONDS

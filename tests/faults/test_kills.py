@@ -1,0 +1,47 @@
+"""Promises A1, D1 and F1: a server that is killed at any moment has lost nothing that was seen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import told
+from tests.faults.killing import KillLoop, portions
+from tests.faults.studios import Commands, World, nursery
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("A1", "D1", "F1")
+@pytest.mark.parametrize("part", range(4))
+async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
+    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int], part: int
+) -> None:
+    for number, lives in enumerate(portions(count(25, 1250))):
+        world = World(tmp_path / str(number) / "home")
+        async with nursery() as nursing:
+            loop = KillLoop(nursing, world, rng)
+            found = await loop.run(lives)
+        assert found == [], told(found)
+        print(loop.figures)
+
+
+class Demo(KillLoop):
+    """The demo model is told to run commands that leave the mark of their call."""
+
+    def words(self, session: str, rng: random.Random) -> str:
+        run = f"run echo {session} ${{AGX_CALL_MARK%.*}} >> marks"
+        return rng.choice([f"{run} and then read nothing.txt", run, f"count to {rng.randint(1, 30)}"])
+
+
+@pytest.mark.promise("A1", "F1")
+async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]) -> None:
+    world = World(tmp_path / "home")
+    loop = Demo(Commands(), world, rng, sessions=8, look_every=4, modes=["auto"], longest_life=1.0)
+    found = await loop.run(count(8, 250))
+    assert found == [], told(found)
+    assert world.seen.executions()
+    print(loop.figures)

@@ -1,0 +1,59 @@
+"""Promise D1: of many messages at once one begins a turn, and that stays so over kills."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.faults.checker import findings, told
+from tests.faults.plan_model import plan
+from tests.faults.studios import World, nursery
+
+pytestmark = pytest.mark.anyio
+
+POSTS = 64
+ROUNDS_PER_LIFE = 10
+LONG = plan((10_000, []))
+
+
+@pytest.mark.promise("D1")
+async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_over_kills(
+    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
+) -> None:
+    world = World(tmp_path / "home")
+    async with nursery() as nursing:
+        studio = await nursing.serve(world.home)
+        async with studio.client() as client:
+            (session,) = await world.make_sessions(client, ["auto"])
+        await studio.end()
+        for _ in range(count(20, 200) // ROUNDS_PER_LIFE):
+            studio = await nursing.serve(world.home)
+            async with studio.client() as client:
+                for _ in range(ROUNDS_PER_LIFE):
+                    statuses = await asyncio.gather(*(world.start(client, session, LONG) for _ in range(POSTS)))
+                    assert Counter(statuses) == {202: 1, 409: POSTS - 1}
+                    await stopped(client, session)
+                posting = [asyncio.create_task(world.start(client, session, LONG)) for _ in range(POSTS)]
+                await asyncio.sleep(rng.uniform(0, 0.05))
+                await studio.end()
+                await asyncio.gather(*posting)
+        assert await (await nursing.serve(world.home)).end(signal.SIGTERM) == 0
+    log = world.log()
+    found = findings(log, world.seen, over=True)
+    assert found == [], told(found)
+    assert log.asked_for.keys() >= world.seen.accepted
+
+
+async def stopped(client: httpx.AsyncClient, session: str) -> None:
+    """Return once the session's turn is over."""
+    await client.post(f"/api/sessions/{session}/stop", json={})
+    async with asyncio.timeout(10):
+        while (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is not None:
+            await asyncio.sleep(0.005)

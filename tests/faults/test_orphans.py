@@ -1,0 +1,101 @@
+"""Promise F2: commands whose server, guardian and supervisor were all killed are ended when the server starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agenticx.tools.processes import StartedProcess, end_left_over
+from tests.faults.studios import Commands, Studio, World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("F2")
+@pytest.mark.parametrize(("command", "sleepers"), [("sleep N & setsid sleep N & wait", 2), ("exec env -i sleep N", 1)])
+async def test_commands_without_anyone_above_them_are_ended_at_the_next_start(
+    tmp_path: Path, command: str, sleepers: int
+) -> None:
+    world, seconds = World(tmp_path / "home"), f"{sleepers}0{os.getpid()}"
+    async with started(world) as server, server.client() as client:
+        (session,) = await world.make_sessions(client, ["auto"])
+        assert await world.start(client, session, f"run {command.replace('N', seconds)}") == 202
+        await until(lambda: any(True for _ in world.log().facts("process")) and len(sleeping(seconds)) == sleepers)
+        (process,) = world.log().facts("process")
+        supervisor = parent(process.data["pid"])
+        kill_at_once(server.pid, parent(supervisor), supervisor)
+    assert len(sleeping(seconds)) == sleepers, "they outlive all that watched over them"
+
+    async with started(world):
+        assert sleeping(seconds) == []
+    results = [event for event in world.log().events[session] if event.type in {"tool_result", "error"}]
+    assert [event.data.get("outcome", event.data.get("code")) for event in results] == ["unknown", "interrupted"]
+
+
+@asynccontextmanager
+async def started(world: World) -> AsyncGenerator[Studio]:
+    """`agx serve`, which is killed in the end if it is still there."""
+    server = await Commands().serve(world.home)
+    try:
+        yield server
+    finally:
+        await server.end(signal.SIGKILL)
+
+
+def test_a_stranger_that_got_the_number_of_a_recorded_process_is_left_alone() -> None:
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    fields = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()
+    started = int(fields[19])
+    end_left_over(StartedProcess(stranger.pid, started - 1, "call_0.run_of_somebody"))
+    assert stranger.poll() is None
+    end_left_over(StartedProcess(stranger.pid, started, "call_0.run_of_somebody"))
+    assert stranger.wait(5) == -signal.SIGKILL
+
+
+def kill_at_once(*pids: int) -> None:
+    """Kill them so that none of them notices that another is gone."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def sleeping(seconds: str) -> list[int]:
+    """The living processes that sleep so long."""
+    wanted = [b"sleep", seconds.encode()]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _arguments(entry)[:2] == wanted and alive(int(entry.name))
+    ]
+
+
+def _arguments(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.02)

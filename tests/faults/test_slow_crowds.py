@@ -1,0 +1,156 @@
+"""Two hundred readers of one session, half of them slow or stopped: what it costs the server, the others, and them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from statistics import median, quantiles
+
+import httpx
+import pytest
+
+from tests.studio.reading import Reader
+from tests.studio.serving import Served, agx_serve
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
+
+MEGABYTE = 1024 * 1024
+READING, SLOW, STOPPED = 100, 50, 50
+SLOW_BYTES, SLOW_SECONDS = 4096, 0.25
+DROPPED_SECONDS = 15  # or at once behind a turn that takes a slow machine longer than that
+WINDOW = 40
+"""How many events make a window: the median of the windows' p99 is no victim of one hiccup of the machine."""
+
+
+@dataclass
+class Follower:
+    """One who reads all that comes at once, and notes when it came."""
+
+    reader: Reader
+    arrived: list[tuple[float, bytes]] = field(default_factory=list)
+
+    async def follow(self, cursor: str) -> None:
+        async with self.reader.connected(cursor) as connection:
+            while piece := await connection.reader.read(1 << 16):
+                self.arrived.append((time.time(), piece))
+
+    def lags(self) -> list[float]:
+        """How long after its time stamp each event was here, in seconds."""
+        lags: list[float] = []
+        rest = b""
+        for arrival, piece in self.arrived:
+            *whole, rest = (rest + piece).split(b"\n\n")
+            for frame in whole:
+                if frame.startswith(b"id: "):
+                    told = json.loads(frame.partition(b"\ndata: ")[2])["ts"]
+                    lags.append(arrival - datetime.fromisoformat(told).timestamp())
+        return lags
+
+
+def typical_p99(followers: list[Follower]) -> float:
+    """The p99 over all followers, as it is in most windows of time."""
+    each = [follower.lags() for follower in followers]
+    windows = range(0, min(map(len, each)) - WINDOW, WINDOW)
+    return median(quantiles((lag for lags in each for lag in lags[at : at + WINDOW]), n=100)[98] for at in windows)
+
+
+@asynccontextmanager
+async def following(path: str, served: Served, cursor: str) -> AsyncIterator[list[Follower]]:
+    followers = [Follower(Reader(served.port, path, served.token)) for _ in range(READING)]
+    tasks = [asyncio.create_task(follower.follow(cursor)) for follower in followers]
+    try:
+        yield followers
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def quiet_reader(served: Served, path: str) -> socket.socket:
+    """A connection that asks for the whole stream and whose machine takes little."""
+    quiet = socket.socket()
+    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    quiet.connect(("127.0.0.1", served.port))
+    head = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n\r\n"
+    quiet.sendall(head.encode())
+    quiet.setblocking(False)
+    return quiet
+
+
+async def read_slowly(sockets: list[socket.socket]) -> None:
+    while True:
+        for one in sockets:
+            with suppress(BlockingIOError):
+                assert one.recv(SLOW_BYTES), "a slow reader was dropped"
+        await asyncio.sleep(SLOW_SECONDS)
+
+
+def left_in(quiet: socket.socket) -> bytes:
+    """All that still lies in the socket of a connection that is over."""
+    got = b""
+    with suppress(ConnectionResetError):
+        while piece := quiet.recv(1 << 16):
+            got += piece
+    return got.partition(b"\r\n\r\n")[2]
+
+
+def resident(served: Served) -> int:
+    """The server's memory in bytes."""
+    lines = Path(f"/proc/{served.process.pid}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+async def streams(client: httpx.AsyncClient) -> int:
+    return (await client.get("/api/ready")).json()["streams"]
+
+
+async def streams_until(client: httpx.AsyncClient, count: int, seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        while await streams(client) != count:
+            await asyncio.sleep(0.05)
+
+
+async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
+    """A whole turn, `log` being read to its end."""
+    turns = log.path.replace("events", "turns")
+    turn = (await client.post(turns, json={"input": text}, timeout=60)).json()["turn_id"]
+    await log.read(lambda log: turn in log.over)
+
+
+async def test_slow_and_stopped_readers_cost_little_delay_nobody_and_lose_nothing(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served, served.client(10) as client:
+        path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}/events"
+        log = Reader(served.port, path, served.token)
+        await a_turn(client, log, "say " + "y" * 3 * MEGABYTE)
+        cursor, before = log.cursor or "", resident(served)
+        async with following(path, served, cursor) as followers:
+            await streams_until(client, READING, 10)
+            await a_turn(client, log, "count to 120")
+            undisturbed = typical_p99(followers)
+        await streams_until(client, 0, 5)
+        with ExitStack() as stack:
+            async with following(path, served, log.cursor or "") as followers:
+                quiet = [stack.enter_context(quiet_reader(served, path)) for _ in range(SLOW + STOPPED)]
+                opened = time.monotonic()
+                await streams_until(client, READING + SLOW + STOPPED, 10)
+                slow = asyncio.create_task(read_slowly(quiet[:SLOW]))
+                await a_turn(client, log, "count to 400")
+                disturbed, grown = typical_p99(followers), resident(served) - before
+                await streams_until(client, READING + SLOW, max(DROPPED_SECONDS - (time.monotonic() - opened), 3))
+                assert not slow.done()
+                slow.cancel()
+            for stopped in quiet[SLOW:]:
+                resumed = Reader(served.port, path, served.token)
+                resumed.take(left_in(stopped))
+                await resumed.read(lambda reader: len(reader.over) == 3)
+                assert resumed.frames == log.frames
+        print(f"p99 {undisturbed * 1000:.1f} ms, beside slow ones {disturbed * 1000:.1f} ms; {grown / MEGABYTE:.0f} MB")
+        assert grown <= 150 * MEGABYTE
+        assert disturbed - undisturbed < 0.05

@@ -1,0 +1,124 @@
+"""Promise A4: when the disk fails at any operation, the turn says so, nothing is shown that is not stored, and the next
+turn works without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.checker import findings, told
+from tests.faults.disk import FAILURES, arm
+from tests.faults.faulty_stores import REFUSED, UNANSWERED
+from tests.faults.plan_model import plan
+from tests.faults.studios import Nursery, Studio, World, nursery
+
+pytestmark = pytest.mark.anyio
+
+TURN = plan((3, ["mark", "look"]), (3, []))
+MOST_OPERATIONS = 1000
+TURN_SECONDS = 15
+
+
+class Failing:
+    """A server whose storage fails on command, and a client that sees to it that every turn ends."""
+
+    def __init__(self, world: World, studio: Studio, client: httpx.AsyncClient, control: Path, notes: Path) -> None:
+        self.world = world
+        self.client = client
+        self._studio = studio
+        self._control = control
+        self._notes = notes
+
+    async def suffer(self, what: str, nth: int, seconds: float = 0.0) -> bool:
+        """One turn of a new session with this failure, then one without; whether the failure came up at all."""
+        (session,) = await self.world.make_sessions(self.client, ["auto"])
+        following = asyncio.create_task(self._follow(session))
+        failed_before = self._failures()
+        arm(self._control, what, nth, seconds)
+        status = await self.world.start(self.client, session, TURN)
+        if status == 202:
+            await self._until(session, 1)
+        failed = self._failures() > failed_before
+        arm(self._control, None)
+        ends = self._ends(session)
+        assert all(end in {"final", "error storage"} for end in ends), f"{what} at {nth}: {status} {ends}"
+        assert failed or ends == ["final"], f"without a failure: {status} {ends}"
+        assert await self.world.start(self.client, session, TURN) == 202, f"after {what} at {nth}"
+        await self._until(session, len(ends) + 1)
+        while self._ends(session)[-1] != "final":  # the end of the turn before had waited
+            await self._until(session, len(self._ends(session)) + 1)
+        following.cancel()
+        return failed
+
+    def _failures(self) -> int:
+        return self._notes.read_text().count("failed ") if self._notes.exists() else 0
+
+    async def _follow(self, session: str) -> None:
+        """A stream that the failure ends is taken up again, as every client does."""
+        while True:
+            await self.world.follow(self.client, session)
+            await asyncio.sleep(0.01)
+
+    async def _until(self, session: str, ends: int) -> None:
+        async with asyncio.timeout(TURN_SECONDS):
+            while len(self._ends(session)) < ends:
+                await asyncio.sleep(0.005)
+
+    def _ends(self, session: str) -> list[str]:
+        frames = [json.loads(frame) for frame in self.world.seen.sessions[session].frames]
+        return [
+            " ".join([frame["type"], *([frame["data"]["code"]] if frame["type"] == "error" else [])])
+            for frame in frames
+            if frame["type"] == "final" or frame["data"].get("fatal")
+        ]
+
+
+@asynccontextmanager
+async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerator[Failing]:
+    world, control, notes = World(folder / "home"), folder / "control", folder / "home" / "stderr"
+    if "disk" in order:
+        notes = folder / "trace"
+        order["disk"] = {"trace": str(notes), "control": str(control)}
+    else:
+        order["fails"] = str(control)
+    studio = await nursing.serve(world.home, **order)
+    async with studio.client() as client:
+        everything = asyncio.create_task(world.follow(client, None))
+        yield Failing(world, studio, client, control, notes)
+        everything.cancel()
+        assert await studio.end(15) == 0
+    errors = (folder / "home" / "stderr").read_text()
+    assert "Traceback" not in errors, errors
+    found = findings(world.log(), world.seen, over=True)
+    assert found == [], told(found)
+
+
+@pytest.mark.promise("A4")
+@pytest.mark.parametrize("what", [REFUSED, UNANSWERED])
+async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str) -> None:
+    async with nursery() as nursing, failing(nursing, tmp_path) as one:
+        assert await first_untouched(one, what) > 10
+
+
+@pytest.mark.promise("A4")
+@pytest.mark.parametrize("what", FAILURES)
+async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(
+    tmp_path: Path, what: str, count: Callable[[int, int], int]
+) -> None:
+    async with nursery() as nursing, failing(nursing, tmp_path, disk={}) as one:
+        await first_untouched(one, what, step=count(3, 1))
+
+
+async def first_untouched(one: Failing, what: str, step: int = 1) -> int:
+    """The number of the first operation that no turn comes to."""
+    for nth in range(1, MOST_OPERATIONS, step):
+        if not await one.suffer(what, nth):
+            return nth
+    raise AssertionError(f"a turn takes more than {MOST_OPERATIONS} operations")

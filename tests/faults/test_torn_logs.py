@@ -1,0 +1,87 @@
+"""Promise A2: a power cut that tears what was not yet synced takes nothing that was told as done."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import VOLATILE, findings, told
+from tests.faults.disk import unsynced
+from tests.faults.killing import KillLoop, portions
+from tests.faults.log_file import read_log, snapshot
+from tests.faults.studios import World, nursery
+
+pytestmark = pytest.mark.anyio
+
+SECTOR = 512
+
+
+class PowerCuts:
+    """After each kill: three images of the disk as a power cut at that moment could have left it, each looked at."""
+
+    def __init__(self, world: World, trace: Path, rng: random.Random) -> None:
+        self.images = self.torn = 0
+        self._world = world
+        self._trace = trace
+        self._rng = rng
+
+    def __call__(self) -> list[str]:
+        found: list[str] = []
+        waiting = unsynced(self._trace)
+        for tear in (self._lost, self._cut, self._garbled):
+            copy = snapshot(self._world.database, self._world.home / "torn")
+            for name, places in waiting.items():
+                self.torn += 1
+                tear(copy.with_name(name), places)
+            self.images += 1
+            wrong = findings(read_log(copy), self._world.seen, spared=VOLATILE)
+            found += [f"{tear.__name__[1:]} {sum(map(len, waiting.values()))} writes: {one}" for one in wrong]
+        return found
+
+    def _lost(self, file: Path, places: list[tuple[int, int]]) -> None:
+        """Nothing of what was not synced came to the disk."""
+        for offset, size in places:
+            _overwrite(file, offset, bytes(size))
+
+    def _cut(self, file: Path, places: list[tuple[int, int]]) -> None:
+        """A part of it did, up to some byte; a log ends there."""
+        kept = self._rng.randrange(sum(size for _, size in places) + 1)
+        for offset, size in places:
+            _overwrite(file, offset + min(kept, size), bytes(size - min(kept, size)))
+            kept = max(0, kept - size)
+
+    def _garbled(self, file: Path, places: list[tuple[int, int]]) -> None:
+        """Any of its sectors did, or came to be nonsense."""
+        for offset, size in places:
+            for start in range(offset, offset + size, SECTOR):
+                length = min(SECTOR, offset + size - start)
+                if self._rng.random() < 0.5:
+                    _overwrite(file, start, self._rng.choice([bytes(length), self._rng.randbytes(length)]))
+
+
+def _overwrite(file: Path, offset: int, content: bytes) -> None:
+    if content and file.exists():
+        with file.open("r+b") as opened:
+            opened.seek(offset)
+            opened.write(content)
+
+
+@pytest.mark.promise("A2")
+@pytest.mark.parametrize("part", range(2))
+async def test_a_power_cut_takes_nothing_that_was_told_as_done(
+    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int], part: int
+) -> None:
+    for number, lives in enumerate(portions(count(12, 2500), 50)):
+        folder = tmp_path / str(number)
+        world, trace = World(folder / "home"), folder / "trace"
+        cuts = PowerCuts(world, trace, rng)
+        async with nursery() as nursing:
+            order = {"disk": {"trace": str(trace)}}
+            loop = KillLoop(nursing, world, rng, sessions=25, order=order, after_kill=cuts)
+            found = await loop.run(lives)
+        assert found == [], told(found)
+        assert cuts.torn > lives / 2
+        print(loop.figures, cuts.images, "images", cuts.torn, "files torn")

@@ -1,0 +1,75 @@
+"""Replies held against those of the providers' own SDKs, which read the same bytes from the same server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from agenticx.errors import ModelError
+from agenticx.llms import ChatModel, ModelRequest, Reply, complete
+from agenticx.messages import UserMessage
+from tests.llms.pieces_server import pieces_server
+from tests.llms.recorded import Recording, outcome
+
+__all__ = ["assert_sdk_agrees", "counts"]
+
+HELLO = ModelRequest(messages=[UserMessage(content="hello")])
+
+
+async def assert_sdk_agrees(
+    recording: Recording,
+    model_at: Callable[[str], ChatModel],
+    sdk_reply_at: Callable[[str], Awaitable[dict[str, Any]]],
+    *,
+    failures: tuple[type[Exception], ...] = (),
+    unreadable: Mapping[str, str] | None = None,
+) -> None:
+    """Our reply has every field as the SDK has it; where it fails, ours is the expected one all the same.
+
+    `unreadable` names the streams that the SDK fails at (with one of `failures`) or reads otherwise, each with the
+    reason; one that it reads right must not stand there, and one that it fails at and that does not is skipped.
+    """
+    async with pieces_server(lambda: [recording.body]) as server:
+        model = model_at(server.base_url)
+        reply, error = await complete(model, HELLO)
+        await model.aclose()
+        try:
+            theirs, failure = await sdk_reply_at(server.base_url), None
+        except failures as exc:
+            theirs, failure = {}, exc
+    ours = {name: value for name, value in _said(reply, error).items() if name in theirs}
+    if recording.slug in (unreadable or {}):
+        assert failure or _loosely(ours) != _loosely(theirs), "the SDK reads it; take it off the list"
+        said = outcome(reply, error)
+        assert said == recording.judge(said)
+    elif failure:
+        pytest.skip(f"the SDK fails at this stream: {failure!r}")
+    else:
+        assert _loosely(ours) == _loosely(theirs)
+
+
+def counts(*, input: int | None, output: int | None, cached: int | None, reasoning: int | None) -> dict[str, Any]:
+    """The usage of a reply as these outcomes have it, in the provider's own numbers."""
+    return {"input": input, "output": output, "cached": cached, "reasoning": reasoning}
+
+
+def _said(reply: Reply, error: ModelError | None) -> dict[str, Any]:
+    usage = reply.usage
+    said = outcome(reply, error)
+    said["calls"] = [call["name"] for call in said["tool_calls"]]
+    said["usage"] = counts(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cached=usage.cached_tokens,
+        reasoning=usage.reasoning_tokens,
+    )
+    return said
+
+
+def _loosely(said: dict[str, Any]) -> dict[str, Any]:
+    """A separator between two thoughts is a free choice, and so is whether nothing counted is 0 or not said."""
+    usage = {name: value or None for name, value in said.get("usage", {}).items()}
+    return {**said, "usage": usage, "reasoning": re.sub(r"\s", "", said.get("reasoning", ""))}

@@ -1,0 +1,80 @@
+"""JSON from outside: read exactly, or refused with a reason that a person and a model understand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.errors import InvalidArguments
+from agenticx.llms.arguments import parse_arguments, repair_arguments
+from agenticx.strict_json import clean_json, read_json
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=("Cs",))),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abé🎉"), inner, max_size=4),
+)  # fmt: skip
+
+
+@given(_values)
+def test_what_was_written_is_read(value: object) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    assert read_json(text, max_depth=50) == read_json(text.encode(), max_depth=50) == value
+
+
+REFUSED = {
+    '{"a": ': "Expecting value at line 1, column 7",
+    '{"a": 1} {}': "Extra data at line 1, column 10",
+    '{"a": 1, "b": {"a": 1, "c": 2, "a": 1}}': "the key 'a' appears twice",
+    '{"\\ud800": 1, "\\ud801": 2}': "the key '\ufffd' appears twice",
+    '{"' + "k" * 200 + '": 1, "' + "k" * 200 + '": 1}': f"the key '{'k' * 80}' appears twice",
+    "[NaN]": "NaN is not a JSON number",
+    "[-Infinity]": "a number in it is not finite",
+    "[1e999]": "a number in it is not finite",
+    "[" + "9" * 5000 + "]": "a number in it has more than 4300 digits",
+    "[" * 9 + "]" * 9: "it is nested deeper than 8 levels",
+    "[" * 100_000: "it is nested deeper than 8 levels",
+    "[1,2,3,4,5,6]": "an object or a list in it has more than 5 entries",
+    '{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}': "an object or a list in it has more than 5 entries",
+    "\ufeff{}": "Unexpected UTF-8 BOM (decode using utf-8-sig) at line 1, column 1",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_what_two_readers_may_take_for_different_things_is_refused_with_the_reason(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"\A{re.escape(REFUSED[text])}\Z"):
+        read_json(text, max_depth=8, max_entries=5)
+
+
+def test_bytes_that_are_no_utf_8_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^it is not UTF-8$"):
+        read_json(b'{"a": "\xff"}', max_depth=8)
+
+
+def test_the_deepest_and_the_fullest_that_is_let_in_is_read() -> None:
+    deep = json.loads("[" * 8 + "]" * 8)
+    assert read_json(json.dumps(deep), max_depth=8) == deep
+    assert read_json("[1, 2, 3, 4, 5]", max_depth=1, max_entries=5) == [1, 2, 3, 4, 5]
+    assert read_json("123", max_depth=1, max_digits=3) == 123
+    with pytest.raises(ValueError, match=r"^a number in it has more than 3 digits$"):
+        read_json("[1234]", max_depth=1, max_digits=3)
+
+
+def test_half_a_character_becomes_a_replacement_character() -> None:
+    assert read_json('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', max_depth=8) == {"a\ufffd": ["\ufffd", "😀"]}
+    assert clean_json({"a": "\ud83d\ude00"}, max_depth=1) == {"a": "😀"}
+
+
+def test_arguments_are_refused_for_the_same_reasons() -> None:
+    with pytest.raises(InvalidArguments, match=r"^the arguments are not valid JSON: the key 'a' appears twice$"):
+        parse_arguments('{"a": 1, "a": 2}')
+
+
+def test_repaired_arguments_hold_no_number_that_is_not_finite() -> None:
+    """`1e999` came out of a repair as infinity, and would have gone into the tool and the log."""
+    with pytest.raises(InvalidArguments, match=r"a number in it is not finite$"):
+        repair_arguments('{"n": 1e999,}')

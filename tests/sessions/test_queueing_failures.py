@@ -1,0 +1,129 @@
+"""Whichever write fails, refused or carried out without an answer: no accepted message is lost or said twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.clocks import ScaledClock
+from agenticx.errors import AgenticXError, SessionBusy, StoreError
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.sessions import Hub, Posted, SessionRecord, SqliteStore, TurnRequest
+from agenticx.settings import load_settings
+from agenticx.testing import check_grammar
+from agenticx.tools.registry import tool
+
+pytestmark = pytest.mark.anyio
+
+WRITES = frozenset({"append", "journal", "claim", "release"})
+MOST_WRITES = 60
+SAID = ("turn_started", "steered", "handed_back")
+
+
+@tool(risk="write")
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+class Striking:
+    """A store of which the `nth` write fails, and those behind it up to `times`; `answers` tells in which way."""
+
+    def __init__(self, store: SqliteStore, nth: int, times: int, *, carried_out: bool) -> None:
+        self._store, self._left, self._times, self._carried_out = store, nth, times, carried_out
+        self.struck = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in WRITES:
+            return method
+
+        async def write(*args: Any, **more: Any) -> Any:
+            self._left -= 1
+            strikes = -self._times < self._left <= 0
+            self.struck = self.struck or strikes
+            if strikes and not self._carried_out:
+                raise StoreError("the disk is full")
+            result = await method(*args, **more)
+            if strikes:
+                raise StoreError("the disk did not answer")
+            return result
+
+        return write
+
+
+def hub_of(store: Any, model: ScriptedModel, folder: Path) -> Hub:
+    settings = load_settings({"home": folder / "home"}, environ={})
+    tools, clock = [note], ScaledClock(50)
+    return Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
+
+
+async def accepted(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool:
+    """Post a message as a client does: again, with the same id, until there is an answer."""
+    request = TurnRequest(input=text, when_busy=when_busy, client_turn_id=text)
+    for _ in range(5):
+        try:
+            posted: Posted = await hub.post(session_id, request)
+        except SessionBusy:
+            return False
+        except AgenticXError:
+            continue
+        return posted.state in ("started", "queued", "steered", "handed_back")
+    return False
+
+
+async def quiet(hub: Hub, session_id: str) -> None:
+    """Answer what is asked until nothing runs any more."""
+    async with asyncio.timeout(10):
+        idle = 0
+        while idle < 3:
+            for asked in hub.gate.pending(session_id):
+                hub.gate.resolve(asked.id, True, digest=asked.digest)
+            idle = 0 if hub.running_turn(session_id) else idle + 1
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
+    tmp_path: Path, carried_out: bool, times: int
+) -> None:
+    for nth in range(1, MOST_WRITES):
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        store = SqliteStore(folder / "sessions.db")
+        record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(record)
+        striking = Striking(store, nth, times, carried_out=carried_out)
+        hub = hub_of(striking, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
+        texts = {
+            "one": "reject",
+            "two": "queue",
+            "three": "steer",
+            "four": "queue",
+            "five": "interrupt",
+            "six": "queue",
+        }
+        taken = [text for text, mode in texts.items() if await accepted(hub, record.id, text, mode)]
+        await quiet(hub, record.id)
+        await hub.close()
+        again = hub_of(store, ScriptedModel(["yes"] * 20), folder)
+        await again.recover()
+        await quiet(again, record.id)
+        events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
+        check_grammar(events, complete=any(event["turn_id"] for event in events))
+        told = Counter(event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in SAID)
+        where = f"write {nth}, {times} times, carried out: {carried_out}"
+        assert {text for text in taken if not told[text]} == set(), where
+        assert [text for text, count in told.items() if count > 1] == [], where
+        assert await store.journal_open("posted", "taken") == [], where
+        await again.close()
+        await store.aclose()
+        if not striking.struck:
+            return
+    raise AssertionError(f"there are more than {MOST_WRITES} writes")

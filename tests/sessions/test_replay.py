@@ -1,0 +1,173 @@
+"""The log of all sessions read back from the file: in its order, from any place, and in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
+
+pytestmark = pytest.mark.anyio
+
+STREAMING = 30
+
+
+def tokens(count: int) -> list[RuntimeEvent]:
+    return [RuntimeEvent(EventType.TOKEN, {"text": "word ", "message_id": "m", "offset": at}) for at in range(count)]
+
+
+def final() -> RuntimeEvent:
+    usage = {"input_tokens": None, "output_tokens": None}
+    return RuntimeEvent(EventType.FINAL, {"text": "", "message_id": "m", "reason": "answer", "usage": usage})
+
+
+async def session_in(store: SqliteStore) -> str:
+    made = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
+    await store.create(made)
+    return made.id
+
+
+async def streaming(store: SqliteStore) -> list[StoredEvent]:
+    """Sessions that stream at the same time, of which the turns of some are over; returns the log."""
+    ids = [await session_in(store) for _ in range(STREAMING)]
+    log: list[StoredEvent] = []
+    for round_ in range(60):
+        for place, session_id in enumerate(ids):
+            if round_ % (place % 3 + 1) == 0:
+                events = tokens(place % 7 + 1)
+                log += await store.append(session_id, "turn", events, expected_seq=await store.last_seq(session_id))
+    for session_id in ids[::2]:
+        log += await store.append(session_id, "turn", [final()], expected_seq=await store.last_seq(session_id))
+    return log
+
+
+async def pages(store: SqliteStore, after: int, at_once: int) -> list[StoredEvent]:
+    return [event async for page in _pages(store, after, at_once) for event in page]
+
+
+async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[Sequence[StoredEvent]]:
+    while page := await store.read_all(after, at_once):
+        assert len(page) <= at_once
+        yield page
+        after = page[-1].position
+
+
+async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
+    """A turn that says a word at the log's beginning and goes on far behind; its session and the log."""
+    slow, quick = await session_in(store), await session_in(store)
+    log = list(await store.append(slow, "turn", tokens(1), expected_seq=0))
+    for number in range(40):
+        log += await store.append(quick, "turn", tokens(500), expected_seq=500 * number)
+    log += await store.append(slow, "turn", [*tokens(1), final()], expected_seq=1)
+    return slow, log
+
+
+@pytest.mark.parametrize(("at_once", "starts"), [(1, (-20,)), (100, (0, 1, -300, -1)), (10_000, (0, 1000))])
+async def test_the_log_of_all_sessions_is_read_in_its_order_from_any_place(
+    tmp_path: Path, at_once: int, starts: tuple[int, ...]
+) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    log = await streaming(store)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    for start in starts:
+        assert await pages(again, log[start].position - 1, at_once) == log[start:]
+    await again.aclose()
+
+
+async def test_a_row_reaches_over_a_bounded_stretch_of_the_log(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    _, log = await far_apart(store)
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        (reach,) = connection.execute("SELECT max(last_position - first_position) FROM events").fetchone()
+    assert reach < 1_000
+    again = SqliteStore(tmp_path / "sessions.db")
+    assert await pages(again, 0, 512) == log
+    assert await pages(again, 20_000, 512) == log[20_000:]
+    await again.aclose()
+
+
+async def test_rows_that_reach_further_are_read_like_any_other(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    slow, log = await far_apart(store)
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        of_it = "session = (SELECT number FROM sessions WHERE id = ?)"
+        bodies = connection.execute(f"SELECT body FROM events WHERE {of_it} ORDER BY last_seq", (slow,)).fetchall()
+        one = zlib.compress(b"\n".join(zlib.decompress(body) for (body,) in bodies))
+        connection.execute(f"DELETE FROM events WHERE {of_it} AND last_seq = 1", (slow,))
+        connection.execute(f"UPDATE events SET body = ?, first_position = 1 WHERE {of_it}", (one, slow))
+        connection.commit()
+    again = SqliteStore(tmp_path / "sessions.db")
+    assert await pages(again, 0, 512) == log
+    assert await pages(again, 19_999, 512) == log[19_999:]
+    await again.aclose()
+
+
+async def test_a_damaged_row_is_passed_over_in_the_log_of_all_sessions(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    log = await streaming(store)
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.execute("UPDATE events SET body = x'00' WHERE session = 1")
+        connection.commit()
+    again = SqliteStore(tmp_path / "sessions.db")
+    readable = [event for event in log if event.session_id != log[0].session_id]
+    assert await pages(again, 0, 100) == readable
+    assert await pages(again, 0, 512) == readable
+    await again.aclose()
+
+
+async def test_what_is_deleted_is_not_told_again(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    log = await streaming(store)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    assert await pages(again, 0, 512) == log
+    await again.delete(log[0].session_id)
+    assert await pages(again, 0, 512) == [event for event in log if event.session_id != log[0].session_id]
+    await again.aclose()
+
+
+async def test_who_asks_for_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    log = await streaming(store)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    replays = [asyncio.create_task(again.read_all(place % 100, 4_000)) for place in range(100)]
+    await asyncio.sleep(0)
+    assert (await again.get(log[0].session_id)).id == log[0].session_id
+    assert len(await again.sessions(limit=5)) == 5
+    assert not all(task.done() for task in replays)
+    assert {len(page) for page in await asyncio.gather(*replays)} <= set(range(1, 4_001))
+    await again.aclose()
+
+
+async def test_a_replay_of_a_large_log_holds_little_of_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    ids = [await session_in(store) for _ in range(4)]
+    large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})
+    for turn in range(15):
+        for session_id in ids:
+            await store.append(session_id, "turn", [*[large] * 9, final()], expected_seq=10 * turn)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    tracemalloc.start()
+    try:
+        sizes = [len(event.frame_json) async for page in _pages(again, 0, 512) for event in page]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(sizes) == 600
+    assert sum(sizes) > 50_000_000
+    assert most < 30_000_000
+    await again.aclose()

@@ -1,0 +1,344 @@
+"""Searching what was said and counting what it used, in each store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import SessionNotFound
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import (
+    Counts,
+    Excerpt,
+    Found,
+    Keepsake,
+    MemoryStore,
+    SessionRecord,
+    Spent,
+    SqliteStore,
+    Store,
+)
+from agenticx.sessions.search import SEARCH_VERSION
+from agenticx.sessions.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
+
+pytestmark = pytest.mark.anyio
+
+CHANGED = RuntimeEvent(EventType.SESSION_CHANGED, {})
+
+
+def in_memory(_folder: Path, clock: Clock | None = None) -> Store:
+    return MemoryStore(clock)
+
+
+def in_a_file(folder: Path, clock: Clock | None = None) -> Store:
+    return SqliteStore(folder / "sessions.db", clock=clock)
+
+
+STORES: list[Callable[..., Store]] = [in_memory, in_a_file]
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = request.param(tmp_path)
+    yield opened
+    await opened.aclose()
+
+
+async def session_with(store: Store, *messages: Message, name: str | None = None, **fields: Any) -> str:
+    record = SessionRecord(name=name, workspace="/tmp", created_at="2026-01-01T00:00:00.000Z", **fields)
+    await store.create(record)
+    await say(store, record.id, *messages)
+    return record.id
+
+
+async def say(
+    store: Store,
+    session_id: str,
+    *messages: Message,
+    keep: int | None = None,
+    findable: frozenset[str] | None = None,
+) -> None:
+    seq = await store.last_seq(session_id)
+    place = len((await store.keepsake(session_id)).messages)
+    change = Keepsake(messages, keep=place if keep is None else keep, findable=findable)
+    await store.append(session_id, None, [CHANGED], expected_seq=seq, kept=change)
+
+
+async def test_a_search_shows_where_each_session_was_found(store: Store) -> None:
+    asked = UserMessage(content="Where do I set the\ntime-out of the confirm gate?")
+    answered = AssistantMessage(
+        content="With AGX_CONFIRM_TIMEOUT_SECONDS. " + "x" * 100 + " The confirmation " + "y" * 200
+    )
+    one = await session_with(store, asked, answered, name="About time")
+    await session_with(store, UserMessage(content="Nothing of that kind"))
+    two = await session_with(store, name="Confirm everything")
+    assert await store.search("confirm") == [
+        Found(await store.get(two), [Excerpt(None, "name", "", "Confirm", " everything")]),
+        Found(
+            await store.get(one),
+            [
+                Excerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
+                Excerpt(
+                    answered.message_id,
+                    "assistant",
+                    "With AGX_",
+                    "CONFIRM",
+                    "_TIMEOUT_SECONDS. " + "x" * 100 + " T…",
+                ),
+            ],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("offset", [0, 3_990, 7_999, 8_000, 12_345, 150_000])
+@pytest.mark.parametrize("filling", ["word ", "字", "x"])
+async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, filling: str, offset: int) -> None:
+    before = (filling * 200_000)[:offset]
+    await session_with(store, UserMessage(content=f"{before} Größe der 会议 {filling * 1000}"))
+    (hit,) = await store.search("grosse 会议")
+    (match,) = hit.matches
+    assert (match.before[-5:], match.found, match.after[:8]) == ((before + " ")[-5:], "Größe", " der 会议 ")
+    (hit,) = await store.search("会议")
+    assert (hit.matches[0].before[-10:], hit.matches[0].found) == ("Größe der ", "会议")
+
+
+@pytest.mark.parametrize(
+    ("text", "found_by", "not_found_by"),
+    [
+        ("Confirm the gate", ["CONF", "gate conf", "confirm the", "co ga t"], ["firm", "confirms", "gates"]),
+        ("Größe der Straße, déjà vu", ["grosse", "grösse", "STRASSE", "deja", "Déjà"], ["groesse"]),
+        ("call file_write(path)", ["file_write", "file-write", "write path", "file_wri"], ["write_file", "filewrite"]),
+        ("明天的会议室在三楼", ["会议", "会", "议室", "会议室 三楼"], ["议会", "会室"]),
+        ("プロジェクトの会議", ["会議", "ジェクト", "の"], ["議会"]),
+        ("프로젝트회의에서", ["회의", "회", "프로젝트"], ["의회"]),
+        ("ห้องประชุม", ["ประชุม", "ห้อง"], ["ชุมประ"]),
+        ("mixed中文text", ["中文", "mixed", "text", "mixed中文"], ["ixed"]),
+        ("Party 🎉 tonight", ["🎉", "party 🎉"], ["🎂"]),
+        ("cafe\u0301 ＦＵＬＬ ﬁne", ["café", "cafe", "full", "fine"], []),
+        ('say "AND" OR NOT (this) NEAR *', ['"and"', "or", "NOT", "near", "(this)", "*this*"], ["that"]),
+        ("x" * 500, ["x" * 300, "x"], ["x" * 20 + "y"]),
+        ("", [], ["", "   ", "++", "!", "a"]),
+    ],
+)
+async def test_what_finds_a_text_and_what_does_not(
+    store: Store, text: str, found_by: list[str], not_found_by: list[str]
+) -> None:
+    session_id = await session_with(store, UserMessage(content=text))
+    for query in found_by:
+        assert [one.record.id for one in await store.search(query)] == [session_id], query
+    for query in not_found_by:
+        assert await store.search(query) == [], query
+
+
+async def test_all_terms_must_stand_in_one_text_that_a_person_or_the_model_said(store: Store) -> None:
+    await session_with(
+        store,
+        UserMessage(content="apples"),
+        AssistantMessage(content="pears"),
+        UserMessage(content="reminder", injected=True),
+        ToolMessage(tool_call_id="c", name="t", content="listing"),
+        SystemMessage(content="summary"),
+    )
+    found = {query: len(await store.search(query)) for query in ("apples", "pears", "apples pears")}
+    assert found == {"apples": 1, "pears": 1, "apples pears": 0}
+    assert [await store.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
+
+
+async def test_both_stores_find_the_same(tmp_path: Path) -> None:
+    seed = int(os.environ.get("AGX_TEST_SEED") or random.randrange(2**32))
+    print(f"replay with AGX_TEST_SEED={seed}")
+    rng = random.Random(seed)
+    alphabets = [
+        "ab",
+        "aB é",
+        "ab_-. ",
+        "会议 a",
+        "가나 다",
+        "กา ab",
+        'a"*():^+- AND OR NOT',
+        "\u0301e\u200d🎉❤\ufe0f a",
+        "ßſﬁ½ ²",
+    ]
+    stores: list[Store] = [in_memory(tmp_path), in_a_file(tmp_path)]
+    texts = ["".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 12))) for _ in range(150)]
+    names: list[dict[str, int]] = []
+    for store in stores:
+        names.append({await session_with(store, UserMessage(content=text)): place for place, text in enumerate(texts)})
+    for _ in range(300):
+        query = "".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 5)))
+        found: list[list[tuple[int, list[tuple[str, str, str]]]]] = []
+        for store, known in zip(stores, names, strict=True):
+            hits = await store.search(query, limit=200)
+            found.append(
+                [(known[hit.record.id], [(one.before, one.found, one.after) for one in hit.matches]) for hit in hits]
+            )
+        assert found[0] == found[1], query
+    for store in stores:
+        await store.aclose()
+
+
+async def test_found_sessions_come_in_the_order_and_the_pages_of_the_list(store: Store) -> None:
+    ids = [await session_with(store, UserMessage(content="same words")) for _ in range(5)]
+    await store.update(replace(await store.get(ids[1]), pinned=True))
+    await store.update(replace(await store.get(ids[3]), archived=True))
+
+    async def found(**wanted: Any) -> list[int]:
+        return [ids.index(one.record.id) for one in await store.search("word", **wanted)]
+
+    assert await found() == [1, 4, 2, 0]
+    assert await found(limit=2) == [1, 4]
+    assert await found(before=ids[4]) == [2, 0]
+    assert await found(archived="only") == [3]
+    assert await found(archived="with", limit=3) == [1, 4, 3]
+    assert await found(before="ses_unknown") == []
+
+
+async def test_a_new_name_is_found_and_the_old_one_is_not(store: Store) -> None:
+    session_id = await session_with(store, name="Old name")
+    for name, queries in (("Other", {"old": 0, "other": 1}), (None, {"other": 0}), ("Third", {"third": 1})):
+        await store.update(replace(await store.get(session_id), name=name))
+        assert {query: len(await store.search(query)) for query in queries} == queries
+
+
+async def test_compacted_messages_are_found_and_those_that_are_no_longer_findable_are_not(store: Store) -> None:
+    first, second, third = (UserMessage(content=text) for text in ("alpha", "beta", "gamma"))
+    session_id = await session_with(store, first, second, name="Letters")
+    await say(store, session_id, SystemMessage(content="[compacted]"), second, third, keep=0)
+    queries = ("alpha", "beta", "gamma", "letters")
+    assert [len(await store.search(query)) for query in queries] == [1, 1, 1, 1]
+    await say(store, session_id, keep=2, findable=frozenset({first.message_id, second.message_id}))
+    assert [len(await store.search(query)) for query in queries] == [1, 1, 0, 1]
+    await say(store, session_id, third, findable=frozenset({second.message_id, third.message_id}))
+    assert [len(await store.search(query)) for query in queries] == [0, 1, 1, 1]
+
+
+async def test_an_index_of_another_idea_of_words_is_made_anew(tmp_path: Path) -> None:
+    store = in_a_file(tmp_path)
+    session_id = await session_with(store, UserMessage(content="会议"))
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE meta SET value = 'older' WHERE key = 'search'")
+        connection.execute("INSERT INTO found (found) VALUES ('delete-all')")
+    again = in_a_file(tmp_path)
+    assert [one.record.id for one in await again.search("议")] == [session_id]
+    await again.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        assert connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchall() == [(SEARCH_VERSION,)]
+
+
+async def test_what_is_deleted_is_in_no_byte_of_the_index_while_others_go_on_writing(tmp_path: Path) -> None:
+    store = in_a_file(tmp_path)
+    others = [
+        await session_with(store, UserMessage(content=f"common words {number} and more")) for number in range(200)
+    ]
+    secrets = ("zyxwvutsecret", "秘密会议")
+    gone = await session_with(store, UserMessage(content=f"my {secrets[0]} is {secrets[1]}"), name="zyxwvutsname")
+    for number in range(200):
+        await say(store, others[number], AssistantMessage(content=f"later words {number}"))
+    assert len(await store.search("zyxwvut")) == 1
+    writing = [say(store, session_id, UserMessage(content="meanwhile")) for session_id in others[:50]]
+    await asyncio.gather(store.delete(gone), *writing)
+    bytes_left = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert [word for word in ("zyxwvut", "yxwvutsecret", "秘密会议", "秘") if word.encode() in bytes_left] == []
+    assert (await store.search("zyxwvut"), len(await store.search("meanwhile", limit=100))) == ([], 50)
+    await store.aclose()
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    store = in_a_file(tmp_path)
+    gone = await session_with(store, UserMessage(content="zyxwvutsecret"))
+    await session_with(store, UserMessage(content="stays"))
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+        (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (gone,)).fetchone()
+        _search.forget_session(connection, number)
+        _search.must_purge(connection)
+        connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+    again = in_a_file(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if b"zyxwvut" in path.read_bytes()] == []
+    assert len(await again.search("stays")) == 1
+    await again.aclose()
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+class Calendar(SystemClock):
+    """Real time on a day that a test chooses."""
+
+    day = 1
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, self.day, 23, 59, tzinfo=UTC)
+
+
+def used(model: str, into: int | None = 10, out: int | None = 2, **more: Any) -> RuntimeEvent:
+    return RuntimeEvent(EventType.USAGE, {"input_tokens": into, "output_tokens": out, "model": model, **more})
+
+
+@pytest.mark.parametrize("make", STORES)
+async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a_deletion(
+    make: Callable[..., Store], tmp_path: Path
+) -> None:
+    calendar = Calendar()
+    store = make(tmp_path, calendar)
+    one, two = [await session_with(store) for _ in range(2)]
+
+    async def spend(session_id: str, *events: RuntimeEvent) -> None:
+        await store.append(session_id, None, events, expected_seq=await store.last_seq(session_id))
+
+    await spend(one, used("a", cost_usd="0.1"), used("a", cost_usd="0.2", cached_tokens=5), used("b"))
+    calendar.day = 2
+    await spend(one, used("a", None, None), used("a", 1, 1, reasoning_tokens=7))
+    await spend(two, used("a", cost_usd="0.0000001"))
+    priced = Counts(calls=2, input_tokens=20, output_tokens=4, cached_tokens=5, cost_usd=Decimal("0.3"))
+    rows = [
+        Spent(session_id=one, day="2026-03-01", model="a", counts=priced),
+        Spent(
+            session_id=one,
+            day="2026-03-01",
+            model="b",
+            counts=Counts(calls=1, unpriced=1, input_tokens=10, output_tokens=2),
+        ),
+        Spent(
+            session_id=one,
+            day="2026-03-02",
+            model="a",
+            counts=Counts(calls=2, uncounted=1, unpriced=2, input_tokens=1, output_tokens=1, reasoning_tokens=7),
+        ),
+        Spent(
+            session_id=two,
+            day="2026-03-02",
+            model="a",
+            counts=Counts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
+        ),
+    ]
+    assert await store.usage() == rows
+    assert await store.usage(session_id=two) == rows[3:]
+    assert await store.usage(since="2026-03-02") == rows[2:]
+    assert await store.usage(until="2026-03-01", session_id=one) == rows[:2]
+    with pytest.raises(SessionNotFound):
+        await store.usage(session_id="ses_unknown")
+
+    past = [event._replace(session_id="ses_fork") for event in await store.read(one, 0, 100)]
+    fork = SessionRecord(id="ses_fork", workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
+    await store.create(fork, past=past)
+    assert await store.usage() == rows
+    await store.delete(two)
+    assert await store.usage() == rows[:3]
+    await store.aclose()

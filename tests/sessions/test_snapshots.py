@@ -1,0 +1,269 @@
+"""What files held: kept outside the workspace, for the owner alone, up to an amount, and never a way out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import ToolError
+from agenticx.sessions.restoring import RestoredFile, restore_files
+from agenticx.sessions.snapshots import LARGEST_FILE, Edit, SnapshotFolder, digest_of
+from agenticx.tools import ToolContext
+from agenticx.tools.builtin import builtin_tools
+
+pytestmark = pytest.mark.anyio
+
+WRITE = next(tool for tool in builtin_tools() if tool.schema.name == "file_write")
+
+
+async def write(folder: SnapshotFolder, workspace: Path, call_id: str, path: str, content: str) -> None:
+    context = ToolContext(workspace=workspace, call_id=call_id, snapshots=folder.of("ses_1"))
+    await WRITE.run(WRITE.validate({"path": path, "content": content}), context)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SnapshotFolder:
+    return SnapshotFolder(tmp_path / "home" / "snapshots")
+
+
+async def test_a_call_that_changes_a_file_leaves_both_contents_and_who_it_was(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    await write(folder, workspace, "call_2", "a.txt", "two")
+    kept, path = folder.of("ses_1"), str(workspace / "a.txt")
+    one, two = digest_of(b"one"), digest_of(b"two")
+    assert kept.edits() == [Edit("call_1", path, None, one), Edit("call_2", path, one, two)]
+    assert [kept.content(digest) for digest in (one, two, digest_of(b"three"))] == [b"one", b"two", None]
+    assert (folder.of("ses_2").edits(), folder.of("ses_2").content(one)) == ([], None)
+    assert restore_files(kept, workspace, undone={"call_2"}, redone=()) == [
+        RestoredFile("a.txt", "restored", version=_version(workspace / "a.txt"))
+    ]
+    assert (workspace / "a.txt").read_text() == "one"
+
+
+async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_brought_back(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    (workspace / "run.sh").write_text("old")
+    (workspace / "run.sh").chmod(0o750)
+    (workspace / "gone").write_text("old")
+    await write(folder, workspace, "call_1", "run.sh", "new")
+    await write(folder, workspace, "call_1", "gone", "new")
+    (workspace / "gone").unlink()
+    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
+    assert [(file.path, file.outcome) for file in done] == [("run.sh", "restored"), ("gone", "left")]
+    assert ((workspace / "run.sh").stat().st_mode & 0o777, (workspace / "run.sh").read_text()) == (0o750, "old")
+    assert not (workspace / "gone").exists()
+
+
+async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: SnapshotFolder, workspace: Path) -> None:
+    script, kept = workspace / "run.sh", folder.of("ses_1")
+    await write(folder, workspace, "call_1", "run.sh", "echo")
+    modes: list[int] = []
+    for mode in (0o755, 0o600):
+        script.chmod(mode)
+        (away,) = restore_files(kept, workspace, undone={"call_1"}, redone=())
+        (back,) = restore_files(kept, workspace, undone=(), redone={"call_1"})
+        assert (away.outcome, back.outcome) == ("removed", "restored")
+        modes.append(script.stat().st_mode & 0o777)
+    assert modes == [0o755, 0o600]
+
+
+async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_and_can_be_gone_from_again(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    file, kept = workspace / "a.txt", folder.of("ses_1")
+    file.write_text("first")
+    await write(folder, workspace, "call_1", "a.txt", "by the agent")
+    file.write_text("by a person")
+    await write(folder, workspace, "call_2", "a.txt", "by the agent again")
+    await write(folder, workspace, "call_3", "a.txt", "and again")
+    calls = {"call_1", "call_2", "call_3"}
+    stopped = "As far as that goes: somebody else changed it in between, and what they made of it was kept."
+
+    for outcome in ("restored", "unchanged"):
+        done = restore_files(kept, workspace, undone=calls, redone=())
+        assert (done, file.read_text()) == ([RestoredFile("a.txt", outcome, stopped)], "by a person")
+    done = restore_files(kept, workspace, undone=(), redone=calls)
+    assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
+
+
+async def test_going_over_to_another_branch_keeps_what_a_person_wrote_where_the_branches_part(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    file, kept = workspace / "a.txt", folder.of("ses_1")
+    file.write_text("first")
+    await write(folder, workspace, "call_1", "a.txt", "one branch")
+    restore_files(kept, workspace, undone={"call_1"}, redone=())
+    await write(folder, workspace, "call_2", "a.txt", "a second")
+    done = restore_files(kept, workspace, undone={"call_2"}, redone={"call_1"})
+    assert ([one.outcome for one in done], file.read_text()) == (["restored"], "one branch")
+    restore_files(kept, workspace, undone={"call_1"}, redone=())
+    file.write_text("by a person")
+    await write(folder, workspace, "call_3", "a.txt", "a third")
+    (one,) = restore_files(kept, workspace, undone={"call_3"}, redone={"call_1"})
+    assert (one.outcome, one.version, file.read_text()) == ("restored", None, "by a person")
+    assert one.reason is not None
+    assert "somebody else changed it in between" in one.reason
+
+
+async def test_a_file_that_a_person_took_away_between_two_edits_is_taken_away_and_not_brought_back(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("first")
+    await write(folder, workspace, "call_1", "a.txt", "second")
+    (workspace / "a.txt").unlink()
+    await write(folder, workspace, "call_2", "a.txt", "third")
+    (one,) = restore_files(folder.of("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
+    assert (one.outcome, one.reason is None, (workspace / "a.txt").exists()) == ("removed", False, False)
+
+
+async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
+    await write(folder, workspace, "call_1", "home/token", "x")
+    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"])
+    assert done == [RestoredFile("home/token", "left", "It is AgenticX's own, which no conversation changes.")]
+    assert (workspace / "home" / "token").read_text() == "x"
+
+
+async def test_what_is_too_large_is_changed_all_the_same_and_left_by_a_rewind(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    (workspace / "big").write_bytes(b"x" * (LARGEST_FILE + 1))
+    await write(folder, workspace, "call_1", "big", "small")
+    (done,) = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
+    assert (done.outcome, done.reason) == ("left", "What it held, or was to hold, is too large to be kept.")
+    assert (workspace / "big").read_text() == "small"
+
+
+async def test_a_full_session_keeps_no_more_and_the_oldest_make_room_for_others(
+    tmp_path: Path, workspace: Path
+) -> None:
+    full = SnapshotFolder(tmp_path / "full", session_bytes=6_000)
+    for number in range(3):
+        await write(full, workspace, f"call_{number}", f"{number}.bin", os.urandom(2_000).hex())
+    done = restore_files(full.of("ses_1"), workspace, undone={"call_0", "call_1", "call_2"}, redone=())
+    assert [file.outcome for file in done] == ["removed"] * 3
+    done = restore_files(full.of("ses_1"), workspace, undone=(), redone={"call_0", "call_1", "call_2"})
+    assert [file.outcome for file in done] == ["restored", "restored", "left"]
+
+    shared = SnapshotFolder(tmp_path / "shared", all_bytes=6_000)
+    for number in range(3):
+        kept = shared.of(f"ses_{number}")
+        kept.edited("call", workspace / "x", None, os.urandom(2_500))
+        os.utime(kept.folder / "edits.jsonl", (number, number))
+    left = [shared.of(f"ses_{number}").content(shared.of(f"ses_{number}").edits()[0].after) for number in range(3)]
+    assert [content is not None for content in left] == [False, True, True]
+    total = sum(path.stat().st_size for path in (tmp_path / "shared").rglob("*") if path.is_file())
+    assert total < 6_500
+
+
+async def test_the_undo_of_a_rewind_leaves_what_a_person_had_taken_back_before(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    (workspace / "both.txt").write_text("old")
+    (workspace / "mine.txt").write_text("old")
+    for name in ("both.txt", "mine.txt", "new.txt"):
+        await write(folder, workspace, "call_1", name, "agent")
+    (workspace / "mine.txt").write_text("old")
+    (workspace / "new.txt").unlink()
+    kept = folder.of("ses_1")
+    for _ in range(2):
+        back = restore_files(kept, workspace, undone={"call_1"}, redone=())
+        assert [file.outcome for file in back] == ["restored", "unchanged", "unchanged"]
+        forth = restore_files(kept, workspace, undone=(), redone={"call_1"})
+        assert [file.outcome for file in forth] == ["restored", "left", "left"]
+        assert (workspace / "both.txt").read_text() == "agent"
+        assert (workspace / "mine.txt").read_text() == "old"
+        assert not (workspace / "new.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
+async def test_lines_that_nobody_of_ours_wrote_are_passed_over(
+    folder: SnapshotFolder, workspace: Path, name: str
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    rows = ["[" * 100_000, '[5,"x",5,5]', "null", "{}", '["call_1",["x"],null,"x"]', '["call_1","\\ud800",null,"x"]']
+    rows += ['["call_1","a\\u0000b",null,"x"]', '["/x",[[1]],[{}],null]', '["/x",5,5,5]', '["\\ud800",[],[],null]']
+    with (folder.of("ses_1").folder / name).open("a") as file:
+        file.write("".join(f"\n{row}\n" for row in rows))
+    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
+    assert ("a.txt", "removed") in [(file.path, file.outcome) for file in done]
+    assert {file.outcome for file in done} <= {"removed", "left"}
+
+
+async def test_a_line_that_a_crash_left_unfinished_spoils_no_other(folder: SnapshotFolder, workspace: Path) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    edits = folder.of("ses_1").folder / "edits.jsonl"
+    with edits.open("ab") as file:
+        file.write(b'\n["call_2", "/half')
+    await write(folder, workspace, "call_3", "b.txt", "two")
+    assert [edit.call_id for edit in folder.of("ses_1").edits()] == ["call_1", "call_3"]
+
+
+async def test_nothing_is_changed_when_nothing_can_be_kept(tmp_path: Path, workspace: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ToolError, match="nothing was changed"):
+        await write(SnapshotFolder(tmp_path / "file"), workspace, "call_1", "a.txt", "one")
+    assert list(workspace.iterdir()) == []
+
+
+async def test_a_snapshot_folder_that_is_a_link_is_not_followed(folder: SnapshotFolder, workspace: Path) -> None:
+    mine = folder.of("ses_1").folder
+    mine.parent.mkdir(parents=True)
+    mine.symlink_to(workspace)
+    with pytest.raises(ToolError, match="nothing was changed"):
+        await write(folder, workspace, "call_1", "a.txt", "one")
+    folder.delete("ses_1")
+    assert (list(workspace.iterdir()), workspace.is_dir()) == ([], True)
+
+
+async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    kept, outside = folder.of("ses_1"), workspace.parent / "outside.txt"
+    outside.write_text("one")
+    (kept.folder.parent / "stolen").write_bytes(zlib.compress(b"secret"))
+    one = digest_of(b"one")
+    forged = [
+        ["call_2", str(outside), None, one],
+        ["call_3", f"{workspace}/../outside.txt", None, one],
+        ["call_4", str(workspace / "a.txt"), "../stolen", one],
+        ["call_5", str(workspace / "a.txt"), one],
+        "no edit",
+    ]
+    with (kept.folder / "edits.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in forged)
+    calls = {f"call_{number}" for number in range(2, 6)}
+    done = restore_files(kept, workspace, undone=calls, redone=())
+    assert [(file.path, file.outcome) for file in done] == [
+        (str(outside), "left"),
+        ("../outside.txt", "left"),
+        ("a.txt", "left"),
+    ]
+    assert (outside.read_text(), (workspace / "a.txt").read_text()) == ("one", "one")
+
+
+@pytest.mark.parametrize("session_id", ["../..", "/", ".", "", "ses_1/../../x", "a" * 5_000])
+async def test_a_session_id_is_never_part_of_a_path(
+    folder: SnapshotFolder, workspace: Path, tmp_path: Path, session_id: str
+) -> None:
+    assert folder.of(session_id).folder.parent == tmp_path / "home" / "snapshots"
+    folder.delete(session_id)
+    assert workspace.is_dir()
+
+
+def _version(path: Path) -> tuple[int, int]:
+    return path.stat().st_mtime_ns, path.stat().st_size

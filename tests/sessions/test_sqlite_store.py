@@ -1,0 +1,377 @@
+"""What only the store in a file can show: it is all there again, in little room, for one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SettingsError, StoreError
+from agenticx.messages import SystemMessage, UserMessage
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import (
+    Journalled,
+    Keepsake,
+    OwnedElsewhere,
+    SequenceConflict,
+    SessionRecord,
+    SqliteStore,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.opening import database_path, open_store
+from agenticx.sessions.sqlite import owner_of
+from agenticx.sessions.sqlite.migrations import MIGRATIONS, migrate
+from agenticx.settings import load_settings
+
+pytestmark = pytest.mark.anyio
+
+
+def record() -> SessionRecord:
+    return SessionRecord(workspace="/tmp", tools=("file_read",), created_at="2026-01-01T00:00:00.000Z")
+
+
+def token(number: int) -> RuntimeEvent:
+    return RuntimeEvent(EventType.TOKEN, {"text": f"word {number} ", "message_id": "m", "offset": number})
+
+
+def final() -> RuntimeEvent:
+    usage = {"input_tokens": None, "output_tokens": None}
+    return RuntimeEvent(EventType.FINAL, {"text": "", "message_id": "m", "reason": "answer", "usage": usage})
+
+
+async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
+    """Two sessions that stream at the same time, the first one's turn being over."""
+    one, two = record(), record()
+    for made in (one, two):
+        await store.create(made)
+    await store.claim(TurnRecord(id="turn_1", session_id=one.id, input="x", client_turn_id="c"))
+    for number in range(rounds):
+        await store.append(one.id, "turn_1", [token(number)], expected_seq=number)
+        await store.append(two.id, "turn_2", [token(number), token(number)], expected_seq=2 * number)
+    await store.append(one.id, "turn_1", [final()], expected_seq=rounds)
+    return one.id, two.id
+
+
+async def everything(store: SqliteStore, session_id: str, at_once: int) -> Sequence[StoredEvent]:
+    events: list[StoredEvent] = []
+    while more := await store.read(session_id, len(events), at_once):
+        events += more
+    return events
+
+
+async def test_a_reopened_store_reads_the_very_same_bytes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    one, two = await interleaved(store, 600)
+    before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
+    before_all = await store.read_all(0, 10_000)
+    kept = Keepsake([UserMessage(content="x")], "{}")
+    await store.append(two, "turn_2", [token(0)], expected_seq=1200, kept=kept)
+    entry = Journalled(kind="began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
+    await store.journal(entry)
+    known = (store.log_id, await store.last_position(), await store.last_seq(one), await store.get(one))
+    await store.aclose()
+
+    again = SqliteStore(tmp_path / "sessions.db")
+    assert (again.log_id, await again.last_position(), await again.last_seq(one), await again.get(one)) == known
+    assert await everything(again, one, 7) == before[one]
+    assert (await everything(again, two, 1000))[:-1] == before[two]
+    paged: list[StoredEvent] = []
+    while more := await again.read_all(paged[-1].position if paged else 0, 100):
+        paged += more
+    assert paged[:-1] == list(before_all)
+    assert await again.keepsake(two) == kept
+    assert await again.journal_of(two, "turn_2") == [entry]
+    assert (await again.claim(TurnRecord(session_id=one, input="x", client_turn_id="c"))).id == "turn_1"
+    await again.aclose()
+
+
+async def test_a_read_of_large_events_gives_few_at_a_time_but_never_none_and_goes_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})
+    for turn in (None, "turn_1"):  # the first stays as it was appended, the second is packed at its end
+        seq = await store.last_seq(made.id)
+        await store.append(made.id, turn, [large] * 20 + ([final()] if turn else []), expected_seq=seq)
+        await store.aclose()
+        store = SqliteStore(tmp_path / "sessions.db")
+        place = position = 0
+        while place < seq + 20:
+            some = await store.read(made.id, place, 512)
+            of_all = await store.read_all(position, 512)
+            assert 1 <= len(some) <= 5
+            assert [event.seq for event in of_all] == [event.seq for event in some]
+            assert some[0].seq == place + 1
+            place, position = some[-1].seq, of_all[-1].position
+    await store.aclose()
+
+
+async def test_positions_are_not_given_out_again_after_the_newest_session_was_deleted(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    _, two = await interleaved(store, 3)
+    last = await store.last_position()
+    await store.delete(two)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    assert await again.last_position() == last
+    await again.aclose()
+
+
+async def test_a_long_answer_costs_few_rows_and_few_bytes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    one, _ = await interleaved(store, 2000)
+    frames = sum(len(event.frame_json) for event in await everything(store, one, 1000))
+    await store.aclose()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        query = "SELECT count(*), sum(length(body)) FROM events JOIN sessions ON number = session WHERE id = ?"
+        rows, size = connection.execute(query, (one,)).fetchone()
+    assert rows < 20
+    assert size < frames / 8
+
+
+async def test_what_is_deleted_is_in_no_file_any_more(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    secret = "a-word-that-stands-nowhere-else"
+    told = RuntimeEvent(EventType.TOKEN, {"text": secret, "message_id": "m", "offset": 0})
+    await store.append(made.id, None, [told], expected_seq=0, kept=Keepsake([UserMessage(content=secret)]))
+    await store.delete(made.id)
+    assert [path.name for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()] == []
+    await store.aclose()
+
+
+async def test_the_room_of_what_is_deleted_is_given_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    kept, made = record(), record()
+    large = RuntimeEvent(EventType.TOKEN, {"text": os.urandom(500_000).hex(), "message_id": "m", "offset": 0})
+    for one in (kept, made):
+        await store.create(one)
+    await store.append(kept.id, None, [token(0)], expected_seq=0)
+    small = (tmp_path / "sessions.db").stat().st_size
+    for seq in range(10):
+        await store.append(made.id, None, [large], expected_seq=seq)
+    await store.delete(made.id)
+    assert (tmp_path / "sessions.db").stat().st_size < small + 500_000
+    assert len(await store.read(kept.id, 0, 10)) == 1
+    await store.aclose()
+
+
+async def test_files_of_the_store_are_the_owners_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "home" / "sessions.db")
+    await store.create(record())
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    await store.aclose()
+
+
+@pytest.mark.promise("A5")
+async def test_a_second_owner_is_refused_and_told_who_the_first_one_is(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    with pytest.raises(OwnedElsewhere, match=f"process {os.getpid()}") as refused:
+        SqliteStore(tmp_path / "sessions.db")
+    assert refused.value.pid == os.getpid()
+    await store.aclose()
+    await SqliteStore(tmp_path / "sessions.db").aclose()
+
+
+@pytest.mark.promise("A5")
+@pytest.mark.promise("A5")
+@pytest.mark.parametrize("link", ["folder", "file"])
+async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path, link: str) -> None:
+    (tmp_path / "home").mkdir()
+    store = SqliteStore(tmp_path / "home" / "sessions.db")
+    if link == "folder":
+        alias = tmp_path / "alias" / "sessions.db"
+        alias.parent.symlink_to(tmp_path / "home")
+    else:
+        alias = tmp_path / "other.db"
+        alias.symlink_to(tmp_path / "home" / "sessions.db")
+    assert owner_of(alias) == os.getpid()
+    with pytest.raises(OwnedElsewhere):
+        SqliteStore(alias)
+    await store.aclose()
+    assert (
+        database_path(load_settings({"store_url": f"sqlite:///{alias}"}, environ={}))
+        == tmp_path / "home" / "sessions.db"
+    )
+
+
+async def test_a_store_that_was_overtaken_in_its_file_asks_the_file_where_the_log_ends(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    await store.append(made.id, None, [token(0)], expected_seq=0)
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        line = connection.execute("SELECT body FROM fresh").fetchone()[0]
+        for place in (2, 3):
+            connection.execute("INSERT INTO fresh VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
+        connection.commit()
+    with pytest.raises(SequenceConflict):
+        await store.append(made.id, None, [token(3)], expected_seq=1)
+    assert await store.last_seq(made.id) == 3
+    await store.append(made.id, None, [token(3)], expected_seq=3)
+    assert [event.position for event in await store.read_all(0, 10)] == [1, 2, 3, 4]
+    await store.aclose()
+
+
+@pytest.mark.promise("A5")
+async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    (tmp_path / "sessions.db.owner").unlink()  # by a person who takes it for litter
+    second = SqliteStore(tmp_path / "sessions.db")
+    with pytest.raises(StoreError, match=r"lock .* was removed"):
+        await store.append(made.id, None, [token(0)], expected_seq=0)
+    with pytest.raises(StoreError, match=r"lock .* was removed"):
+        await store.check()
+    await second.append(made.id, None, [token(0)], expected_seq=0)
+    await second.aclose()
+    await store.aclose()
+
+
+@pytest.mark.promise("A1")
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_store_whose_file_is_gone_stores_nothing_and_says_so(tmp_path: Path, replaced: bool) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    (tmp_path / "sessions.db").rename(tmp_path / "away.db")
+    if replaced:
+        (tmp_path / "sessions.db").write_bytes((tmp_path / "away.db").read_bytes())
+    for refused in (store.create(record()), store.append(made.id, None, [token(0)], expected_seq=0), store.check()):
+        with pytest.raises(StoreError, match="removed or replaced"):
+            await refused
+    await store.aclose()
+
+
+async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from agenticx.sessions import SqliteStore;"
+        "store = SqliteStore(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
+    )
+    first = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "sessions.db")], stdout=subprocess.PIPE)
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"ready\n"
+    with pytest.raises(OwnedElsewhere, match=f"process {first.pid}"):
+        SqliteStore(tmp_path / "sessions.db")
+    first.kill()
+    first.wait()
+    first.stdout.close()
+    await SqliteStore(tmp_path / "sessions.db").aclose()
+
+
+async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) -> None:
+    path, made, named = tmp_path / "sessions.db", record(), replace(record(), name="A name", pinned=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:1])
+        for one in (named, made):
+            connection.execute("INSERT INTO sessions (id, record) VALUES (?, ?)", (one.id, json.dumps(asdict(one))))
+        said = (UserMessage(content="会议"), UserMessage(content="reminder", injected=True), SystemMessage(content="x"))
+        for place, message in enumerate(said):
+            connection.execute("INSERT INTO messages VALUES (2, ?, ?)", (place, message.model_dump_json()))
+    store = SqliteStore(path)
+    found = [[one.record.id for one in await store.search(query)] for query in ("议", "name", "reminder", "x")]
+    assert found == [[made.id], [named.id], [], []]
+    assert list(await store.sessions()) == [named, made]
+    await store.delete(made.id)
+    await store.aclose()
+
+
+async def test_a_database_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    await SqliteStore(path).aclose()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO migrations VALUES ('9999 what is to come', '2027-01-01T00:00:00Z')")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="newer AgenticX"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    assert {one.name for one in tmp_path.iterdir()} == {"sessions.db", "sessions.db.owner"}
+
+
+async def test_a_file_that_is_no_database_of_ours_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    path.write_text("not a database at all, but long enough to look at" * 100)
+    with pytest.raises(StoreError, match="file is not a database"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("name", ["50% done", "really?", "c#", "a b", "%41", "ä\udcff"])
+async def test_a_database_is_opened_again_whatever_its_path_holds(tmp_path: Path, name: str) -> None:
+    folder, made = tmp_path / name, record()
+    store = SqliteStore(folder / "sessions.db")
+    await store.create(made)
+    await store.aclose()
+    again = SqliteStore(folder / "sessions.db")
+    assert (list(await again.sessions()), os.listdir(tmp_path)) == ([made], [name])
+    await again.aclose()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("folder", "is a folder, no database"),
+        ("pipe", "is no regular file, no database"),
+        ("text", "the file is not a database; name another one in AGX_STORE_URL"),
+    ],
+)
+async def test_what_is_no_database_is_refused_and_nothing_is_put_beside_it(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    path = tmp_path / "it"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.write_text("root:x:0:0\n")
+    with pytest.raises(StoreError, match=said):
+        SqliteStore(path)
+    assert os.listdir(tmp_path) == ["it"]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:////", "'/' is a folder, no database"),
+        ("sqlite:////dev/null", "'/dev/null' is no regular file, no database"),
+        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL leads to no file: "),
+        ("sqlite:///a\0b", "AGX_STORE_URL leads to no file: "),
+    ],
+)
+async def test_a_url_that_leads_to_no_file_is_refused_in_a_sentence(url: str, said: str) -> None:
+    with pytest.raises((StoreError, SettingsError), match=said):
+        open_store(load_settings({"store_url": url}, environ={}))
+
+
+async def test_a_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    store = SqliteStore(path)
+    await interleaved(store, 2000)
+    await store.aclose()
+    content = bytearray(path.read_bytes())
+    content[8192:20480] = os.urandom(12288)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"damaged|malformed"):
+        SqliteStore(path)

@@ -1,0 +1,240 @@
+"""Connections that bring nothing, too little or too much: each ends in time, and the others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agenticx.clocks import ScaledClock
+from tests.studio.reading import Reader
+from tests.studio.running import TOKEN, Studio, StudioMaker
+from tests.studio.serving import Served, agx_serve, outcome
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
+
+SPEED = 20.0
+HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
+POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
+TICKET = "POST /api/ticket HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n\r\n"
+AUTHORIZED = f"Authorization: Bearer {TOKEN}\r\n"
+
+
+@asynccontextmanager
+async def connected(port: int, first: str) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(first.replace("PORT", str(port)).encode())
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bool]:
+    """The status, and whether it said that the connection ends."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = next(line for line in head.split("\r\n") if line.startswith("content-length: "))
+    await reader.readexactly(int(length.removeprefix("content-length: ")))
+    return int(head.split()[1]), "\r\nconnection: close\r\n" in head
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+
+
+async def trickle(writer: asyncio.StreamWriter, drops: str) -> None:
+    """Send a byte now and then, the last one again and again."""
+    at = 0
+    while True:
+        writer.write(drops[min(at, len(drops) - 1)].encode())
+        at += 1
+        await asyncio.sleep(0.05)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "drops"),
+    [
+        ("", ""),
+        ("", "GET"),
+        (f"{HEALTH}\r\n", ""),
+        (f"{HEALTH}\r\n", "GET"),
+        (f"{HEALTH}\r\n", f"{HEALTH}X: y"),
+        (f"{HEALTH}\r\n{HEALTH}\r\nG", ""),
+    ],
+    ids=["nothing", "a word", "nothing more", "one more word", "a head without end", "pipelined"],
+)
+async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(
+    make_studio: StudioMaker, first: str, drops: str
+) -> None:
+    async with make_studio(clock=ScaledClock(SPEED)) as studio, connected(studio.port, first) as (reader, writer):
+        for _ in range(first.count(HEALTH)):
+            assert await answer_of(reader) == (200, False)
+        trickling = asyncio.create_task(trickle(writer, drops)) if drops else None
+        async with asyncio.timeout(40 / SPEED):
+            await ended(reader)
+        if trickling is not None:
+            trickling.cancel()
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        (f"{POST}Content-Length: 1000000\r\n\r\n", 401),
+        (f"{POST}{CHUNKED}", 401),
+        (f"{HEALTH}{CHUNKED}", 200),
+        (f"{HEALTH}Content-Length: 1000000\r\n\r\n", 200),
+        (f"{TICKET}Content-Length: 1000000\r\n\r\n", 413),
+    ],
+    ids=["401", "401 in chunks", "200 in chunks", "200", "413"],
+)
+@pytest.mark.parametrize("drops", ["", "1\r\nx\r\n"])
+async def test_an_answer_that_does_not_wait_for_the_body_ends_the_connection(
+    make_studio: StudioMaker, first: str, status: int, drops: str
+) -> None:
+    async with make_studio(clock=ScaledClock(SPEED)) as studio, connected(studio.port, first) as (reader, writer):
+        async with asyncio.timeout(2 / SPEED + 1):
+            assert await answer_of(reader) == (status, True)
+        trickling = asyncio.create_task(trickle(writer, drops * 1000)) if drops else None
+        async with asyncio.timeout(5 / SPEED + 1):
+            await ended(reader)
+        if trickling is not None:
+            trickling.cancel()
+
+
+async def test_who_sends_a_large_body_before_it_reads_gets_its_answer(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        stranger = {"Authorization": "Bearer of nothing", "Content-Type": "application/json"}
+        for _ in range(10):
+            answer = await studio.client.post("/api/sessions", headers=stranger, content=b"x" * 3_000_000)
+            assert (answer.status_code, answer.headers["connection"]) == (401, "close")
+            assert (await studio.client.get("/api/tools")).status_code == 200
+
+
+async def test_a_connection_whose_requests_are_read_goes_on(make_studio: StudioMaker) -> None:
+    head = f"{POST}{AUTHORIZED}Content-Type: application/json\r\nContent-Length: 16\r\n\r\n"
+    async with make_studio() as studio, connected(studio.port, "") as (reader, writer):
+        for _ in range(3):
+            writer.write(head.replace("PORT", str(studio.port)).encode())
+            await until_asked(studio)
+            writer.write(b'{"name":"a"}    ')
+            assert await answer_of(reader) == (201, False)
+
+
+async def until_asked(studio: Studio) -> None:
+    """Return once the application waits for a body."""
+    async with asyncio.timeout(5):
+        while not studio.server.server_state.tasks:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_stream_outlives_all_of_this(make_studio: StudioMaker) -> None:
+    async with make_studio(clock=ScaledClock(40)) as studio, studio.frames("/api/events") as frames:
+        for _ in range(15):  # 150 seconds
+            assert (await anext(frames)).type == "comment"
+
+
+# --- number -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def files_limited(most: int) -> Generator[None]:
+    """What is started meanwhile may have so many files open."""
+    own, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, ceiling))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (own, ceiling))
+
+
+@asynccontextmanager
+async def served_with_files(home: Path, most: int) -> AsyncGenerator[Served]:
+    serving = agx_serve(home)
+    with files_limited(most):
+        served = await serving.__aenter__()
+    try:
+        yield served
+    finally:
+        await serving.__aexit__(None, None, None)
+
+
+async def test_more_connections_than_there_are_files_for_are_refused_in_one_line_and_stop_nothing(
+    tmp_path: Path,
+) -> None:
+    async with served_with_files(tmp_path / "home", 400) as served:
+        async with served.client() as client:
+            path = (
+                f"/api/sessions/{(await client.post('/api/sessions', json={'permission_mode': 'auto'})).json()['id']}"
+            )
+        log = Reader(served.port, f"{path}/events", served.token)
+        async with log.connected() as stream:
+            opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
+            crowd = await asyncio.gather(*opening)
+            ends = [asyncio.create_task(ended(reader)) for reader, _ in crowd]
+            async with asyncio.timeout(5):
+                while sum(end.done() for end in ends) < 400:
+                    await asyncio.sleep(0.01)
+            assert sum(end.done() for end in ends) == 401
+            for _, writer in crowd:
+                writer.transport.abort()
+            await asyncio.gather(*ends)
+            async with served.client() as client:
+                await client.post(f"{path}/turns", json={"input": "run ls"})
+            async with asyncio.timeout(10):
+                await stream.reader.readuntil(b'"type":"final"')
+        served.process.send_signal(signal.SIGTERM)
+        code, _, err = await outcome(served.process)
+    assert (code, err.count("\n"), err.count("too many connections")) == (0, 1, 1)
+
+
+# --- what else a server should keep to itself -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+async def test_a_request_to_upgrade_is_answered_as_if_it_did_not_ask(tmp_path: Path, protocol: str) -> None:
+    upgrade = f"Connection: Upgrade\r\nUpgrade: {protocol}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    async with agx_serve(tmp_path / "home") as served:
+        async with connected(served.port, f"{HEALTH}{upgrade}{HEALTH}\r\n") as (reader, _):
+            assert [await answer_of(reader), await answer_of(reader)] == [(200, False)] * 2
+        served.process.send_signal(signal.SIGTERM)
+        assert await outcome(served.process) == (0, "", "")
+
+
+async def test_a_client_that_goes_on_sending_does_not_keep_the_server_from_its_end(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{POST}{CHUNKED}") as (reader, writer):
+        assert await answer_of(reader) == (401, True)
+        trickling = asyncio.create_task(trickle(writer, "1\r\nx\r\n" * 1000))
+        served.process.send_signal(signal.SIGTERM)
+        assert await outcome(served.process) == (0, "", "")
+        trickling.cancel()
+
+
+async def test_a_mistake_of_ours_is_a_500_that_says_that_the_connection_ends(make_studio: StudioMaker) -> None:
+    async def broken(_request: Request) -> Response:
+        raise ZeroDivisionError
+
+    async with make_studio() as studio:
+        cast(Starlette, studio.server.config.app).router.routes.append(Route("/api/broken", broken))
+        for _ in range(5):
+            answer = await studio.client.get("/api/broken")
+            assert (answer.status_code, answer.json()["code"], answer.headers["connection"]) == (
+                500,
+                "internal",
+                "close",
+            )
+            assert (await studio.client.get("/api/tools")).status_code == 200

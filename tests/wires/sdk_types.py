@@ -1,0 +1,136 @@
+"""The request types of the providers' own SDKs, made strict: what they have against a request.
+
+A TypedDict lets unknown fields pass and leaves iterables unread; here both are checked. Fields that only other servers
+of a wire know are taken out first, each with its reason. Without the SDK (extra `oracles`) nothing is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
+
+__all__ = ["PACKAGES", "faults", "needs_sdk"]
+
+PACKAGES = {
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "anthropic": "anthropic",
+    "gemini": "google.genai",
+}
+"""The SDK of each wire that has one."""
+
+_OF_OTHERS = {"reasoning_details", "reasoning_content", "reasoning"}
+"""Of an assistant's message in Chat Completions: what OpenRouter, DeepSeek and vLLM want back; OpenAI knows none."""
+
+Check = Callable[[Any], None]
+
+
+def needs_sdk(wire: str) -> pytest.MarkDecorator:
+    """Skips a test, saying why, where the SDK of this wire is not there."""
+    package = PACKAGES[wire]
+    return pytest.mark.skipif(
+        not _is_installed(wire), reason=f"the {package} package (extra 'oracles') is not installed"
+    )
+
+
+def faults(wire: str, body: dict[str, Any]) -> list[str]:
+    """What the SDK's types have against this request; empty if they take it, and if there is no SDK."""
+    check = _check(wire)
+    if check is None:
+        return []
+    try:
+        check(_without_fields_of_others(body) if wire == "openai_chat" else body)
+    except ValidationError as exc:
+        return [f"the SDK's types: {error['loc']}: {error['msg']}" for error in exc.errors(include_url=False)[:5]]
+    return []
+
+
+def _without_fields_of_others(body: dict[str, Any]) -> dict[str, Any]:
+    rows = [{name: row[name] for name in row if name not in _OF_OTHERS} for row in body["messages"]]
+    return {**body, "messages": rows}
+
+
+def _is_installed(wire: str) -> bool:
+    package = PACKAGES.get(wire)
+    if package is None or find_spec(package.partition(".")[0]) is None:
+        return False
+    return find_spec(package) is not None
+
+
+@cache
+def _check(wire: str) -> Check | None:
+    if not _is_installed(wire):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what the SDKs import
+        return _CHECKS[wire]()
+
+
+def _openai_chat() -> Check:
+    from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+    return _strict(CompletionCreateParamsStreaming)
+
+
+def _openai_responses() -> Check:
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    return _strict(ResponseCreateParamsStreaming)
+
+
+def _anthropic() -> Check:
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming
+
+    return _strict(MessageCreateParamsStreaming)
+
+
+def _gemini() -> Check:
+    """Google's SDK has no type for the whole body, only for what stands in it; these know no other fields."""
+    from google.genai import types
+
+    class Body(BaseModel, extra="forbid"):
+        contents: list[types.Content]
+        systemInstruction: types.Content | None = None
+        tools: list[types.Tool] | None = None
+        toolConfig: types.ToolConfig | None = None
+        generationConfig: types.GenerationConfig | None = None
+
+    return lambda body: Body.model_validate_json(json.dumps(body), strict=True)
+
+
+_CHECKS = {
+    "openai_chat": _openai_chat,
+    "openai_responses": _openai_responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+
+
+def _strict(type_: Any) -> Check:
+    validator = SchemaValidator(_closed(TypeAdapter(type_).core_schema))
+    return lambda body: validator.validate_json(json.dumps(body), strict=True)
+
+
+def _closed(schema: Any) -> Any:
+    """A core schema in which objects have no other fields than theirs, and every iterable is a list that is read."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(_closed(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = {name: _closed(value) for name, value in schema.items()}
+    match closed.get("type"):
+        case "typed-dict" | "model-fields":
+            closed["extra_behavior"] = "forbid"
+        case "generator":
+            closed["type"] = "list"
+        case "model":  # only its fields: the model itself would be validated as its own settings have it
+            return closed["schema"] | ({"ref": closed["ref"]} if "ref" in closed else {})
+    return closed
