@@ -72,4 +72,4 @@ class ScaledClock:
 
 def rfc3339(moment: datetime) -> str:
     """`moment`, which is in UTC, with milliseconds and ending in Z."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment.isoformat("T", "milliseconds")[: -len("+00:00")] + "Z"

@@ -23,7 +23,7 @@ from studio.connections import ACCEPTED_AT_ONCE, KEEP_ALIVE_SECONDS, Connection,
 from studio.opening import Address, open_in_browser, page_url
 from studio.services import Services, make_services
 
-__all__ = ["StudioServer", "configure", "listen", "main", "run", "serve"]
+__all__ = ["StudioServer", "configure", "listen", "main", "run", "serve", "settle_memory"]
 
 _DRAIN_SECONDS = 1
 _BACKLOG = 2048
@@ -89,7 +89,7 @@ def serve(
     services = make_services(settings, token=token, port=address.port)
 
     def ready() -> None:
-        _settle_memory()
+        settle_memory()
         url = page_url(address, services.tickets.issue())
         print(f"AgenticX studio is ready (model {services.models.default}): {url}", file=sys.stderr, flush=True)
         address.announce(settings.home)
@@ -106,7 +106,7 @@ def serve(
     return 0
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """What start-up made stays: the collector need not look at it, nor at every few thousand events."""
     gc.collect()
     gc.freeze()

@@ -28,7 +28,10 @@ MERGED, PAGE = 20, 512
 
 
 async def store_rows(scale: Scale) -> list[Row]:
-    """Each figure from a database of its own; wall-clock where it says ms or per second, else CPU time."""
+    """Each figure from a database of its own; wall-clock where it says ms or per second, else CPU time.
+
+    The garbage collector is set as the server sets it, here and in `studio_rows`.
+    """
     return [
         await _appends(scale),
         *await _latency(scale),

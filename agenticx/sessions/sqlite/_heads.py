@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from agenticx.errors import SessionNotFound
@@ -26,7 +25,7 @@ class Heads:
     """The heads of the sessions that were written to of late; belongs to the thread that writes."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Head] = OrderedDict()  # what was used last stands last
+        self._known: dict[str, Head] = {}
         self._connection: sqlite3.Connection | None = None
         self._version = 0
 
@@ -45,10 +44,9 @@ class Heads:
         """The head, to be moved along with what is written; raises `SessionNotFound`."""
         head = self._known.get(session_id)
         if head is None:
+            if len(self._known) == _KNOWN:
+                self._known.clear()
             head = self._known[session_id] = _read(connection, session_id)
-            if len(self._known) > _KNOWN:
-                self._known.popitem(last=False)
-        self._known.move_to_end(session_id)
         return head
 
     def forget(self, session_id: str) -> None:

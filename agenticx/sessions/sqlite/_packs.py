@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agenticx.runtime.events import EventType
 from agenticx.sessions.base import StoredEvent
@@ -39,8 +39,7 @@ READ_BYTES = 256 * 1024
 _TYPES: dict[str, EventType | str] = {type_.value: type_ for type_ in EventType}
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(NamedTuple):
     """One row: events that follow each other without a gap."""
 
     last_seq: int
@@ -49,9 +48,12 @@ class Pack:
     body: bytes
 
 
-def packs_of(events: Sequence[StoredEvent], *, compressed: bool) -> Iterator[Pack]:
+def packs_of(events: Sequence[StoredEvent], *, compressed: bool) -> Iterable[Pack]:
     """`events` in as many rows as they are worth."""
     lines = [_line(event) for event in events]
+    if len(events) == 1 and not compressed:  # a token: the hot path
+        (event,) = events
+        return (Pack(event.seq, event.position, event.position, lines[0]),)
     return _packs(lines, [event.position for event in events], events[0].seq, compressed=compressed)
 
 
