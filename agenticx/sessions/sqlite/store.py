@@ -221,7 +221,7 @@ class SqliteStore:
                 index.add_name(connection, rows.update_record(connection, record), record.name)
             for entry in journal:
                 rows.add_journal(connection, head.number, entry)
-            if stored[-1].terminal or len(head.fresh) > _FRESH_ROWS:
+            if stored[-1].terminal or len(head.fresh) >= _FRESH_ROWS:
                 rows.pack_fresh(connection, head)
             return stored
 
