@@ -22,6 +22,7 @@ from tests.faults.plan_model import plan
 from tests.faults.studios import World, nursery
 from tests.faults.test_closing import Crowd
 from tests.faults.test_large_logs import large_log_figures
+from tests.patience import PATIENCE
 from tests.runtime.playing import Player
 from tests.studio import test_slow_readers as slow_readers
 from tests.studio import test_streams as streams
@@ -73,7 +74,7 @@ async def test_odd_cursors_show_the_one_that_has_no_answer(
         log = [frame.raw for frame in await streams.a_turn(studio, session_id)]
         break_(studio, mutant)
         with pytest.raises(error, match=words):
-            await streams.check_odd_cursors(studio, session_id, log)
+            await streams.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
 
 
 @pytest.mark.promise("B2")

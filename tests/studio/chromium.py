@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 _FLAGS = (
@@ -81,7 +83,7 @@ class Tab:
     async def _load(self, method: str, **params: Any) -> None:
         self._loaded.clear()
         await self._call(method, **params)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await self._loaded.wait()
 
     async def _call(self, method: str, **params: Any) -> Any:
@@ -91,7 +93,7 @@ class Tab:
         if self._session is not None:
             message["sessionId"] = self._session
         self._writer.write(json.dumps(message).encode() + b"\0")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await self._answers[number]
 
     async def _read(self) -> None:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.patience import PATIENCE
+
 __all__ = ["Connection", "Reader", "envelope_of"]
 
 
@@ -57,7 +59,7 @@ class Reader:
         *,
         cursor: str | None = None,
         most: int | None = None,
-        seconds: float = 60,
+        seconds: float = PATIENCE,
     ) -> bool:
         """Read on from `cursor` or from the last frame until there is `enough` or the stream ends.
 

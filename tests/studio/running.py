@@ -23,6 +23,7 @@ from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
 from studio.services import Models, Services, make_services
+from tests.patience import PATIENCE, PatientClock, patient_client
 from tests.studio.reading import Reader
 
 TOKEN = "t" * 43
@@ -70,7 +71,7 @@ class Studio:
     @asynccontextmanager
     async def frames(self, path: str, *, cursor: str | None = None) -> AsyncIterator[AsyncIterator[Frame]]:
         headers = {} if cursor is None else {"Last-Event-ID": cursor}
-        async with self.client.stream("GET", path, headers=headers, timeout=20) as answer:
+        async with self.client.stream("GET", path, headers=headers) as answer:
             assert answer.status_code == 200
             yield frames_of(answer)
 
@@ -112,7 +113,7 @@ async def frames_of(answer: httpx.Response) -> AsyncIterator[Frame]:
 async def until(frames: AsyncIterator[Frame], type_: str) -> list[Frame]:
     """All up to the first frame of that type."""
     found: list[Frame] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         async for frame in frames:
             found.append(frame)
             if frame.type == type_:
@@ -133,7 +134,7 @@ async def running_studio(
     clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Studio]:
-    """A studio whose default model is `scripted`; `settings` are settings."""
+    """A studio whose default model is `scripted`; `settings` are settings. Without a `clock` it is a patient one."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
     played = scripted or ScriptedModel(["hello"] * 100, name="scripted")
@@ -146,15 +147,20 @@ async def running_studio(
         return played if spec == "scripted" else assemble_model(spec, given)
 
     services = make_services(
-        loaded, token=TOKEN, port=port, models=Models(loaded, assemble), tools=tools or [note], hooks=hooks, clock=clock
+        loaded,
+        token=TOKEN,
+        port=port,
+        models=Models(loaded, assemble),
+        tools=tools or [note],
+        hooks=hooks,
+        clock=clock or PatientClock(),
     )
     ready = asyncio.Event()
     server = StudioServer(services, ready.set)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await ready.wait()
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    url, limits = f"http://127.0.0.1:{port}", httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, trust_env=False) as client:
+    async with patient_client(f"http://127.0.0.1:{port}", headers=headers) as client:
         running = Studio(services, server, client, port, workspace, serving)
         try:
             yield running

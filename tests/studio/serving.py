@@ -13,6 +13,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.patience import PATIENCE, patient_client
+
 ROOT = Path(__file__).parents[2]
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
@@ -40,9 +42,8 @@ class Served:
         return (self.home / "token").read_text().strip()
 
     def client(self, connections: int = 100) -> httpx.AsyncClient:
-        limits = httpx.Limits(max_connections=connections)
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, limits=limits, trust_env=False)
+        return patient_client(self.url, headers=headers, connections=connections)
 
 
 @asynccontextmanager
@@ -51,7 +52,7 @@ async def agx_serve(home: Path, *arguments: str, mutant: str | None = None, **mo
     process = await agx(home, "serve", "--port", "0", *arguments, mutant=mutant, **more)
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             line = await process.stderr.readline()
         ready = READY.search(line)
         assert ready is not None, line + await process.stderr.read()
@@ -79,7 +80,7 @@ async def agx(home: Path, *arguments: str, mutant: str | None = None, **more: st
 
 async def outcome(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate()
     except TimeoutError:
         process.kill()

@@ -1,0 +1,45 @@
+"""How tests wait: for what is to come, however long the machine takes, so that no hiccup of it ends anything."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx
+
+from agenticx.clocks import SystemClock
+
+__all__ = ["PATIENCE", "PatientClock", "patient_client"]
+
+PATIENCE = 120.0
+"""Real seconds for what has to come; they pass only where it never does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatientClock(SystemClock):
+    """Time in which every time-out of the product lasts ten times as long.
+
+    `but` names, by their nominal seconds, the waits that a test is there for, and the real seconds that each takes. A
+    `ScaledClock` would hurry the others too: of its minutes a hiccup of the machine takes as many as of real seconds.
+    """
+
+    but: Mapping[float, float] = field(default_factory=dict[float, float])
+
+    def monotonic(self) -> float:
+        return time.monotonic() / 10
+
+    def real(self, seconds: float) -> float:
+        return self.but.get(seconds, seconds * 10)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(self.but.get(seconds, seconds))
+
+
+def patient_client(
+    base_url: str, *, headers: Mapping[str, str] | None = None, connections: int | None = None
+) -> httpx.AsyncClient:
+    """A client that waits, and takes no connection again that the server may be about to end for idleness."""
+    limits = httpx.Limits(max_connections=connections, keepalive_expiry=1.0)
+    return httpx.AsyncClient(base_url=base_url, headers=headers, limits=limits, timeout=PATIENCE, trust_env=False)
