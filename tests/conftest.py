@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import zlib
 
 import pytest
 from hypothesis import settings
@@ -21,9 +23,22 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
-    settings.register_profile("quick", max_examples=200, deadline=None, print_blob=True)
+    settings.register_profile("quick", max_examples=200, deadline=None, print_blob=True, derandomize=True)
     settings.register_profile("deep", max_examples=5_000, deadline=None, print_blob=True)
     settings.load_profile("deep" if config.getoption("--deep") else "quick")
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Each test's own randomness, the same in every run, so that a change is judged by what it changed.
+
+    With --deep it is another one each time. A failing test's report has the seed; AGX_TEST_SEED plays it again.
+    """
+    deep = request.config.getoption("--deep")
+    own = random.SystemRandom().getrandbits(32) if deep else zlib.crc32(request.node.nodeid.encode())
+    seed = int(os.environ.get("AGX_TEST_SEED") or own)
+    print(f"replay with AGX_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="session")

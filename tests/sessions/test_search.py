@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -157,10 +156,7 @@ async def test_all_terms_must_stand_in_one_text_that_a_person_or_the_model_said(
     assert [await store.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
 
 
-async def test_both_stores_find_the_same(tmp_path: Path) -> None:
-    seed = int(os.environ.get("AGX_TEST_SEED") or random.randrange(2**32))
-    print(f"replay with AGX_TEST_SEED={seed}")
-    rng = random.Random(seed)
+async def test_both_stores_find_the_same(tmp_path: Path, rng: random.Random) -> None:
     alphabets = [
         "ab",
         "aB é",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -32,14 +31,6 @@ VALUES: tuple[Any, ...] = (
     *("", "x", "None", "\ud800", "{}", "{", '"', "\0", "a" * 300, "2020-01-01"),
     *([], [None], [1], [[]], [{}], {}, {"text": 5}, {"type": None}, {"error": {"message": "m"}}, [{"type": "text"}]),
 )
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    """Randomness whose seed stands in the report of a failing test; AGX_TEST_SEED plays it again."""
-    seed = int(os.environ.get("AGX_TEST_SEED") or random.SystemRandom().getrandbits(32))
-    print(f"replay with AGX_TEST_SEED={seed}")
-    return random.Random(seed)
 
 
 def recorded(wire: Wire) -> list[bytes]:
