@@ -16,12 +16,12 @@ from agenticx.llms import OpenAIProvider
 from agenticx.runtime import AgentRuntime
 from agenticx.testing import assert_sequence, check_grammar, collect, outline
 from agenticx.tools import tool
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 NODE_FOLDER = Path(__file__).parent.parent / "node"
 PROGRAM = NODE_FOLDER / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-START_SECONDS = 20
 
 ADDS_AND_ANSWERS = [
     {"match": {"userMessage": "two and three", "hasToolResult": True}, "response": {"content": "Two and three is 5."}},
@@ -54,7 +54,7 @@ async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIter
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             said = b""
             while not (found := re.search(rb"listening on (http://[\d.:]+)", said)):
                 line = await process.stdout.readline()

@@ -14,19 +14,15 @@ from typing import Any
 
 import pytest
 
-from agenticx.clocks import ScaledClock, SystemClock
 from agenticx.llms.scripted import ScriptedModel, call, hang, pause, say, usage
 from agenticx.runtime import AgentHook, Block
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE, PatientClock
 from tests.studio.running import Frame, Studio, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
-
-SECONDS = 20
-SPEED = 20
-"""How much faster than real time the clocks run in the cases that wait for one."""
 
 
 @tool(risk="read")
@@ -76,6 +72,23 @@ async def stop(studio: Studio, seen: Frame) -> None:
     assert (await studio.client.post(f"/api/sessions/{seen.data['session_id']}/stop")).status_code == 202
 
 
+async def let_go_on(studio: Studio, _seen: Frame) -> None:
+    clock = studio.services.clock
+    assert isinstance(clock, ModelsClock)
+    clock.runs.set()
+
+
+@dataclass(frozen=True)
+class ModelsClock(PatientClock):
+    """Patient with the studio; what the model waits for begins once it `runs`."""
+
+    runs: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sleep(self, seconds: float) -> None:
+        await self.runs.wait()
+        await super().sleep(seconds)
+
+
 # --- the sequences ----------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +96,8 @@ async def stop(studio: Studio, seen: Frame) -> None:
 class Case:
     """What the model plays and what a client reads, with `whole` also of states and usage.
 
-    `on` says what the person does when the first event of a type comes.
+    `on` says what the person does when the first event of a type comes; `held` that the model makes no pause before it
+    is let go on. Clocks of a patient studio take ten times as long, and a few seconds more than what must come before.
     """
 
     script: list[Any]
@@ -92,13 +106,7 @@ class Case:
     on: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     hooks: tuple[AgentHook, ...] = ()
-    speed: float = 1
-
-
-def clocked(script: Any, *reads: str, **settings: Any) -> Case:
-    """A case of one reply, or of several, whose clocks are short and run fast."""
-    clocks = {"first_feedback": 60, "invoke_timeout": 60, "heartbeat_timeout": 60, "hard_timeout": 60, **settings}
-    return Case([script], [*BEGIN, *reads], settings={f"llm_{k}_seconds": v for k, v in clocks.items()}, speed=SPEED)
+    held: bool = False
 
 
 BEGIN = ["turn_started", "round_start"]
@@ -177,18 +185,36 @@ CASES = {
         [*ASKS, "confirm_response:denied", "tool_result:cancelled", "error:stopped"],
         on={"confirm_required": stop},
     ),
-    "first feedback": clocked([pause(4), say("Ah.")], "token:waiting", "token", "final:answer", first_feedback=1),
-    "first chunk": clocked(hang(), "stall:first_chunk", "error:timeout.first_chunk", invoke_timeout=2),
-    "heartbeat": clocked(
-        [say("Well"), hang()], "token", "stall:heartbeat", "error:timeout.heartbeat", heartbeat_timeout=2
+    "first feedback": Case(
+        [[pause(0.1), say("Ah.")]],
+        [*BEGIN, "token:waiting", "token", "final:answer"],
+        on={"token": let_go_on},
+        settings={"llm_first_feedback_seconds": 0.4},
+        held=True,
     ),
-    "hard": clocked([[say("x"), pause(0.5)] * 20], "token", "stall:hard", "error:timeout.hard", hard_timeout=4),
+    "first chunk": Case(
+        [hang()],
+        [*BEGIN, "stall:first_chunk", "error:timeout.first_chunk"],
+        settings={"llm_invoke_timeout_seconds": 0.05},
+    ),
+    "heartbeat": Case(
+        [[say("Well"), hang()]],
+        [*BEGIN, "token", "stall:heartbeat", "error:timeout.heartbeat"],
+        settings={"llm_heartbeat_timeout_seconds": 0.05},
+    ),
+    "hard": Case(
+        [[[say("x"), pause(0.1)] * 200]],
+        [*BEGIN, "token", "stall:hard", "error:timeout.hard"],
+        settings={"llm_hard_timeout_seconds": 0.4},
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
-    clock = SystemClock() if case.speed == 1 else ScaledClock(case.speed)
+    clock = ModelsClock()
+    if not case.held:
+        clock.runs.set()
     model = ScriptedModel(case.script, clock=clock)
     tools = [look, note, wait]
     async with running_studio(tmp_path, model, tools=tools, hooks=case.hooks, clock=clock, **case.settings) as studio:
@@ -207,7 +233,7 @@ async def whole_turn(studio: Studio, case: Case) -> AsyncIterator[dict[str, Any]
     session_id = await studio.session()
     assert (await studio.turn(session_id, "go")).status_code == 202
     waiting = dict(case.on)
-    async with asyncio.timeout(SECONDS), studio.events(session_id) as frames:
+    async with asyncio.timeout(PATIENCE), studio.events(session_id) as frames:
         async for frame in frames:
             if frame.type == "comment":
                 continue

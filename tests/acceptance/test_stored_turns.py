@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from agenticx.testing import check_grammar, outline
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.promise("B7")
 
@@ -20,7 +21,9 @@ def agx(folder, *words):
     """The envelopes that one command prints, with a home of its own in `folder`."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "AGX_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "agenticx.cli", *words]
-    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert run.returncode == 0, run.stderr
     return [json.loads(line) for line in run.stdout.splitlines()]
 

@@ -69,9 +69,11 @@ class Tab:
         """The value of an expression as soon as the page makes it true."""
         return await self.evaluate(
             f"""new Promise((resolve) => {{
-                const check = () => {{ const value = {expression}; if (value) {{ resolve(value); }} }};
+                const check = () => {{ const value = {expression}; if (value) {{ done(value); }} }};
+                const done = (value) => {{ clearInterval(looking); watch.disconnect(); resolve(value); }};
                 const watch = new MutationObserver(check);
                 watch.observe(document, {{subtree: true, childList: true, characterData: true, attributes: true}});
+                const looking = setInterval(check, 100); // what stands in a field changes without a mutation
                 check();
             }})"""
         )
