@@ -7,7 +7,7 @@ import random
 import zlib
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,8 +23,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
-    settings.register_profile("quick", max_examples=200, deadline=None, print_blob=True, derandomize=True)
-    settings.register_profile("deep", max_examples=5_000, deadline=None, print_blob=True)
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    settings.register_profile("quick", patient, max_examples=200, derandomize=True)
+    settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile("deep" if config.getoption("--deep") else "quick")
 
 

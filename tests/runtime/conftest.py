@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog  # noqa: F401 - imported on first use, which costs more than a test of 200 ms can bear
 
-from tests.runtime.playing import Player, Watch
+from tests.jumping import JUMPING, LoopClock
+from tests.runtime.playing import Player
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """Time passes only while a turn waits."""
+    return JUMPING
 
 
 @pytest.fixture
@@ -21,10 +27,6 @@ def play(tmp_path: Path) -> Player:
 
 
 @pytest.fixture
-async def watch() -> AsyncIterator[Watch]:
-    """A fast clock, and `watch.near(6)` for what should have happened after six of its seconds."""
-    watch = Watch()
-    ticking = asyncio.create_task(watch.watch())
-    yield watch
-    ticking.cancel()
-    await asyncio.wait({ticking})
+def clock() -> LoopClock:
+    """The clock of the loop that runs."""
+    return LoopClock()

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from agenticx.clocks import Clock, ScaledClock, SystemClock
+from agenticx.clocks import Clock
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, sanitize
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, outline
+from tests.jumping import LoopClock
 
-__all__ = ["Player", "Run", "Watch", "hold"]
+__all__ = ["Player", "Run", "hold"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +79,9 @@ class Player:
         return Session(workspace=self.workspace, **options)
 
     def runtime(self, model: Any, gate: Any = None, *, settings: dict[str, Any] | None = None, **options: Any) -> Any:
+        """A runtime in the time of the loop that runs."""
         gate = ScriptedGate() if gate is None else gate
-        return AgentRuntime(model, gate, settings=self.settings(**settings or {}), **options)
+        return AgentRuntime(model, gate, settings=self.settings(**settings or {}), **{"clock": LoopClock(), **options})
 
     async def __call__(
         self,
@@ -102,7 +101,8 @@ class Player:
         **options: Any,
     ) -> Run:
         """`script` is a list of replies or a model; `on` is called with each event as it comes."""
-        model = ScriptedModel(script, clock=clock or SystemClock()) if isinstance(script, list) else script
+        clock = clock or LoopClock()
+        model = ScriptedModel(script, clock=clock) if isinstance(script, list) else script
         session = session or self.session()
         before = asyncio.all_tasks()
         runtime = self.runtime(model, gate, clock=clock, **options)
@@ -126,25 +126,6 @@ class Player:
             if isinstance(scripted, ScriptedModel | ScriptedGate):
                 scripted.assert_done()
         return run
-
-
-class Watch:
-    """A clock that runs 20 times as fast as real time, and what may be asked of a limit on this machine right now."""
-
-    def __init__(self) -> None:
-        self.clock = ScaledClock(20)
-        self._late = 0.0
-
-    async def watch(self) -> None:
-        """Measure by how much the loop is late, for ever."""
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.002)
-            self._late = max(self._late, time.monotonic() - before - 0.002)
-
-    def near(self, seconds: Any) -> Any:
-        """Equal to what is within half a nominal second of `seconds`, beside what the machine itself was late by."""
-        return pytest.approx(seconds, abs=0.5 + 3 * self._late * self.clock.speed)
 
 
 def hold(run: Run, before: set[asyncio.Task[Any]]) -> None:

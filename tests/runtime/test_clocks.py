@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import repeat
 
 import pytest
 
+from agenticx.clocks import ScaledClock
 from agenticx.llms.base import Finished, TextDelta, ThinkingDelta, ToolCallDelta, Usage, UsageDelta
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
 from tests.llms.pieces_server import pieces_server
 from tests.llms.served import CHAT
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]
 
@@ -35,8 +38,8 @@ def stalls(run):
     return [(e.data["phase"], e.data["action"], e.data["limit_seconds"]) for e in run.of("stall")]
 
 
-async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chunk(play, watch):
-    run = await play([hang()], clock=watch.clock, settings=CLOCKS)
+async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chunk(play):
+    run = await play([hang()], settings=CLOCKS)
 
     assert run.outline == [
         "turn_started",
@@ -46,9 +49,9 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
         "error:timeout.first_chunk",
     ]
     waiting, stall = dict(run.of("token")[0].data), dict(run.of("stall")[0].data)
-    assert waiting.pop("elapsed_seconds") == watch.near(2)
+    assert waiting.pop("elapsed_seconds") == pytest.approx(2)
     assert waiting == {"text": "", "message_id": waiting["message_id"], "offset": 0, "waiting": True}
-    assert stall.pop("elapsed_seconds") == watch.near(6)
+    assert stall.pop("elapsed_seconds") == pytest.approx(6)
     assert stall == {"phase": "first_chunk", "limit_seconds": 6, "action": "failed"}
     assert run.terminal == {
         "text": "the model sent nothing within 6 s (AGX_LLM_INVOKE_TIMEOUT_SECONDS)",
@@ -59,8 +62,8 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
     assert len(run.model.requests) == 1, "an expired clock is not retried"
 
 
-async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, watch):
-    run = await play([[say("Well"), hang()]], clock=watch.clock, settings=CLOCKS)
+async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play):
+    run = await play([[say("Well"), hang()]], settings=CLOCKS)
 
     assert run.outline == [
         "turn_started",
@@ -71,7 +74,7 @@ async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, wa
         "error:timeout.heartbeat",
     ]
     assert stalls(run) == [("heartbeat", "waiting", 4), ("heartbeat", "failed", 4)]
-    assert [e.data["elapsed_seconds"] for e in run.of("stall")] == watch.near([2, 4])
+    assert [e.data["elapsed_seconds"] for e in run.of("stall")] == pytest.approx([2, 4])
     assert run.rows == [("user", "go"), ("partial", "Well")]
 
 
@@ -80,19 +83,19 @@ async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play, wa
     [TextDelta(""), ThinkingDelta(""), ToolCallDelta(0), UsageDelta(Usage(1, 0))],
     ids=["text", "thinking", "call", "usage"],
 )
-async def test_deltas_that_add_nothing_are_no_progress(play, watch, empty):
+async def test_deltas_that_add_nothing_are_no_progress(play, empty):
     first = call("add", "{", id="a") if isinstance(empty, ToolCallDelta) else say("Well")
-    run = await play([[first, *[raw(empty), pause(0.5)] * 20]], clock=watch.clock, settings=CLOCKS, tools=[add])
+    run = await play([[first, *[raw(empty), pause(0.5)] * 20]], settings=CLOCKS, tools=[add])
 
     assert run.outline[-1] == "error:timeout.heartbeat"
-    assert run.of("stall")[-1].data["elapsed_seconds"] == watch.near(4)
+    assert run.of("stall")[-1].data["elapsed_seconds"] == pytest.approx(4)
 
 
-async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbeat(play, watch):
-    run = await play([[[raw(TextDelta("")), pause(0.5)] * 20]], clock=watch.clock, settings=CLOCKS)
+async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbeat(play):
+    run = await play([[[raw(TextDelta("")), pause(0.5)] * 20]], settings=CLOCKS)
 
     assert run.outline[2:] == ["token:waiting", "stall:first_chunk", "error:timeout.first_chunk"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(6)
+    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(6)
 
 
 @pytest.mark.parametrize(
@@ -100,26 +103,27 @@ async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbea
     [say("x"), think("x"), raw(ToolCallDelta(0, "a", "add", " "))],
     ids=["text", "reasoning", "arguments"],
 )
-async def test_a_slow_drip_lives_until_the_hard_cap(play, watch, piece):
-    run = await play([[[piece, pause(1)] * 30]], clock=watch.clock, settings=CLOCKS, tools=[add])
+async def test_a_slow_drip_lives_until_the_hard_cap(play, piece):
+    run = await play([[[piece, pause(1)] * 30]], settings=CLOCKS, tools=[add])
 
     assert stalls(run) == [("hard", "failed", 20)]
-    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(20)
+    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(20)
     assert run.outline[-1] == "error:timeout.hard"
 
 
-async def test_a_stream_that_always_has_more_at_hand_ends_with_the_hard_cap(play, watch):
+async def test_a_stream_that_always_has_more_at_hand_ends_with_the_hard_cap(play):
     class Endless:
         name, context_window = "endless", None
 
         async def stream(self, request):
-            while True:
+            for_ever = time.monotonic() + PATIENCE
+            while time.monotonic() < for_ever:
                 yield [TextDelta("x")] * 64
 
-    run = await play(Endless(), clock=watch.clock, settings={**CLOCKS, "llm_hard_timeout_seconds": 2})
+    run = await play(Endless(), clock=ScaledClock(20), settings={**CLOCKS, "llm_hard_timeout_seconds": 2})
 
     assert stalls(run) == [("hard", "failed", 2)]
-    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(2)
+    assert run.of("stall")[0].data["elapsed_seconds"] >= 2
     assert run.outline[-1] == "error:timeout.hard"
 
 
@@ -141,23 +145,23 @@ async def test_a_stream_that_always_has_more_at_hand_hears_a_stop_between_two_ha
     assert tokens_behind_it < 2 * 512
 
 
-async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play, watch):
-    run = await play([[[say("x"), pause(1)] * 15]], clock=watch.clock, settings=CLOCKS)
+async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play):
+    run = await play([[[say("x"), pause(1)] * 15]], settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
 
 
-async def test_a_call_that_is_announced_is_progress_before_its_arguments(play, watch):
+async def test_a_call_that_is_announced_is_progress_before_its_arguments(play):
     announced = [pause(5), raw(ToolCallDelta(0, "a", "add", "")), pause(3), raw(ToolCallDelta(0, arguments="{}"))]
-    run = await play([announced, "ok"], clock=watch.clock, settings=CLOCKS, tools=[add])
+    run = await play([announced, "ok"], settings=CLOCKS, tools=[add])
 
     assert stalls(run) == [("heartbeat", "waiting", 4)]
     assert run.outline[-1] == "final:answer"
 
 
-async def test_each_model_call_has_clocks_and_a_waiting_token_of_its_own(play, watch):
+async def test_each_model_call_has_clocks_and_a_waiting_token_of_its_own(play):
     slow = [pause(3), call("add", {"a": 1, "b": 2})]
-    run = await play([slow, [pause(3), say("3")]], clock=watch.clock, settings=CLOCKS, tools=[add])
+    run = await play([slow, [pause(3), say("3")]], settings=CLOCKS, tools=[add])
 
     assert run.outline == [
         "turn_started",
@@ -180,14 +184,14 @@ async def test_the_providers_own_time_out_lies_past_all_clocks(play):
     assert run.model.requests[0].timeout == 20 + 15
 
 
-async def test_the_hard_clock_may_be_the_shortest(play, watch):
-    run = await play([hang()], clock=watch.clock, settings={**CLOCKS, "llm_hard_timeout_seconds": 1})
+async def test_the_hard_clock_may_be_the_shortest(play):
+    run = await play([hang()], settings={**CLOCKS, "llm_hard_timeout_seconds": 1})
 
     assert run.outline == ["turn_started", "round_start", "stall:hard", "error:timeout.hard"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == watch.near(1)
+    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(1)
 
 
-async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play, watch):
+async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play):
     release = asyncio.Event()
 
     class Deaf(ScriptedModel):
@@ -200,7 +204,7 @@ async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play, wa
             yield (Finished("end", "stop"),)
 
     before = asyncio.all_tasks()
-    runtime = play.runtime(Deaf(), clock=watch.clock, settings=CLOCKS)
+    runtime = play.runtime(Deaf(), settings=CLOCKS)
     events = [event async for event in runtime.run_turn("go", play.session())]
     release.set()
     await asyncio.wait(asyncio.all_tasks() - before)

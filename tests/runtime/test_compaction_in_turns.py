@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
 from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
@@ -64,7 +63,6 @@ async def test_a_summary_that_fails_is_replaced_by_snippets(play, reply):
     run = await play(
         [reply, "Hi."],
         session=play.session(messages=[UserMessage(content="x" * 5000), *history()]),
-        clock=ScaledClock(100),
         settings={"compaction_timeout_seconds": 2},
     )
 
@@ -81,7 +79,6 @@ async def test_what_a_failed_summary_cost_is_said_and_counted(play, end):
     run = await play(
         [[say("half"), usage(100, 9), end], [say("Hi."), usage(50, 1)]],
         session=play.session(messages=[UserMessage(content="x" * 5000), *history()]),
-        clock=ScaledClock(100),
         settings={"compaction_timeout_seconds": 2},
     )
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import SessionBusy
 from agenticx.runtime import AgentHook, AgentRuntime, HookRegistry, Session, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, say
@@ -130,7 +129,7 @@ async def test_other_agents_pause_also_where_partial_is_set(play):
 
 
 async def test_a_turn_over_its_time_fails(play):
-    run = await play([hang()], clock=ScaledClock(100), settings={"turn_timeout_seconds": 3})
+    run = await play([hang()], settings={"turn_timeout_seconds": 3})
 
     assert run.outline == ["turn_started", "round_start", "error:timeout.turn"]
     assert run.terminal == {"text": "the turn took longer than it may", "code": "timeout.turn", "fatal": True}
@@ -145,7 +144,6 @@ async def test_a_turn_over_its_time_answers_its_open_calls(play):
     run = await play(
         [[call("tick"), call("forever")]],
         tools=[tick, forever],
-        clock=ScaledClock(100),
         settings={"turn_timeout_seconds": 1},
     )
 
@@ -161,7 +159,6 @@ async def test_a_turn_over_its_time_answers_its_open_calls(play):
 async def test_a_turn_over_its_time_with_partial_says_what_it_has(play):
     run = await play(
         [[say("I was abou"), hang()], "Nothing yet."],
-        clock=ScaledClock(100),
         settings={"turn_timeout_seconds": 3, "on_exhausted": "partial"},
     )
 
@@ -170,7 +167,7 @@ async def test_a_turn_over_its_time_with_partial_says_what_it_has(play):
 
 
 async def test_a_turn_within_its_time_is_not_touched(play):
-    run = await play([[pause(1), say("ok")]], clock=ScaledClock(100), settings={"turn_timeout_seconds": 3})
+    run = await play([[pause(1), say("ok")]], settings={"turn_timeout_seconds": 3})
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
 
@@ -204,7 +201,6 @@ async def test_a_stop_that_comes_with_the_turns_time_out_is_not_lost(play):
     run = await play(
         [call("stubborn")],
         tools=[stubborn],
-        clock=ScaledClock(100),
         settings={"turn_timeout_seconds": 1, "on_exhausted": "partial"},
         stop=stop,
     )

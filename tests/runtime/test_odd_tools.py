@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import ToolError
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
 
@@ -188,7 +188,7 @@ async def test_hanging_and_ignoring_cancellation(play):
 
     before = asyncio.all_tasks()
     model = ScriptedModel([call("odd"), "ok"])
-    runtime = play.runtime(model, clock=ScaledClock(100))
+    runtime = play.runtime(model)
     session = play.session()
     events = [event async for event in runtime.run_turn("go", session, tools=[deaf])]
     release.set()
@@ -204,9 +204,9 @@ async def test_blocking_its_thread_past_the_time_out(play):
     @tool(risk="read", name="odd", timeout=1)
     def block() -> None:
         """Block."""
-        release.wait(10)
+        release.wait(PATIENCE)
 
-    data = await one_result(play, block, clock=ScaledClock(100))
+    data = await one_result(play, block)
     release.set()
 
     assert data["outcome"] == "timed_out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from agenticx.runtime import (
     SyncConfirmGate,
     UnknownConfirm,
 )
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +45,7 @@ async def parked(gate, one=None):
     """The task of a question that waits at the gate."""
     announced = asyncio.Event()
     task = asyncio.create_task(gate.ask(one or request(), announced.set))
-    await asyncio.wait_for(announced.wait(), 1)
+    await asyncio.wait_for(announced.wait(), PATIENCE)
     return task
 
 
@@ -330,13 +332,15 @@ asyncio.run(main())
 """
 
 EXPIRED = """
-import asyncio
+import asyncio, signal
 from agenticx.runtime import SyncConfirmGate
 
 async def main():
+    asking = asyncio.create_task(SyncConfirmGate().request_confirm("Run it?", {}))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asking.cancel)
     try:
-        await asyncio.wait_for(SyncConfirmGate().request_confirm("Run it?", {}), 0.2)
-    except TimeoutError:
+        await asking
+    except asyncio.CancelledError:
         print("expired")
 
 asyncio.run(main())
@@ -365,15 +369,16 @@ def test_a_line_typed_ahead_at_a_terminal_answers_no_later_question():
     os.write(master, b"y\ny\n")
     read_until(master, "2?\r\nAllow this? [y/N] ")
     os.write(master, b"n\n")
-    out, _ = child.communicate(timeout=10)
+    out, _ = child.communicate(timeout=PATIENCE)
     os.close(master)
     assert (out, child.returncode) == (b"[True, False]\n", 0)
 
 
 def test_a_prompt_that_nobody_answers_does_not_hold_or_break_the_end_of_the_program():
     master, child = at_a_terminal(EXPIRED)
-    out, _ = child.communicate(timeout=10)
-    said = os.read(master, 4096).decode()
+    said = read_until(master, "[y/N] ")
+    child.send_signal(signal.SIGUSR1)
+    out, _ = child.communicate(timeout=PATIENCE)
     os.close(master)
     assert (out, child.returncode) == (b"expired\n", 0)
     assert said == "? Run it?\r\nAllow this? [y/N] "

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-import time
 
 import pytest
 
 from agenticx import foreign
 from agenticx.errors import ForeignError, ToolError
+from tests.jumping import LoopClock
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,7 @@ class OutsideException(BaseException):
     """As native extensions raise when they panic."""
 
 
-async def outcome(function, *args, limit=5.0):
+async def outcome(function, *args, limit=PATIENCE):
     try:
         return await foreign.call(function, *args, what="it", limit=limit)
     except ForeignError as exc:
@@ -112,9 +113,9 @@ async def test_code_that_ignores_cancellation_is_left_behind():
             except asyncio.CancelledError:
                 continue
 
-    begun = time.monotonic()
+    begun = LoopClock().monotonic()
     assert await outcome(stubborn, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
-    assert time.monotonic() - begun < 0.05 + foreign.GRACE_SECONDS + 0.2
+    assert LoopClock().monotonic() - begun == pytest.approx(0.05 + foreign.GRACE_SECONDS)
     release.set()
 
 

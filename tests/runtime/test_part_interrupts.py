@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -21,14 +22,14 @@ async def test_set_in_another_thread_wakes_who_waits():
     waiting = [asyncio.create_task(signal.wait()) for _ in range(10)]
     await asyncio.sleep(0)
     threading.Thread(target=signal.set).start()
-    await asyncio.wait_for(asyncio.gather(*waiting), 1)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert signal.is_set()
 
 
 async def test_waiting_for_a_signal_that_is_set_returns():
     signal = StopSignal()
     signal.set()
-    await asyncio.wait_for(signal.wait(), 1)
+    await asyncio.wait_for(signal.wait(), PATIENCE)
 
 
 async def test_many_threads_may_set_it_while_others_come_and_go():
@@ -39,7 +40,7 @@ async def test_many_threads_may_set_it_while_others_come_and_go():
         for thread in threads:
             thread.start()
         waiting += [asyncio.create_task(signal.wait()) for _ in range(5)]
-        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+        await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
 
 
 async def test_who_stops_watching_hears_nothing():
@@ -123,7 +124,7 @@ async def test_fired_before_its_entry_it_does_not_let_the_body_begin():
 
 async def test_its_limit_ends_the_body():
     with pytest.raises(TurnInterrupted) as caught:
-        await asyncio.wait_for(run(Interrupts(0.02)), 1)
+        await asyncio.wait_for(run(Interrupts(0.02)), PATIENCE)
     assert caught.value.reason == "timeout.turn"
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from agenticx.testing import ScriptedGate, call
 from agenticx.tools.builtin.shell import bash_exec
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_command_that_takes_too_long_leaves_its_output(play):
-    command = "echo building; echo missing header >&2; sleep 60"
+    command = "echo building; echo missing header >&2; sleep 6000"
     script = [call("bash_exec", {"command": command}), "It failed."]
-    run = await play(script, tools=[bash_exec], gate=ScriptedGate(True), settings={"tool_timeout_seconds": 1})
+    loop: Any = asyncio.get_running_loop()
 
-    text = "bash_exec did not finish within 1 s and was ended.\nbuilding\nmissing header\n[ended before it was done]"
+    def wait_longer(event):
+        if event.type == "tool_progress" and "missing header" in event.data.get("output", ""):
+            loop.pass_time(PATIENCE)
+
+    settings = {"tool_timeout_seconds": PATIENCE}
+    run = await play(script, tools=[bash_exec], gate=ScriptedGate(True), settings=settings, on=wait_longer)
+
+    text = "bash_exec did not finish within 120 s and was ended.\nbuilding\nmissing header\n[ended before it was done]"
     assert run.results == [("call_1", "timed_out", text)]
 
 

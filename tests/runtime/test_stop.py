@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -13,6 +12,8 @@ from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, St
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
+from tests.jumping import LoopClock
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
 
@@ -20,7 +21,7 @@ LIMIT = 0.2
 
 
 class Timed:
-    """A stop button and a watch: how long after it was pressed the terminal event came."""
+    """A stop button and a watch: how long after it was pressed the terminal event came, but for what is work."""
 
     def __init__(self, press_at):
         self.signal = StopSignal()
@@ -30,14 +31,14 @@ class Timed:
 
     def press(self):
         if not self.pressed:
-            self.pressed = time.monotonic()
+            self.pressed = LoopClock().monotonic()
             self.signal.set()
 
     def __call__(self, event):
         if event.type == self._press_at:
             asyncio.get_running_loop().call_later(0.005, self.press)
         if event.terminal:
-            self.ended = time.monotonic()
+            self.ended = LoopClock().monotonic()
 
     @property
     def seconds(self):
@@ -201,7 +202,7 @@ async def test_in_a_tool_that_blocks_its_thread(play):
     @tool(risk="read")
     def block() -> None:
         """Block."""
-        release.wait(10)
+        release.wait(PATIENCE)
 
     stop = Timed("tool_call")
     run = await play([call("block")], tools=[block], stop=stop.signal, on=stop)

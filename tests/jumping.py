@@ -1,0 +1,102 @@
+"""Time that passes only while nothing is done: no slowness of the machine can make a time-out of a test come early.
+
+Tests that wait run in a `JumpingLoop`, with `LoopClock` for the product's clock:
+
+    @pytest.fixture
+    def anyio_backend():
+        return JUMPING
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+__all__ = ["JUMPING", "JUMPING_OVER_SOCKETS", "JumpingLoop", "LoopClock"]
+
+_BEGAN = datetime.now(UTC)
+_QUIET_SLICES, _SLICE_SECONDS = 10, 0.005
+"""So long, and so often, nothing comes by the sockets of a test before time jumps."""
+
+
+class LoopClock:
+    """A `Clock` that shows the time of the loop that runs, in threads beside it too."""
+
+    _loop: asyncio.AbstractEventLoop
+
+    def monotonic(self) -> float:
+        with suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()
+
+    def now(self) -> datetime:
+        return _BEGAN + timedelta(seconds=self.monotonic())
+
+    def real(self, seconds: float) -> float:
+        return seconds
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """When everything in it waits, its time jumps to the next timer; while anything is done it stands still.
+
+    A thread that began meanwhile may still do something, and so may the other end of a socket: while there is one, time
+    passes as it does elsewhere, but by no more than was waited for. `own_sockets` says that both ends of every socket
+    are in this loop, so that what has not come after a moment of quiet will not come.
+    """
+
+    def __init__(self, *, own_sockets: bool = False) -> None:
+        self._passed = 0.0
+        self._own_sockets = own_sockets
+        self._others = set(threading.enumerate())
+        super().__init__(_Jumping(self))
+
+    def time(self) -> float:
+        return self._passed
+
+    def pass_time(self, seconds: float) -> None:
+        self._passed += seconds
+
+    @property
+    def is_awaited_by_threads(self) -> bool:
+        return not self._others.issuperset(threading.enumerate())
+
+    @property
+    def has_own_sockets(self) -> bool:
+        return self._own_sockets
+
+
+class _Jumping(selectors.DefaultSelector):
+    def __init__(self, loop: JumpingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        sockets = len(self.get_map()) > 1  # beside the one by which threads wake the loop
+        if self._loop.is_awaited_by_threads or (sockets and not self._loop.has_own_sockets):
+            began = time.monotonic()
+            found = super().select(timeout)
+            self._loop.pass_time(min(time.monotonic() - began, timeout) if found else timeout)
+            return found
+        for _ in range(_QUIET_SLICES if sockets else 1):
+            if found := super().select(_SLICE_SECONDS if sockets else 0):
+                return found
+        self._loop.pass_time(timeout)
+        return []
+
+
+def _over_sockets() -> JumpingLoop:
+    return JumpingLoop(own_sockets=True)
+
+
+JUMPING = ("asyncio", {"loop_factory": JumpingLoop})
+JUMPING_OVER_SOCKETS = ("asyncio", {"loop_factory": _over_sockets})
