@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import httpx
 
 from agenticx.clocks import SystemClock
 
-__all__ = ["PATIENCE", "PatientClock", "patient_client"]
+__all__ = ["PATIENCE", "Hold", "PatientClock", "comes_true", "longest_hold", "patient_client"]
 
 PATIENCE = 120.0
 """Real seconds for what has to come; they pass only where it never does."""
@@ -43,3 +44,41 @@ def patient_client(
     """A client that waits, and takes no connection again that the server may be about to end for idleness."""
     limits = httpx.Limits(max_connections=connections, keepalive_expiry=1.0)
     return httpx.AsyncClient(base_url=base_url, headers=headers, limits=limits, timeout=PATIENCE, trust_env=False)
+
+
+async def comes_true(happened: Callable[[], object]) -> None:
+    """Return once it has happened; `TimeoutError` if it never does."""
+    async with asyncio.timeout(PATIENCE):
+        while not happened():
+            await asyncio.sleep(0.005)
+
+
+@dataclass
+class Hold:
+    """For how many seconds of this process's CPU time the loop did not go round: at most, and in all."""
+
+    longest: float = 0.0
+    total: float = 0.0
+
+
+@asynccontextmanager
+async def longest_hold() -> AsyncIterator[Hold]:
+    """While the body runs. Time in which the machine did something else is not counted."""
+    hold, began = Hold(), time.process_time()
+
+    async def watch() -> None:
+        while True:
+            before = time.process_time()
+            await asyncio.sleep(0.001)
+            hold.longest = max(hold.longest, time.process_time() - before)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)  # so that it has begun
+    try:
+        yield hold
+        await asyncio.sleep(0.002)  # so that it has seen the last of it
+    finally:
+        hold.total = time.process_time() - began
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching

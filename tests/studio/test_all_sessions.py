@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("B1")]
 async def following(client: httpx.AsyncClient, cursor: str) -> AsyncGenerator[httpx_sse.EventSource]:
     """As httpx-sse's own page says: it parses, asking again from the last id is for whoever uses it."""
     headers = {"Last-Event-ID": cursor} if cursor else {}
-    async with httpx_sse.aconnect_sse(client, "GET", "/api/events", headers=headers, timeout=20) as source:
+    async with httpx_sse.aconnect_sse(client, "GET", "/api/events", headers=headers) as source:
         yield source
 
 

@@ -17,6 +17,7 @@ from agenticx.settings import load_settings
 from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
 from studio.routes import TABLE
 from studio.routes.turns import NewTurn
+from tests.patience import PATIENCE
 from tests.studio.running import TOKEN, Studio, StudioMaker, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
@@ -50,7 +51,7 @@ async def ask(studio: Studio, request: str | bytes) -> Answer:
     reader, writer = await asyncio.open_connection("127.0.0.1", studio.port)
     writer.write(raw.replace(b"PORT", str(studio.port).encode()))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:-2])}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
@@ -365,17 +366,20 @@ HEAVY_BODIES = {
 
 
 @pytest.mark.parametrize("what", HEAVY_BODIES)
-async def test_a_body_that_is_much_work_is_refused_within_a_second_or_two(studio: Studio, what: str) -> None:
+async def test_a_body_that_is_much_work_is_refused_with_little_more_of_it_than_reading_takes(
+    studio: Studio, what: str
+) -> None:
     session_id = await studio.session()
-    began = time.monotonic()
+    began = time.process_time()
     json.loads(HEAVY_BODIES[what])
-    on_this_machine = time.monotonic() - began
-    async with asyncio.timeout(3 + 30 * on_this_machine):
-        answer = await studio.client.post(
-            f"/api/sessions/{session_id}/turns",
-            content=HEAVY_BODIES[what],
-            headers={"Content-Type": "application/json"},
-        )
+    on_this_machine = time.process_time() - began
+    began = time.process_time()
+    answer = await studio.client.post(
+        f"/api/sessions/{session_id}/turns",
+        content=HEAVY_BODIES[what],
+        headers={"Content-Type": "application/json"},
+    )
+    assert time.process_time() - began < 2 + 100 * on_this_machine
     assert answer.status_code in (400, 422)
     assert len(answer.content) < 1000
 

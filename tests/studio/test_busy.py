@@ -16,6 +16,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from agenticx.testing import check_grammar
 from tests.llms.files import PNG
+from tests.patience import PATIENCE
 from tests.studio.running import Frame, Studio, StudioMaker, frames_of, until
 from tests.studio.serving import Served, agx_serve, outcome
 
@@ -202,7 +203,7 @@ SAID = ("turn_started", "steered", "handed_back")
 async def settled(frames: Any, messages: int) -> list[dict[str, Any]]:
     """The envelopes up to the end of the last turn that so many messages, said or handed back, lead to."""
     events: list[dict[str, Any]] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for frame in frames:
             if frame.id is None:
                 continue
@@ -227,7 +228,7 @@ async def post(client: httpx.AsyncClient, session_id: str, text: str, **fields: 
 async def stored(client: httpx.AsyncClient, session_id: str, type_: str, times: int = 1) -> list[dict[str, Any]]:
     """The session's envelopes up to the so-manieth of that type."""
     found: list[Frame] = []
-    async with client.stream("GET", f"/api/sessions/{session_id}/events", timeout=20) as answer:
+    async with client.stream("GET", f"/api/sessions/{session_id}/events") as answer:
         frames = frames_of(answer)
         for _ in range(times):
             found += await until(frames, type_)
@@ -283,7 +284,7 @@ async def test_what_waits_for_a_turn_that_ends_with_its_process_is_handed_back(
     home = tmp_path / "home"
     async with agx_serve(home) as served, served.client() as client:
         session_id = await session_in(served, client, tmp_path / "workspace")
-        await post(client, session_id, "count to 500")
+        await post(client, session_id, "count to 1000")
         await stored(client, session_id, "token")
         modes = {"two": "queue", "three": "steer"}
         posted = {
@@ -295,7 +296,7 @@ async def test_what_waits_for_a_turn_that_ends_with_its_process_is_handed_back(
     async with agx_serve(home) as served, served.client() as client:
         events = await stored(client, session_id, "handed_back", 2)
         assert told(events) == [
-            "turn_started count to 500",
+            "turn_started count to 1000",
             "queued two",
             "queued three",
             "error",
@@ -346,7 +347,7 @@ async def test_of_messages_that_were_accepted_none_is_lost_to_a_kill_at_any_mome
     async with agx_serve(home) as served, served.client() as client:
         await post(client, session_id, "say end", when_busy="queue")
         events: list[dict[str, Any]] = []
-        async with client.stream("GET", f"/api/sessions/{session_id}/events", timeout=20) as answer:
+        async with client.stream("GET", f"/api/sessions/{session_id}/events") as answer:
             async for frame in frames_of(answer):
                 events += [frame.data] if frame.id is not None else []
                 if frame.type == "final" and frame.data["data"]["text"] == "end":

@@ -16,14 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agenticx.clocks import ScaledClock
+from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
 from tests.studio.serving import Served, agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-SPEED = 20.0
+IN_TIME = PatientClock({30.0: 6.0, 5.0: 4.0})
+"""In which a request has to be there, and an idle connection ends, later than a hiccup of the machine."""
 HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 TICKET = "POST /api/ticket HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
@@ -66,29 +67,31 @@ async def trickle(writer: asyncio.StreamWriter, drops: str) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("first", "drops"),
-    [
-        ("", ""),
-        ("", "GET"),
-        (f"{HEALTH}\r\n", ""),
-        (f"{HEALTH}\r\n", "GET"),
-        (f"{HEALTH}\r\n", f"{HEALTH}X: y"),
-        (f"{HEALTH}\r\n{HEALTH}\r\nG", ""),
-    ],
-    ids=["nothing", "a word", "nothing more", "one more word", "a head without end", "pipelined"],
-)
-async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(
-    make_studio: StudioMaker, first: str, drops: str
-) -> None:
-    async with make_studio(clock=ScaledClock(SPEED)) as studio, connected(studio.port, first) as (reader, writer):
-        for _ in range(first.count(HEALTH)):
-            assert await answer_of(reader) == (200, False)
-        trickling = asyncio.create_task(trickle(writer, drops)) if drops else None
-        async with asyncio.timeout(40 / SPEED):
-            await ended(reader)
-        if trickling is not None:
-            trickling.cancel()
+TOO_LITTLE = {
+    "nothing": ("", ""),
+    "a word": ("", "GET"),
+    "nothing more": (f"{HEALTH}\r\n", ""),
+    "one more word": (f"{HEALTH}\r\n", "GET"),
+    "a head without end": (f"{HEALTH}\r\n", f"{HEALTH}X: y"),
+    "pipelined": (f"{HEALTH}\r\n{HEALTH}\r\nG", ""),
+}
+
+
+async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(make_studio: StudioMaker) -> None:
+    async def dropped(studio: Studio, first: str, drops: str) -> None:
+        async with connected(studio.port, first) as (reader, writer):
+            for _ in range(first.count(HEALTH)):
+                assert await answer_of(reader) == (200, False)
+            trickling = asyncio.create_task(trickle(writer, drops)) if drops else None
+            async with asyncio.timeout(PATIENCE):
+                await ended(reader)
+            if trickling is not None:
+                trickling.cancel()
+
+    async with make_studio(clock=IN_TIME) as studio:
+        ways = (dropped(studio, *bytes_) for bytes_ in TOO_LITTLE.values())
+        outcomes = await asyncio.gather(*ways, return_exceptions=True)
+    assert dict(zip(TOO_LITTLE, outcomes, strict=True)) == dict.fromkeys(TOO_LITTLE)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +109,12 @@ async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(
 async def test_an_answer_that_does_not_wait_for_the_body_ends_the_connection(
     make_studio: StudioMaker, first: str, status: int, drops: str
 ) -> None:
-    async with make_studio(clock=ScaledClock(SPEED)) as studio, connected(studio.port, first) as (reader, writer):
-        async with asyncio.timeout(2 / SPEED + 1):
+    clock = PatientClock({5.0: 1.0})
+    async with make_studio(clock=clock) as studio, connected(studio.port, first) as (reader, writer):
+        async with asyncio.timeout(PATIENCE):
             assert await answer_of(reader) == (status, True)
         trickling = asyncio.create_task(trickle(writer, drops * 1000)) if drops else None
-        async with asyncio.timeout(5 / SPEED + 1):
+        async with asyncio.timeout(PATIENCE):
             await ended(reader)
         if trickling is not None:
             trickling.cancel()
@@ -137,14 +141,15 @@ async def test_a_connection_whose_requests_are_read_goes_on(make_studio: StudioM
 
 async def until_asked(studio: Studio) -> None:
     """Return once the application waits for a body."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not studio.server.server_state.tasks:
             await asyncio.sleep(0.001)
 
 
 async def test_a_stream_outlives_all_of_this(make_studio: StudioMaker) -> None:
-    async with make_studio(clock=ScaledClock(40)) as studio, studio.frames("/api/events") as frames:
-        for _ in range(15):  # 150 seconds
+    clock = PatientClock({**IN_TIME.but, 10.0: 0.5})
+    async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
+        for _ in range(15):  # longer than any request has
             assert (await anext(frames)).type == "comment"
 
 
@@ -186,8 +191,8 @@ async def test_more_connections_than_there_are_files_for_are_refused_in_one_line
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
             crowd = await asyncio.gather(*opening)
             ends = [asyncio.create_task(ended(reader)) for reader, _ in crowd]
-            async with asyncio.timeout(5):
-                while sum(end.done() for end in ends) < 400:
+            async with asyncio.timeout(PATIENCE):
+                while sum(end.done() for end in ends) < 401:
                     await asyncio.sleep(0.01)
             assert sum(end.done() for end in ends) == 401
             for _, writer in crowd:
@@ -195,7 +200,7 @@ async def test_more_connections_than_there_are_files_for_are_refused_in_one_line
             await asyncio.gather(*ends)
             async with served.client() as client:
                 await client.post(f"{path}/turns", json={"input": "run ls"})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await stream.reader.readuntil(b'"type":"final"')
         served.process.send_signal(signal.SIGTERM)
         code, _, err = await outcome(served.process)
