@@ -25,7 +25,8 @@ from studio.services import Services, make_services
 
 __all__ = ["StudioServer", "configure", "listen", "main", "run", "serve", "settle_memory"]
 
-_DRAIN_SECONDS = 1
+_ENDING_SECONDS = 4.5
+"""From the wish to end to the end; what turns leave of it is the readers', who have a second in any case."""
 _BACKLOG = 2048
 _SEND_BUFFER_BYTES = 64 * 1024
 """Left to itself the system buffers up to 4 MB for a slow client, and says that some of it was taken only once a third
@@ -170,7 +171,6 @@ class StudioServer(uvicorn.Server):
                 proxy_headers=False,
                 backlog=ACCEPTED_AT_ONCE,
                 timeout_keep_alive=max(1, int(clock.real(KEEP_ALIVE_SECONDS))),
-                timeout_graceful_shutdown=_DRAIN_SECONDS,
             )
         )
         self._services = services
@@ -183,9 +183,12 @@ class StudioServer(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _ENDING_SECONDS
         for server in self.servers:
             server.close()
         await self._services.hub.close()
+        self.config.timeout_graceful_shutdown = max(1, int(until - loop.time()))
         self._services.relay.closing.set()
         await super().shutdown(sockets)
 

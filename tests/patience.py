@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -62,7 +62,7 @@ class Hold:
 
 
 @asynccontextmanager
-async def longest_hold() -> AsyncIterator[Hold]:
+async def longest_hold() -> AsyncGenerator[Hold]:
     """While the body runs. Time in which the machine did something else is not counted."""
     hold, began = Hold(), time.process_time()
 
