@@ -9,6 +9,7 @@ import pytest
 
 from agenticx.errors import ToolError
 from agenticx.tools import Assessment, FunctionTool, Tool, Toolbox, ToolContext, as_tool, tool
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -59,18 +60,20 @@ async def test_a_plain_function_that_returns_a_coroutine_is_awaited(bench) -> No
 
 
 async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
-    started, release = threading.Event(), threading.Event()
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     @tool
     def stuck() -> None:
         started.set()
-        release.wait(30)
+        release.wait(PATIENCE)
+        ended.set()
 
     call = asyncio.ensure_future(bench.call(stuck))
-    await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, PATIENCE)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+    assert not ended.is_set()
     release.set()
 
 

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ from agenticx.errors import ToolError
 from agenticx.tools import ToolContext, decide
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.output import Excerpt, Progress
+from tests.llms.linear import grows_linearly
+from tests.patience import PATIENCE, comes_true, longest_hold
 
 pytestmark = [
     pytest.mark.anyio,
@@ -278,10 +281,11 @@ def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_to
 
 
 async def test_naming_many_words_and_globs_does_not_hold_up_the_question(bench) -> None:
-    command = "echo " + " ".join(f"{'*/' * (n % 8)}w{n}*" for n in range(10_000))
-    before = time.monotonic()
-    assert not bench.assess(bash_exec, command=command).protected
-    assert time.monotonic() - before < 2.0
+    def assess(words: int) -> None:
+        command = "echo " + " ".join(f"{'*/' * (n % 8)}w{n}*" for n in range(words))
+        assert not bench.assess(bash_exec, command=command).protected
+
+    assert grows_linearly(assess, 500, 10_000)
 
 
 # --- nothing stays behind ---------------------------------------------------------------------------------------------
@@ -319,35 +323,41 @@ def alive(sign: str) -> list[int]:
     return found
 
 
-def our_zombies() -> list[str]:
-    found = []
+async def none_alive(sign: str) -> list[int]:
+    """Those that are alive; they may take their time to end."""
+    await comes_true(lambda: not alive(sign))
+    return alive(sign)
+
+
+def our_zombies() -> set[str]:
+    found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if fields[0] == "Z" and int(fields[1]) == os.getpid():
-            found.append(name)
+            found.add(name)
     return found
 
 
 @asynccontextmanager
-async def started(bench, command: str, **arguments) -> AsyncIterator[asyncio.Task[str]]:
-    """The call, once its command has said that it is ready."""
+async def started(bench, command: str) -> AsyncIterator[asyncio.Task[str]]:
+    """The call, once its command has said that it is ready. It waits for no process: that is left to others."""
     ready = asyncio.Event()
-    work: list[asyncio.Task[None]] = []
+    left_to_others: list[Coroutine[Any, Any, None]] = []
     context = ToolContext(
         workspace=bench.workspace,
         call_id="call_1",
         emit=lambda _type, payload: ready.set() if "ready" in payload["output"] else None,
-        afterwards=lambda coroutine: work.append(asyncio.ensure_future(coroutine)),
+        afterwards=left_to_others.append,
     )
-    call = asyncio.ensure_future(bash_exec.run({"command": command, **arguments}, context))
+    call = asyncio.ensure_future(bash_exec.run({"command": command}, context))
     await ready.wait()
     yield call
-    ended_at = time.monotonic()
-    await asyncio.gather(*work)
-    assert time.monotonic() - ended_at < 3.0
+    assert len(left_to_others) == 1
+    async with asyncio.timeout(PATIENCE):
+        await left_to_others[0]
 
 
 @pytest.mark.promise("F2")
@@ -356,28 +366,31 @@ async def test_a_stop_ends_every_descendant_and_waits_for_none(bench) -> None:
         command, sign = tree(name)
         async with started(bench, command) as call:
             assert alive(sign), name
-            before = time.monotonic()
             call.cancel()
             assert (await call).text.endswith("[ended before it was done]"), "what was printed by then is told"
-            assert time.monotonic() - before < 0.2, name
-        return name, alive(sign)
+        return name, await none_alive(sign)
 
+    before = our_zombies()
     assert await asyncio.gather(*map(stop, TREES)) == [(name, []) for name in TREES]
-    assert our_zombies() == []
+    assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
 async def test_a_time_out_ends_every_descendant_and_keeps_the_output(bench) -> None:
     async def expire(name: str) -> tuple[str, list[int]]:
         command, sign = tree(name)
-        async with started(bench, command, timeout=1.5) as call:
+        for seconds in (1.5, 6, 24, 96):
             with pytest.raises(ToolError) as caught:
-                await call
-            assert str(caught.value) == "ready\n[the command was ended after 1.5 s, before it was done]"
-        return name, alive(sign)
+                await bench.call(bash_exec, command=command, timeout=seconds)
+            if str(caught.value).startswith("ready\n"):  # this machine may need longer until it is
+                break
+        assert str(caught.value) == f"ready\n[the command was ended after {seconds:g} s, before it was done]"
+        return name, await none_alive(sign)
 
+    before = our_zombies()
     assert await asyncio.gather(*map(expire, TREES)) == [(name, []) for name in TREES]
-    assert our_zombies() == []
+    await asyncio.gather(*bench.afterwork)
+    assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
@@ -390,12 +403,11 @@ async def test_what_a_command_leaves_running_is_ended_and_said(bench) -> None:
     }
     for command, many in left.items():
         sign = f"1000.{next(_numbers)}"
-        before = time.monotonic()
         result = await bench.call(bash_exec, command=f"echo done; {command.replace('NNN', sign)}")
         assert result == f"done\n[exit code 0; {many} still running in the background and ended with the command]"
-        assert time.monotonic() - before < 1.0
-        await asyncio.gather(*bench.afterwork)
-        assert alive(sign) == []
+        assert len(bench.afterwork) == 1, "the call does not wait for them to end"
+        await bench.afterwork.pop()
+        assert await none_alive(sign) == []
 
 
 @pytest.mark.promise("F2")
@@ -405,7 +417,7 @@ async def test_a_leftover_that_never_stops_writing_does_not_hold_the_call(bench)
     assert "done\n" in result or "left out" in result
     assert result.endswith("[exit code 0; 1 process was still running in the background and ended with the command]")
     await asyncio.gather(*bench.afterwork)
-    assert alive(sign) == []
+    assert await none_alive(sign) == []
 
 
 @pytest.mark.promise("F2")
@@ -426,7 +438,7 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
         ours.send_signal(number)
     assert len(watched) >= 4
     poll = select.poll()
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + PATIENCE
     for descriptor in watched:
         poll.register(descriptor, select.POLLIN)
     while watched and time.monotonic() < deadline:
@@ -434,6 +446,8 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
             poll.unregister(descriptor)
             os.close(descriptor)
             watched.remove(descriptor)
+    while alive(sign) and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert (watched, alive(sign)) == ([], [])
 
 
@@ -463,21 +477,22 @@ async def test_killing_one_of_the_watchers_frees_nothing(bench, attack) -> None:
         leaving = LEFT_BEHIND[left].replace("NNN", sign)
         with pytest.raises(ToolError, match="the command was ended from outside"):
             await bench.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {sign}")
-        return alive(sign)
+        return await none_alive(sign)
 
+    before = our_zombies()
     assert await asyncio.gather(*map(killing, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
     await asyncio.gather(*bench.afterwork)
-    assert our_zombies() == []
+    assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
 async def test_stopping_the_watchers_frees_nothing(bench) -> None:
-    command = "env -i setsid -f sleep NNN; echo ready; kill -STOP $PPID $(ps -o ppid= -p $PPID); sleep NNN"
+    command = "env -i setsid -f sleep NNN; kill -STOP $PPID $(ps -o ppid= -p $PPID); echo ready; sleep NNN"
     sign = f"1000.{next(_numbers)}"
     async with started(bench, command.replace("NNN", sign)) as call:
         call.cancel()
         await asyncio.wait([call])
-    assert alive(sign) == []
+    assert await none_alive(sign) == []
 
 
 @pytest.mark.promise("F2")
@@ -497,7 +512,7 @@ async def test_without_anybody_to_finish_the_call_sees_to_it_itself(bench) -> No
     context = ToolContext(workspace=bench.workspace)
     with pytest.raises(ToolError, match=r"ended after 0\.2 s"):
         await bash_exec.run({"command": f"trap '' TERM; sleep {sign}; sleep {sign}", "timeout": 0.2}, context)
-    assert alive(sign) == []
+    assert await none_alive(sign) == []
 
 
 async def test_a_time_out_is_in_the_contexts_own_seconds(bench) -> None:
@@ -509,12 +524,12 @@ async def test_a_time_out_is_in_the_contexts_own_seconds(bench) -> None:
 async def test_nothing_of_ours_is_left_open_after_calls(bench) -> None:
     await bench.call(bash_exec, command="true")
     await asyncio.gather(*bench.afterwork)
-    before = sorted(os.listdir("/proc/self/fd"))
+    before, zombies = sorted(os.listdir("/proc/self/fd")), our_zombies()
     for command in ("true", "sleep 1000 &", "exit 3", "nosuch"):
         await bench.call(bash_exec, command=command)
     await asyncio.gather(*bench.afterwork)
-    assert sorted(os.listdir("/proc/self/fd")) == before
-    assert our_zombies() == []
+    await comes_true(lambda: sorted(os.listdir("/proc/self/fd")) == before)
+    assert our_zombies() <= zombies
 
 
 # --- any output -------------------------------------------------------------------------------------------------------
@@ -551,17 +566,16 @@ async def test_head_tail_and_true_size_are_kept_in_bounded_memory(bench, command
 @pytest.mark.promise("F3")
 async def test_endless_output_is_bounded_and_never_starves_the_loop(bench) -> None:
     before = resident_bytes()
-    call = asyncio.ensure_future(bench.call(bash_exec, command="yes", timeout=1.0))
-    longest = last = 0.0
-    while not call.done():
-        last = time.monotonic()
-        await asyncio.sleep(0)
-        longest = max(longest, time.monotonic() - last)
-    with pytest.raises(ToolError, match=r"bytes left out …\](?s:.)*\[the command was ended after 1 s"):
-        await call
+    for seconds in (1, 4, 16, 64):
+        async with longest_hold() as hold:
+            with pytest.raises(ToolError, match=rf"\[the command was ended after {seconds} s") as caught:
+                await bench.call(bash_exec, command="yes", timeout=float(seconds))
+        if "bytes left out …]" in str(caught.value):  # this machine may need longer until there is so much
+            break
+    assert "bytes left out …]" in str(caught.value)
     await asyncio.gather(*bench.afterwork)
     assert resident_bytes() - before < 16 * 1024**2
-    assert longest < 0.5
+    assert hold.longest < hold.total / 5
     assert sum(len(payload["output"]) for _, payload in bench.emitted) < 110_000
 
 
