@@ -20,7 +20,7 @@ from typing import Any
 __all__ = ["JUMPING", "JUMPING_OVER_SOCKETS", "JumpingLoop", "LoopClock"]
 
 _BEGAN = datetime.now(UTC)
-_QUIET_SLICES, _SLICE_SECONDS = 10, 0.005
+_QUIET_SLICES, _SLICE_SECONDS = 10, 0.02
 """So long, and so often, nothing comes by the sockets of a test before time jumps."""
 
 

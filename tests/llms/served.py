@@ -27,13 +27,12 @@ from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import Body, status
 from tests.llms.pieces_server import PiecesServer, pieces_server
 from tests.llms.replies import sse
+from tests.patience import PATIENCE
 
 __all__ = ["ANTHROPIC", "CHAT", "GEMINI", "HELLO", "KEY", "OLLAMA", "RESPONSES", "SERVED", "Served"]
 
 HELLO = ModelRequest(messages=[UserMessage(content="hello")])
 KEY = "sk-canary-1234567890"
-
-_LONGEST_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class Served:
         """A model there, closed with the block, which fails when it hangs."""
         opened = self.model(model, base_url=base_url, **options)
         try:
-            async with asyncio.timeout(_LONGEST_SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 yield opened
         finally:
             await opened.aclose()

@@ -15,6 +15,7 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.llms import DemoModel, ModelRequest, Reply, TextDelta, ToolSchema, adapt, complete
 from agenticx.messages import ToolCall, UserMessage
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -240,30 +241,31 @@ async def test_a_blocking_model_does_not_block_the_loop_and_a_closed_one_stops_a
         def stream_with_tools(self, messages: Any, tools: Any) -> Iterator[str]:
             try:
                 yield "first"
-                go_on.wait(5)
+                go_on.wait(PATIENCE)
                 yield "second"
                 yield "third"
             finally:
                 stopped.set()
 
     async with aclosing(adapt(Blocks()).stream(WITH_TOOLS)) as batches:  # type: ignore[type-var]
-        assert await asyncio.wait_for(anext(batches), 1) == [TextDelta("first")]
+        assert await asyncio.wait_for(anext(batches), PATIENCE) == [TextDelta("first")]
     go_on.set()
-    assert await asyncio.to_thread(stopped.wait, 5)
+    assert await asyncio.to_thread(stopped.wait, PATIENCE)
 
 
 async def test_a_model_that_never_answers_can_be_cancelled_at_once() -> None:
-    release = threading.Event()
+    asked, release = threading.Event(), threading.Event()
 
     class Hangs:
         def invoke(self, messages: Any) -> str:
-            release.wait(30)
+            asked.set()
+            release.wait(2 * PATIENCE)
             return "late"
 
     call = asyncio.create_task(complete(adapt(Hangs()), HELLO))
-    await asyncio.wait((call,), timeout=0.05)
+    assert await asyncio.to_thread(asked.wait, PATIENCE)
     call.cancel()
-    done, _ = await asyncio.wait((call,), timeout=1)
+    done, _ = await asyncio.wait((call,), timeout=PATIENCE)
     release.set()
     assert done == {call}
     assert call.cancelled()

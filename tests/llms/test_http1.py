@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms._http1 import Connections, ProtocolError, request_bytes
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ async def serving(*answers):
         listening.close()
 
 
-async def ask(server, connections, timeout=5.0):
+async def ask(server, connections, timeout=PATIENCE):
     wire = await connections.connection(server.origin, timeout)
     request = request_bytes(b"POST", b"/v1", [(b"host", b"here"), (b"content-length", b"0")], b"")
     return await connections.exchange(wire, request, timeout)
@@ -161,7 +162,7 @@ async def test_a_body_that_nobody_reads_does_not_fill_the_memory():
             await asyncio.sleep(0)
         assert len(await reply.read()) < 1_000_000
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
 
 
 # --- heads ----------------------------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connect
     async with serving(answer) as (server, connections):
         with pytest.raises(ProtocolError):
             await get(server, connections)
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ async def test_a_body_that_was_not_read_to_its_end_takes_the_connection_with_it(
         await reply.read()
         reply.close()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
         await get(server, connections)
     assert server.connections == 2
 
@@ -307,11 +308,11 @@ async def test_silence_ends_at_the_time_out():
         with pytest.raises(TimeoutError):
             await reply.read()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
         server.gone.clear()
         with pytest.raises(TimeoutError):
             await ask(server, connections, timeout=0.05)
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
 
 
 async def test_a_caller_that_is_cancelled_leaves_no_connection():
@@ -321,7 +322,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_connection():
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.wait_for(server.gone.wait(), 5)
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
 
 
 async def test_nobody_listening_is_an_os_error():
@@ -349,7 +350,7 @@ async def test_over_tls_it_is_the_same_and_only_a_trusted_name_is_spoken_to(tmp_
     assert server.connections == 1
     for origin, tls in ((("127.0.0.1", port, True), trusting), (server.origin, None)):
         with pytest.raises(ssl.SSLCertVerificationError):
-            await (tls or Connections(idle_seconds=60, tls=ssl.create_default_context())).connection(origin, 5)
+            await (tls or Connections(idle_seconds=60, tls=ssl.create_default_context())).connection(origin, PATIENCE)
     trusting.close()
     listening.close()
     await listening.wait_closed()

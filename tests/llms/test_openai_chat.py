@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
@@ -30,6 +31,7 @@ from agenticx.testing.provider_replies import Body, as_json, no_streaming, statu
 from tests.llms.pieces_server import pieces_server
 from tests.llms.replies import sse
 from tests.llms.served import CHAT, HELLO, KEY
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -278,17 +280,26 @@ async def test_a_finish_reason_is_the_end_where_nothing_comes_behind_it(
 
 async def test_a_server_that_only_pings_behind_the_finish_reason_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
-    endless = pieces_server(lambda: chain([CHAT.hi, STOP], repeat(b": ping\n\n")))
-    async with asyncio.timeout(5), endless as server, model_at(server.base_url) as model:
+    endless = pieces_server(lambda: taking_time(chain([CHAT.hi, STOP], repeat(b": ping\n\n"))))
+    async with asyncio.timeout(PATIENCE), endless as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
+
+
+def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """A tenth of a millisecond each."""
+    loop: Any = asyncio.get_running_loop()
+    for piece in pieces:
+        loop.pass_time(0.0001)
+        yield piece
 
 
 @pytest.mark.promise("C3")
 async def test_a_server_that_says_in_each_chunk_that_it_stops_is_heard_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.1)
     chunk = sse({"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]})
-    async with CHAT.serving(*[chunk] * 20_000) as server, model_at(server.base_url) as model:
+    slow = pieces_server(lambda: taking_time([chunk] * 20_000))
+    async with slow as server, model_at(server.base_url) as model:
         began = asyncio.get_running_loop().time()
         reply, error = await complete(model, HELLO)
         assert asyncio.get_running_loop().time() - began > 0.1

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Attempt, ModelRequest, Reply, Usage, complete
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
@@ -16,9 +14,10 @@ from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, collect, cut, fail, finish, hang, outline, say, usage
 from agenticx.testing.grammar import check_grammar
+from tests.jumping import LoopClock
 
 pytestmark = pytest.mark.anyio
-FAST = ScaledClock(500)
+CLOCK = LoopClock()
 REQUEST = ModelRequest(messages=[], attempt_seconds=30)
 
 
@@ -42,58 +41,58 @@ async def text_of(model: RetryingModel) -> tuple[str, str | None]:
 
 async def test_a_model_is_asked_three_times_with_waits_of_four_to_ten_seconds() -> None:
     with ScriptedModel([fail(overloaded()), fail(overloaded()), say("hello")]) as model:
-        said = await attempts(RetryingModel(model, clock=FAST))
+        said = await attempts(RetryingModel(model, clock=CLOCK))
     assert [(one.model, one.reason, 4 <= one.wait_seconds <= 10) for one in said] == [("scripted", "busy", True)] * 2
 
 
 async def test_the_third_failure_is_the_last() -> None:
     with ScriptedModel([fail(overloaded())] * 3) as model:
-        assert await text_of(RetryingModel(model, clock=FAST)) == ("", "provider.overloaded")
+        assert await text_of(RetryingModel(model, clock=CLOCK)) == ("", "provider.overloaded")
 
 
 async def test_what_cannot_succeed_later_is_not_asked_again() -> None:
     with ScriptedModel([fail(ModelError("no such model", code="provider.bad_request"))]) as model:
-        assert await text_of(RetryingModel(model, clock=FAST)) == ("", "provider.bad_request")
+        assert await text_of(RetryingModel(model, clock=CLOCK)) == ("", "provider.bad_request")
 
 
 async def test_nothing_is_asked_again_once_a_delta_was_handed_out() -> None:
     with ScriptedModel([[say("hel"), fail(overloaded())]]) as model:
-        assert await text_of(RetryingModel(model, clock=FAST)) == ("hel", "provider.overloaded")
+        assert await text_of(RetryingModel(model, clock=CLOCK)) == ("hel", "provider.overloaded")
 
 
 async def test_an_answer_that_ends_before_it_began_is_asked_again() -> None:
     with ScriptedModel([cut(), say("hello")]) as model:
-        assert await text_of(RetryingModel(model, clock=FAST)) == ("hello", None)
+        assert await text_of(RetryingModel(model, clock=CLOCK)) == ("hello", None)
 
 
 async def test_the_providers_own_wait_is_kept_up_to_a_ceiling() -> None:
     policy = RetryPolicy(longest_retry_after=20)
     with ScriptedModel([fail(overloaded(20)), say("hello")]) as model:
-        assert [one.wait_seconds for one in await attempts(RetryingModel(model, policy=policy, clock=FAST))] == [20]
+        assert [one.wait_seconds for one in await attempts(RetryingModel(model, policy=policy, clock=CLOCK))] == [20]
     with ScriptedModel([fail(overloaded(21))]) as model:
-        assert await text_of(RetryingModel(model, policy=policy, clock=FAST)) == ("", "provider.overloaded")
+        assert await text_of(RetryingModel(model, policy=policy, clock=CLOCK)) == ("", "provider.overloaded")
 
 
 async def test_a_fallback_takes_over_when_the_first_is_given_up() -> None:
     first = ScriptedModel([fail(ModelError("bad key", code="provider.auth"))], name="first")
     second = ScriptedModel([say("hello")], name="second")
     with first, second:
-        said = await attempts(RetryingModel(first, [second], clock=FAST))
+        said = await attempts(RetryingModel(first, [second], clock=CLOCK))
     assert said == [Attempt("first", bounded=True), Attempt("second", 0.0, "bad key")]
 
 
 async def test_a_request_that_is_wrong_is_not_sent_to_the_fallback() -> None:
     first = ScriptedModel([fail(ModelError("too long", code="context_overflow"))])
     with first, ScriptedModel([]) as second:
-        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("", "context_overflow")
+        assert await text_of(RetryingModel(first, [second], clock=CLOCK)) == ("", "context_overflow")
 
 
 async def test_a_silent_model_is_left_for_its_fallback_after_the_invoke_clock() -> None:
     settings = load_settings({"llm_invoke_timeout_seconds": 20, "llm_first_feedback_seconds": 60}, environ={})
     first, second = ScriptedModel([hang()], name="first"), ScriptedModel([say("hello")], name="second")
     with first, second:
-        model = RetryingModel(first, [second], clock=ScaledClock(100))
-        events = await collect(AgentRuntime(model, settings=settings, clock=ScaledClock(100)).run_turn("hi", Session()))
+        model = RetryingModel(first, [second], clock=CLOCK)
+        events = await collect(AgentRuntime(model, settings=settings, clock=CLOCK).run_turn("hi", Session()))
     check_grammar(events)
     assert outline(events) == ["turn_started", "round_start", "stall", "token", "final"]
     [stall] = [event.data for event in events if event.type == "stall"]
@@ -104,14 +103,14 @@ async def test_a_silent_model_is_left_for_its_fallback_after_the_invoke_clock() 
 async def test_the_last_model_is_under_the_invoke_clock_itself() -> None:
     settings = load_settings({"llm_invoke_timeout_seconds": 20, "llm_first_feedback_seconds": 60}, environ={})
     with ScriptedModel([hang()], name="first") as first, ScriptedModel([hang()], name="second") as second:
-        model = RetryingModel(first, [second], clock=ScaledClock(100))
-        events = await collect(AgentRuntime(model, settings=settings, clock=ScaledClock(100)).run_turn("hi", Session()))
+        model = RetryingModel(first, [second], clock=CLOCK)
+        events = await collect(AgentRuntime(model, settings=settings, clock=CLOCK).run_turn("hi", Session()))
     assert outline(events, detail=True)[-2:] == ["stall:first_chunk", "error:timeout.first_chunk"]
 
 
 async def test_every_wait_is_said_before_it_begins_and_the_reply_is_whole() -> None:
     with ScriptedModel([fail(overloaded()), say("hello")]) as model:
-        runtime = AgentRuntime(RetryingModel(model, clock=FAST), clock=FAST)
+        runtime = AgentRuntime(RetryingModel(model, clock=CLOCK), clock=CLOCK)
         events = await collect(runtime.run_turn("hi", Session()))
     check_grammar(events)
     assert outline(events) == ["turn_started", "round_start", "stall", "token", "final"]
@@ -124,18 +123,18 @@ async def test_stop_cuts_a_wait_short() -> None:
     stop = StopSignal()
     with ScriptedModel([fail(overloaded())]) as model:
         events: list[Any] = []
-        async for event in AgentRuntime(RetryingModel(model)).run_turn("hi", Session(), stop):
+        async for event in AgentRuntime(RetryingModel(model, clock=CLOCK), clock=CLOCK).run_turn("hi", Session(), stop):
             events.append(event)
             if event.type == "stall":
-                stopped = time.monotonic()
+                stopped = CLOCK.monotonic()
                 stop.set()
-        assert time.monotonic() - stopped < 0.5
+        assert CLOCK.monotonic() == stopped
     assert outline(events, detail=True)[-1] == "error:stopped"
 
 
 async def test_a_provider_that_asks_for_too_long_a_wait_ends_the_turn_with_the_time_to_come_back() -> None:
     with ScriptedModel([fail(overloaded(3600))]) as model:
-        events = await collect(AgentRuntime(RetryingModel(model)).run_turn("hi", Session()))
+        events = await collect(AgentRuntime(RetryingModel(model, clock=CLOCK), clock=CLOCK).run_turn("hi", Session()))
     assert events[-1].data["code"] == "provider.overloaded"
     assert events[-1].data["retryable"] is True
     assert "retry_at" in events[-1].data
@@ -143,7 +142,7 @@ async def test_a_provider_that_asks_for_too_long_a_wait_ends_the_turn_with_the_t
 
 async def test_closing_the_stream_early_closes_the_model_that_is_read() -> None:
     model = ScriptedModel([[say("a"), hang()]])
-    source: Any = RetryingModel(model, clock=FAST).stream(REQUEST)
+    source: Any = RetryingModel(model, clock=CLOCK).stream(REQUEST)
     await anext(source)
     assert model.open_streams == 1
     await source.aclose()
@@ -160,14 +159,14 @@ def test_waits_grow_and_stay_within_their_limits() -> None:
 
 async def test_counts_of_tokens_alone_are_no_beginning() -> None:
     with ScriptedModel([[usage(3, None), usage(None, 1), fail(overloaded())], [usage(5, 1), say("hi")]]) as model:
-        reply, error = await complete(RetryingModel(model, clock=FAST), REQUEST)
+        reply, error = await complete(RetryingModel(model, clock=CLOCK), REQUEST)
     assert (reply.text, reply.usage, error) == ("hi", Usage(5, 1), None)
 
 
 async def test_a_model_that_counts_and_falls_silent_is_left_for_its_fallback() -> None:
     first, second = ScriptedModel([[usage(3, None), hang()]], name="first"), ScriptedModel([say("hi")], name="second")
     with first, second:
-        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("hi", None)
+        assert await text_of(RetryingModel(first, [second], clock=CLOCK)) == ("hi", None)
 
 
 @pytest.mark.parametrize(
@@ -186,25 +185,25 @@ async def test_a_model_that_does_not_exist_is_left_for_its_fallback(
 ) -> None:
     error = ModelError(message, code="provider.bad_request", status=status, provider_type=type_)
     with ScriptedModel([fail(error)]) as first, ScriptedModel([say("hello")]) as second:
-        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("hello", None)
+        assert await text_of(RetryingModel(first, [second], clock=CLOCK)) == ("hello", None)
 
 
 async def test_what_the_model_cannot_do_is_a_request_that_is_wrong() -> None:
     error = ModelError("this model does not support images", code="provider.bad_request", status=400)
     with ScriptedModel([fail(error)]) as first, ScriptedModel([]) as second:
-        assert await text_of(RetryingModel(first, [second], clock=FAST)) == ("", "provider.bad_request")
+        assert await text_of(RetryingModel(first, [second], clock=CLOCK)) == ("", "provider.bad_request")
 
 
 async def test_the_last_models_error_says_what_the_others_failed_with() -> None:
     names = ("first", "second", "third")
     failing = [ScriptedModel([fail(ModelError(f"{name} is out", code="provider.auth"))], name=name) for name in names]
-    _, error = await complete(RetryingModel(failing[0], failing[1:], clock=FAST), REQUEST)
+    _, error = await complete(RetryingModel(failing[0], failing[1:], clock=CLOCK), REQUEST)
     assert str(error) == "third is out; first had failed before: first is out; second had failed before: second is out"
 
 
 async def test_a_provider_that_gives_up_before_it_said_anything_is_asked_again() -> None:
     with ScriptedModel([[usage(3, None), finish("failed")], say("hi")]) as model:
-        assert await text_of(RetryingModel(model, clock=FAST)) == ("hi", None)
+        assert await text_of(RetryingModel(model, clock=CLOCK)) == ("hi", None)
     with ScriptedModel([[say("h"), finish("failed")]]) as model:
-        reply, error = await complete(RetryingModel(model, clock=FAST), REQUEST)
+        reply, error = await complete(RetryingModel(model, clock=CLOCK), REQUEST)
     assert (reply.text, reply.stop, error) == ("h", "failed", None)
