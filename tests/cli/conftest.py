@@ -19,8 +19,9 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.patience import PATIENCE
+
 AGX = [sys.executable, "-m", "agenticx.cli"]
-PATIENCE = 20.0
 
 
 @dataclass
@@ -104,12 +105,13 @@ class Terminal:
 
 @pytest.fixture
 def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
-    """Starts `agx …` with stdin, stdout and stderr at one terminal."""
+    """Starts `agx …` with stdin, stdout and stderr at one terminal, at which keys may have been `typed` already."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     opened: list[Terminal] = []
 
-    def start(*words: str) -> Terminal:
+    def start(*words: str, typed: str = "") -> Terminal:
         ours, theirs = pty.openpty()
+        os.write(ours, typed.encode())
         process = subprocess.Popen(
             [*AGX, *words],
             cwd=agx.folder,

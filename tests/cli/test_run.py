@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.testing import check_grammar, outline
+from tests.patience import PATIENCE
+
+LEFT = (130, -signal.SIGINT)
+"""How a process ends whose second Ctrl-C may come when it is about to end anyhow; to a shell both are 130."""
 
 
 def envelopes(stdout: str) -> list[dict[str, Any]]:
@@ -128,7 +132,7 @@ def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:
         while rows[-1]["type"] != "token":
             rows.append(json.loads(process.stdout.readline()))
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE)
         rows += envelopes(out)
         check_grammar(rows)
         assert rows[-1]["data"]["code"] == "stopped"
@@ -142,15 +146,15 @@ def test_a_second_ctrl_c_leaves_at_once(agx: Any, provider: Any) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == "stopping … (Ctrl-C again leaves at once)\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
-    assert process.returncode == 130
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode in LEFT
 
 
 def test_a_reader_that_leaves_ends_the_turn_without_a_traceback(agx: Any) -> None:
     process = agx.start("run", "count to 1000", "--json")
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(10) == 1
+    assert process.wait(PATIENCE) == 1
     assert process.stderr.read() == ""
     process.stdin.close()
     process.stderr.close()

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -19,6 +20,7 @@ import pytest
 
 from agenticx.cli.loopback import Loopback, Silent
 from agenticx.testing import check_grammar
+from tests.patience import PATIENCE
 
 PROMPT = "[N]o: "
 ENDS = ("turn_started", "final", "error", "handed_back")
@@ -45,13 +47,14 @@ class Studio:
         self.port = int(ready[1])
         while not self.note.exists():  # it is written just behind the line
             assert self.process.poll() is None
+            time.sleep(0.005)
 
     @property
     def note(self) -> Path:
         return self.home / f"studio-{self.process.pid}.json"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         token = (self.home / "token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -61,7 +64,7 @@ class Studio:
 
     def end(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: Studio) -> None:
     while told[-1]["type"] != "token":
         told.append(json.loads(process.stdout.readline()))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=PATIENCE)
     told += rows(out)
     check_grammar(told)
     assert told[-1]["data"]["code"] == "stopped"
@@ -317,7 +320,7 @@ def test_a_turn_that_dies_with_the_server_ends_as_interrupted(agx: Any, studio: 
         told.append(json.loads(process.stdout.readline()))
     studio.end(signal.SIGKILL)
     studio.start()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE)
     told += rows(out)
     check_grammar(told)
     assert [row["seq"] for row in told] == list(range(1, len(told) + 1))

@@ -48,8 +48,7 @@ def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callab
 
 
 def test_what_was_typed_before_the_question_answers_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
-    screen = terminal("run", "count to 20 and then " + WRITE)
-    screen.type("y\n")
+    screen = terminal("run", WRITE, typed="y\n")
     screen.wait_for(PROMPT)
     screen.type("\n")
     screen.wait_for("denied by you")
@@ -77,7 +76,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
 
 
 def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(agx: Any, terminal: Callable[..., Any]) -> None:
-    agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "0.3"
+    agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "5"  # so that the question is seen before
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.wait_for("denied by time-out")

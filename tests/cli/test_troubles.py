@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 
 def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
     """Run a shell program in which `"$@"` is `agx`."""
@@ -20,7 +22,7 @@ def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=PATIENCE,
     )
 
 
@@ -171,7 +173,7 @@ def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any, modul
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
