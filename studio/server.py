@@ -19,7 +19,7 @@ from agenticx.logs import configure_logging
 from agenticx.settings import Settings, load_settings
 from studio.app import make_app
 from studio.auth import load_token
-from studio.connections import ACCEPTED_AT_ONCE, KEEP_ALIVE_SECONDS, Connection, Crowd
+from studio.connections import ACCEPTED_AT_ONCE, REQUEST_SECONDS, Connection, Crowd
 from studio.opening import Address, open_in_browser, page_url
 from studio.services import Services, make_services
 
@@ -170,7 +170,7 @@ class StudioServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 backlog=ACCEPTED_AT_ONCE,
-                timeout_keep_alive=max(1, int(clock.real(KEEP_ALIVE_SECONDS))),
+                timeout_keep_alive=max(1, int(clock.real(REQUEST_SECONDS))),
             )
         )
         self._services = services

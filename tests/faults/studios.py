@@ -21,8 +21,8 @@ from tests.faults.log_file import Log, read_log, snapshot
 from tests.studio.serving import READY, agx
 
 ROOT = Path(__file__).parents[2]
-READY_SECONDS = 20
-SETTLE_SECONDS = 20
+READY_SECONDS = 120
+SETTLE_SECONDS = 120
 TOKEN = "k" * 43
 
 

@@ -15,11 +15,12 @@ import pytest
 
 from tests.faults.checker import findings, told
 from tests.faults.plan_model import plan
-from tests.faults.studios import Nursery, World, nursery
+from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
 
 pytestmark = pytest.mark.anyio
 
 QUESTIONS = 20
+AT_ONCE = 100
 ASKING = plan((2, ["mark"]), (1, []))
 
 
@@ -34,7 +35,7 @@ async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerato
 
 async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
     """The questions, once there are so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SETTLE_SECONDS):
         while True:
             questions = (await client.get("/api/confirms")).json()["confirms"]
             if len(questions) >= count:
@@ -52,7 +53,7 @@ async def ask(world: World, client: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 async def settled(world: World) -> None:
     """Return once no turn runs, by the file."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SETTLE_SECONDS):
         while world.log().running:
             await asyncio.sleep(0.05)
 
@@ -116,13 +117,17 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
         if answer.status_code == 200:
             world.seen.answers[question["id"]] = answer.json()["approved"]
 
+    async def race(client: httpx.AsyncClient) -> None:
+        while racing:
+            await give(client, *racing.pop())
+
     async with serving(nursing, world) as client:
         await ask(world, client)
     async with serving(nursing, world, **order) as one, serving_too(one) as other:
         questions = await waiting(one, QUESTIONS)
         racing = [(question, number % 2 == 0) for question in questions for number in range(answers // QUESTIONS)]
         rng.shuffle(racing)
-        await asyncio.gather(*(give(rng.choice([one, other]), *race) for race in racing))
+        await asyncio.gather(*(race(client) for client in (one, other) for _ in range(AT_ONCE)))
         await settled(world)
         for question in questions:
             await give(other, question, True)
@@ -143,7 +148,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
 def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
     """A second client of the same server."""
     return httpx.AsyncClient(
-        base_url=client.base_url, headers=client.headers, timeout=20, trust_env=False, verify=False
+        base_url=client.base_url, headers=client.headers, timeout=client.timeout, trust_env=False, verify=False
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.checker import findings, told
 from tests.faults.plan_model import plan
-from tests.faults.studios import World, nursery
+from tests.faults.studios import SETTLE_SECONDS, World, nursery
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +54,6 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
 async def stopped(client: httpx.AsyncClient, session: str) -> None:
     """Return once the session's turn is over."""
     await client.post(f"/api/sessions/{session}/stop", json={})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SETTLE_SECONDS):
         while (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is not None:
             await asyncio.sleep(0.005)
