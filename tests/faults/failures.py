@@ -15,6 +15,8 @@ from tests.faults.provider import Exchange, Fault, Stream, framed
 __all__ = ["GOOD", "REFUSED", "UNSHAKEN", "any_fault", "silence"]
 
 JSON = "application/json"
+NEAR, FAR = 20.0, 3600.0
+"""A date that lies but a little behind what is waited for may be within it by the time a slow machine reads it."""
 
 STATUSES: dict[int, tuple[str, bool, bool]] = {
     # code · asked again · asked elsewhere
@@ -96,7 +98,7 @@ def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
     status = rng.choice([*STATUSES, 429, 503, 529])
     code, again, elsewhere = STATUSES[status]
     body, content_type = rng.choice(BODIES)
-    headers, retry_after = _retry_after(rng) if again else (dict, None)
+    headers, retry_after, dates = _retry_after(rng) if again else (dict, None, None)
     torn = rng.random() < 0.2
 
     async def do(exchange: Exchange) -> None:
@@ -108,25 +110,38 @@ def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
             exchange.answer(status, body, content_type, **headers())
 
     name = f"{status}{' torn' if torn else ''} {headers()} {body!r}"
-    return Fault(name=name, do=do, code=code, again=again, elsewhere=elsewhere, retry_after=retry_after)
+    more: Any = {"again": again, "elsewhere": elsewhere, "retry_after": retry_after, "dates": dates}
+    return Fault(name=name, do=do, code=code, **more)
 
 
-def _retry_after(rng: random.Random) -> tuple[Callable[[], dict[str, str]], float | None]:
-    """The headers, made when they are sent because a date is, and the seconds they stand for."""
+Headers = Callable[[], dict[str, str]]
+
+
+def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[datetime] | None]:
+    """The headers, made when they are sent because a date is, the seconds they stand for, and the dates that were."""
     seconds = rng.choice([0, 2, 7, 20, 25, 25, 3600])
     match rng.randrange(6):
         case 0:
-            return lambda: {"Retry_After": str(seconds)}, seconds
+            return lambda: {"Retry_After": str(seconds)}, seconds, None
         case 1:
-            return lambda: {"retry_after_ms": str(seconds * 1000), "Retry_After": "1"}, seconds
+            return lambda: {"retry_after_ms": str(seconds * 1000), "Retry_After": "1"}, seconds, None
         case 2:
-            date = lambda: format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)  # noqa: E731
-            return lambda: {"RETRY_AFTER": date()}, seconds
+            return _by_date(FAR if seconds > NEAR else seconds)
         case 3:
             nonsense = rng.choice(["soon", "-5", "nan", "1e999", ""])
-            return lambda: {"Retry_After": nonsense}, None
+            return lambda: {"Retry_After": nonsense}, None, None
         case _:
-            return dict, None
+            return dict, None, None
+
+
+def _by_date(seconds: float) -> tuple[Headers, float, list[datetime]]:
+    dates: list[datetime] = []
+
+    def headers() -> dict[str, str]:
+        dates.append((datetime.now(UTC) + timedelta(seconds=seconds)).replace(microsecond=0))
+        return {"RETRY_AFTER": format_datetime(dates[-1], usegmt=True)}
+
+    return headers, seconds, dates
 
 
 # --- in the body --------------------------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import asyncio
 import json
 import socket
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from agenticx.llms import ChatModel
@@ -36,7 +36,7 @@ class Fault:
 
     `code` is the error's, None for a good reply. `again` says that the same model may be asked again, `elsewhere` that
     a fallback may. `boundary` is how many events of a good reply the client gets; only text in them is ever shown.
-    `retry_after` is what the provider asks for, in seconds.
+    `retry_after` is what the provider asks for, in seconds; if it does so by a date, `dates` has each that it sent.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Fault:
     elsewhere: bool = True
     boundary: int = 0
     retry_after: float | None = None
+    dates: list[datetime] | None = None
 
 
 @dataclass
@@ -114,14 +115,14 @@ class Provider:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.speaks_http:
-            self.arrivals.append(time.monotonic())
+            self.arrivals.append(asyncio.get_running_loop().time())
             writer.write(b"220 ready\r\n")
             return
         while not writer.is_closing():
             head = await reader.readuntil(b"\r\n\r\n")
             size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
             await reader.readexactly(int(size.partition(b":")[2]))
-            self.arrivals.append(time.monotonic())
+            self.arrivals.append(asyncio.get_running_loop().time())
             number = min(len(self.arrivals), len(self.script)) - 1  # whoever asks too often hears the last one again
             fault, shown = self.script[number], asyncio.get_running_loop().create_future()
             exchange = Exchange(self, reader, writer, self.streams[number], shown)
