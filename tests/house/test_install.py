@@ -65,7 +65,7 @@ def lend_dependencies(python: Path) -> None:
 def run(command: list[str], *, cwd: Path, **environ: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "PYTHON"))}
     kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environ}
-    done = subprocess.run(command, cwd=cwd, env=kept, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=cwd, env=kept, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{command} exited with {done.returncode}:\n{done.stderr}"
     return done.stdout
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.settings import Settings
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 def run(command: list[str], folder: Path) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=clean_environment(folder), capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env=clean_environment(folder), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -94,7 +95,7 @@ def test_the_tour_over_http_writes_the_file_and_ends_in_one_terminal_event(tmp_p
         out = run(["bash", "-euc", tour.replace("8765", str(port))], tmp_path)
     finally:
         server.terminate()
-        server.communicate(timeout=10)
+        server.communicate(timeout=PATIENCE)
     assert (tmp_path / "hello.txt").read_text(encoding="utf-8") == "Hello"
     kinds = re.findall(r'^data: {"type":"(\w+)"', out, re.MULTILINE)
     assert (kinds[0], kinds[-1], kinds.count("final")) == ("turn_started", "final", 1)

@@ -28,6 +28,7 @@ from agenticx.testing import (
     think,
     usage,
 )
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ STREAM = {"model": "m", "stream": True, "messages": [{"role": "user", "content":
 
 @pytest.fixture
 async def client():
-    async with httpx.AsyncClient(timeout=10) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
         yield client
 
 
@@ -167,12 +168,12 @@ async def test_pings_go_on_for_ever(client):
 
 @pytest.mark.parametrize("reply", [silence(), hang(), pings()])
 async def test_it_notices_that_the_client_left(reply):
-    async with FakeOpenAIServer([reply]) as server, httpx.AsyncClient() as client:
+    async with FakeOpenAIServer([reply]) as server, httpx.AsyncClient(timeout=PATIENCE) as client:
         asking = asyncio.create_task(post(client, server))
         request = await server.received()
         assert not request.client_gone.is_set()
         asking.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await request.client_gone.wait()
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.llms import OpenAIProvider
 from agenticx.runtime import AgentRuntime
 from agenticx.settings import load_settings
 from agenticx.testing import FakeOpenAIServer, assert_sequence, check_grammar, collect, fault_plans
 from agenticx.tools import tool
+from tests.jumping import JUMPING_OVER_SOCKETS, LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
-CLOCK = ScaledClock(50)
+CLOCK = LoopClock()
 SETTINGS = {"llm_invoke_timeout_seconds": 15, "llm_heartbeat_timeout_seconds": 10, "llm_hard_timeout_seconds": 30}
 
 
@@ -21,6 +21,12 @@ SETTINGS = {"llm_invoke_timeout_seconds": 15, "llm_heartbeat_timeout_seconds": 1
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@pytest.fixture
+def anyio_backend():
+    """Both ends are here, so that silence is known from slowness."""
+    return JUMPING_OVER_SOCKETS
 
 
 @pytest.mark.parametrize("plan", fault_plans(), ids=lambda plan: plan.name)

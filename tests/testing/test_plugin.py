@@ -15,7 +15,7 @@ import agenticx.testing
 def pytest_run(folder, code, *options):
     (folder / "test_it.py").write_text(textwrap.dedent(code))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp=tmp", *options, "."]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_its_fixtures_are_there_without_being_imported(tmp_path):

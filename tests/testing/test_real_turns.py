@@ -26,6 +26,7 @@ from agenticx.testing import (
     usage,
 )
 from agenticx.tools import tool
+from tests.jumping import JUMPING, LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -163,9 +164,10 @@ async def test_a_reply_that_goes_wrong_ends_the_turn_by_name(agx_session, script
         ([say("some words", pieces=4), stall_after(2)], "error:timeout.heartbeat"),
     ],
 )
-async def test_silence_ends_in_the_clock_that_ran_out(agx_session, agx_clock, reply, ending):
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
+async def test_silence_ends_in_the_clock_that_ran_out(agx_session, reply, ending):
     with ScriptedModel([reply]) as model:
-        runtime = AgentRuntime(model, ScriptedGate(), clock=agx_clock)
+        runtime = AgentRuntime(model, ScriptedGate(), clock=LoopClock())
         events = await collect(runtime.run_turn("go", agx_session))
     check_grammar(events)
     assert outline(events, detail=True)[-1] == ending

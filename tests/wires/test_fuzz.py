@@ -23,8 +23,8 @@ from tests.wires.wires import WIRES, Wire, read
 
 COUNT, DEEP_COUNT = 5_000, 100_000
 LONGEST_BODY = 20_000
-SECONDS = 5.0
-"""What one short stream may take, read several times, on a machine that is busy."""
+SECONDS = 30.0
+"""The CPU time that one short stream may take, read several times; it takes milliseconds."""
 
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 7, 1.5, 10**25, -(10**400), float("nan"), float("inf"), 1e308),
@@ -98,14 +98,14 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def check(wire: Wire, body: bytes, rng: random.Random) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     replies = [read(wire.parser("m"), pieces(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))]
     replies.append(read(wire.parser("m"), [body]))
     assert len({said(reply, error) for reply, error in replies}) == 1
     reply, error = replies[0]
     assert error is None or error.code.startswith(("provider.", "context_"))
     assert not (reply.complete and error is not None)
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     for call in reply.tool_calls:
         with suppress(InvalidArguments):
             parse_arguments(call.arguments)

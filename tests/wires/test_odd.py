@@ -16,6 +16,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
 from tests.llms.pieces_server import pieces_server
 from tests.llms.recorded import CHUNKINGS, Chunking, pieces
+from tests.patience import PATIENCE
 from tests.wires.corpus import ODDITIES, Oddity, outcome
 from tests.wires.wires import WIRES, read, refusals
 
@@ -59,7 +60,7 @@ async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: O
         model = oddity.wire.model(server.base_url)
         runtime = AgentRuntime(model, AutoApproveConfirmGate(), max_tool_rounds=2, settings=settings)
         session = Session(id="s")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             events = [event async for event in runtime.run_turn("hello", session, tools=[look])]
         await close_model(model)
 
