@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from agenticx.sessions.bell import Bell
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -34,14 +35,14 @@ async def test_a_crowd_is_woken_together_and_once_for_many_events() -> None:
         for _ in range(5):
             bell.ring("s")
         assert not any(news.is_set() for news in readers)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await readers[0].wait()
         assert all(news.is_set() for news in readers)
 
         for news in readers:
             news.clear()
         bell.ring("s")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(news.wait() for news in readers))
 
 

@@ -10,6 +10,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, TurnRequest
 from agenticx.settings import load_settings
+from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,7 @@ async def ended(store: SqliteStore, session_id: str, turns: int) -> None:
     news = asyncio.Event()
     with store.subscribe(session_id, news):
         while sum(event.terminal for event in await store.read(session_id, 0, 10_000)) < turns:
-            await asyncio.wait_for(news.wait(), 10)
+            await asyncio.wait_for(news.wait(), PATIENCE)
             news.clear()
 
 
@@ -39,7 +40,13 @@ async def test_a_summary_that_gained_nothing_is_not_bought_again_by_later_turns_
         if not number:
             await store.create(record)
         model = ScriptedModel(script)
-        hub = Hub(store, models=lambda _name, model=model: model, tools=lambda _record: [], settings=settings)
+        hub = Hub(
+            store,
+            models=lambda _name, model=model: model,
+            tools=lambda _record: [],
+            settings=settings,
+            clock=PatientClock(),
+        )
         await hub.post(record.id, TurnRequest(input=QUESTION))
         await ended(store, record.id, number + 1)
         asked.append(len(model.requests))

@@ -17,6 +17,7 @@ from agenticx.sessions import Hub, Journalled, Keepsake, SessionRecord, SqliteSt
 from agenticx.sessions.forking import fork
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
+from tests.patience import PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,9 @@ def damage(home: Path, statement: str, *values: object) -> None:
 
 def hub_of(store: SqliteStore, home: Path) -> Hub:
     settings = load_settings({"home": home}, environ={})
-    return Hub(store, models=lambda _: ScriptedModel(["fine"] * 3), tools=lambda _: [], settings=settings)
+    return Hub(
+        store, models=lambda _: ScriptedModel(["fine"] * 3), tools=lambda _: [], settings=settings, clock=PatientClock()
+    )
 
 
 async def left_running(home: Path, count: int) -> list[str]:

@@ -14,6 +14,7 @@ from agenticx.sessions.forking import fork
 from agenticx.sessions.search import MATCHES_SHOWN
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
+from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -34,13 +35,13 @@ async def compacted_session(store: Store, tmp_path: Path) -> str:
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
     model = ScriptedModel(["A letter. " * 50] * 20)
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings)
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
     for turn, word in enumerate(WORDS, 1):
         news = asyncio.Event()
         await hub.post(record.id, TurnRequest(input=f"{word} " * 100))
         with store.subscribe(record.id, news):
             while sum(event.terminal for event in await store.read(record.id, 0, 10_000)) < turn:
-                await asyncio.wait_for(news.wait(), 10)
+                await asyncio.wait_for(news.wait(), PATIENCE)
                 news.clear()
     await hub.close()
     return record.id

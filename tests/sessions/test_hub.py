@@ -31,6 +31,7 @@ from agenticx.sessions import (
 from agenticx.sessions.batches import Batches, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE, PatientClock, comes_true
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ async def hub_with(
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings)
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=PatientClock())
     return hub, store, record.id
 
 
@@ -67,7 +68,7 @@ async def turn_over(store: Store, session_id: str, *, ends: int = 1) -> list[Sto
             events = list(await store.read(session_id, 0, 10_000))
             if sum(event.terminal for event in events) >= ends:
                 return events
-            await asyncio.wait_for(news.wait(), 10)
+            await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
@@ -79,7 +80,7 @@ async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
             for event in await store.read(session_id, 0, 10_000):
                 if event.type == type_:
                     return json.loads(event.frame_json)["data"]
-            await asyncio.wait_for(news.wait(), 10)
+            await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
@@ -186,7 +187,9 @@ async def test_a_call_id_that_a_forgotten_call_may_have_had_is_not_given_again_a
     await store.append(session_id, None, [changed], expected_seq=events[-1].seq, kept=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     model = ScriptedModel(again)
-    second = Hub(store, models=lambda _name: model, tools=lambda _record: [look], settings=settings)
+    second = Hub(
+        store, models=lambda _name: model, tools=lambda _record: [look], settings=settings, clock=PatientClock()
+    )
     await second.start(session_id, TurnRequest(input="more"))
     events = await turn_over(store, session_id, ends=2)
     calls = [json.loads(event.frame_json)["data"]["tool_call_id"] for event in events if event.type == "tool_call"]
@@ -284,7 +287,7 @@ async def test_deleting_a_session_ends_what_it_runs(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     await hub.delete(session_id)
-    assert model.open_streams == 0
+    await comes_true(lambda: model.open_streams == 0)
     with pytest.raises(SessionNotFound):
         await hub.start(session_id, TurnRequest(input="hi"))
     assert await store.read_all(0, 10) == []
@@ -313,7 +316,7 @@ async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
     assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
     with pytest.raises(HubClosed):
         await hub.start(session_id, TurnRequest(input="hi"))
-    assert not [task for task in asyncio.all_tasks() if "agx" in task.get_name()]
+    await comes_true(lambda: not [task for task in asyncio.all_tasks() if "agx" in task.get_name()])
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str,
             events = [json.loads(event.frame_json) for event in await store.read(session_id, 0, 10_000)]
             if any(event["type"] == until for event in events):
                 return events
-            await asyncio.wait_for(news.wait(), 10)
+            await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize("idempotent", [True, False, None])
@@ -72,7 +73,13 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     settings = load_settings({"home": tmp_path / "home"}, environ={})
 
     def hub_on(store: Any, model: ScriptedModel) -> Hub:
-        return Hub(store, models=lambda _name: model, tools=lambda _record: [look, ask], settings=settings)
+        return Hub(
+            store,
+            models=lambda _name: model,
+            tools=lambda _record: [look, ask],
+            settings=settings,
+            clock=PatientClock(),
+        )
 
     dying = Dying(inner)
     first = hub_on(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]))

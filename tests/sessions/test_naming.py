@@ -14,6 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
+from tests.patience import PatientClock
 from tests.sessions.test_hub import turn_over
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,7 @@ class Dying(SqliteStore):
 def hub_of(store: SqliteStore, home: Path, *script: Any) -> Hub:
     settings = load_settings({"home": home}, environ={})
     model = ScriptedModel(script)
-    return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings)
+    return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
 
 
 async def session_in(store: SqliteStore, home: Path) -> str:

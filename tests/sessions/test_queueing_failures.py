@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import Hub, Posted, SessionRecord, SqliteStore, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ class Striking:
 
 def hub_of(store: Any, model: ScriptedModel, folder: Path) -> Hub:
     settings = load_settings({"home": folder / "home"}, environ={})
-    tools, clock = [note], ScaledClock(50)
+    tools, clock = [note], PatientClock({0.5: 0.01, 2.0: 0.04, 10.0: 0.2})
     return Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
 
 
@@ -77,14 +77,15 @@ async def accepted(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool
     return False
 
 
-async def quiet(hub: Hub, session_id: str) -> None:
-    """Answer what is asked until nothing runs any more."""
-    async with asyncio.timeout(10):
+async def quiet(hub: Hub, session_id: str, store: SqliteStore | None = None) -> None:
+    """Answer what is asked until nothing runs any more, nor waits in `store`."""
+    async with asyncio.timeout(PATIENCE):
         idle = 0
         while idle < 3:
             for asked in hub.gate.pending(session_id):
                 hub.gate.resolve(asked.id, True, digest=asked.digest)
-            idle = 0 if hub.running_turn(session_id) else idle + 1
+            waits = store is not None and await store.journal_open("posted", "taken")
+            idle = 0 if waits or hub.running_turn(session_id) else idle + 1
             await asyncio.sleep(0.002)
 
 
@@ -114,7 +115,7 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
         await hub.close()
         again = hub_of(store, ScriptedModel(["yes"] * 20), folder)
         await again.recover()
-        await quiet(again, record.id)
+        await quiet(again, record.id, store)
         events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
         check_grammar(events, complete=any(event["turn_id"] for event in events))
         told = Counter(event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in SAID)

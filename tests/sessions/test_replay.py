@@ -143,12 +143,17 @@ async def test_who_asks_for_a_session_does_not_wait_for_a_replay(tmp_path: Path)
     log = await streaming(store)
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
+    answered: list[str] = []
     replays = [asyncio.create_task(again.read_all(place % 100, 4_000)) for place in range(100)]
+    for replay in replays:
+        replay.add_done_callback(lambda _: answered.append("replay"))
     await asyncio.sleep(0)
-    assert (await again.get(log[0].session_id)).id == log[0].session_id
-    assert len(await again.sessions(limit=5)) == 5
-    assert not all(task.done() for task in replays)
+    asked, listed = asyncio.create_task(again.get(log[0].session_id)), asyncio.create_task(again.sessions(limit=5))
+    for asking in (asked, listed):
+        asking.add_done_callback(lambda _: answered.append("session"))
+    assert ((await asked).id, len(await listed)) == (log[0].session_id, 5)
     assert {len(page) for page in await asyncio.gather(*replays)} <= set(range(1, 4_001))
+    assert answered[-1] == "replay"
     await again.aclose()
 
 

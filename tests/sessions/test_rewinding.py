@@ -16,6 +16,7 @@ from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.transcript import read_conversation
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
+from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,14 @@ def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
     tools = builtin_tools()
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     snapshots = SnapshotFolder(tmp_path / "home" / "snapshots")
-    return Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, snapshots=snapshots)
+    return Hub(
+        store,
+        models=lambda _name: model,
+        tools=lambda _record: tools,
+        settings=settings,
+        snapshots=snapshots,
+        clock=PatientClock(),
+    )
 
 
 async def session_in(store: Store, workspace: Path) -> str:
@@ -51,7 +59,7 @@ async def told(hub: Hub, store: Store, session_id: str, text: str) -> None:
     with store.subscribe(session_id, news):
         while not any(event.terminal for event in await store.read(session_id, turn.after_seq or 0, 1000)):
             news.clear()
-            await asyncio.wait_for(news.wait(), 10)
+            await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 async def said(store: Store, session_id: str) -> list[str]:
@@ -120,7 +128,7 @@ async def told_after(hub: Hub, store: Store, session_id: str) -> None:
         while hub.running_turn(session_id) is not None:
             news.clear()
             if hub.running_turn(session_id) is not None:
-                await asyncio.wait_for(news.wait(), 10)
+                await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 async def test_a_conversation_that_was_compacted_is_told_anew_from_the_log(tmp_path: Path) -> None:
@@ -131,7 +139,7 @@ async def test_a_conversation_that_was_compacted_is_told_anew_from_the_log(tmp_p
             {"home": tmp_path / "home", "compaction_threshold_messages": 8, "compaction_retain_messages": 4}, environ={}
         ),
     )
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings)
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
     session_id = await session_in(store, tmp_path / "work")
     for number in range(7):
         await told(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
