@@ -1,22 +1,33 @@
-"""`agx` whose studio is broken on purpose: `python -m tests.faults.broken_agx MUTANT serve --port 0`."""
+"""`agx` whose studio is broken on purpose, or SOUND: `python -m tests.faults.broken_agx MUTANT serve --port 0`.
+
+Either has all the time that it needs to end: a slow machine cuts nothing off, and what hangs shows by taking so long.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+from agenticx import foreign
 from agenticx.cli import main
-from studio import server
+from studio import relay, server
 from studio.services import Services, make_services
 from tests.faults import broken
+from tests.patience import PATIENCE
+
+SOUND = "sound"
 
 if __name__ == "__main__":
     mutant = sys.argv.pop(1)
 
     def make_broken(*args: Any, **kwargs: Any) -> Services:
         services = make_services(*args, **kwargs)
-        broken.services(mutant, services)
+        broken.services(None if mutant == SOUND else mutant, services)
         return services
 
     server.make_services = make_broken
+    limits: Any = (server, "_ENDING_SECONDS"), (relay, "_FAREWELL_SECONDS"), (foreign, "GRACE_SECONDS")
+    for module, name in limits:
+        assert hasattr(module, name)
+        setattr(module, name, PATIENCE)
     sys.exit(main())

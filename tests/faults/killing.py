@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,11 +16,11 @@ import httpx
 from tests.faults.checker import findings
 from tests.faults.plan_model import plan
 from tests.faults.studios import Servers, Studio, World
+from tests.patience import PATIENCE
 
 LONGEST_LIFE = 0.3
 SLOWNESS = 2
 """A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
-CRASH_SECONDS = 20
 LOOK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
 LIVES_OF_A_FOLDER = 250
 """A folder is given up after so many, as reading the whole of it takes its time."""
@@ -91,7 +92,7 @@ class KillLoop:
 
     async def _kill_later(self, studio: Studio) -> None:
         if not self.kills:
-            await asyncio.wait([studio.gone], timeout=CRASH_SECONDS)
+            await asyncio.wait([studio.gone], timeout=PATIENCE)
             self.figures.crashed = studio.gone.done()
         else:
             longest = max(self.longest_life, SLOWNESS * self.figures.last_start)
@@ -129,13 +130,13 @@ class KillLoop:
             sessions = sorted(self.world.seen.sessions)
             async with asyncio.TaskGroup() as group:
                 following = [group.create_task(self.world.follow(client, one)) for one in (None, *sessions)]
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(PATIENCE):
                     while self.world.log().running:
                         for session in sessions:
                             await self._answer_all(client, session, self.rng)
                         await asyncio.sleep(0.02)
                     await self._until_all_is_seen()
-                await studio.end(15)
+                await studio.end(signal.SIGTERM)
             del following
         log = self.world.log()
         return findings(log, self.world.seen, over=True)

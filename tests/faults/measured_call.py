@@ -1,6 +1,7 @@
-"""One turn in a process of its own, and by how much its memory grew: `python -m tests.faults.measured_call WIRE URL`.
+"""One turn in a process of its own, and how its memory grew: `python -m tests.faults.measured_call WIRE URL CLOCKS`.
 
-The first request warms up, the second is measured. Prints JSON.
+The first request warms up, the second is measured under `CLOCKS`, settings as JSON; no other clock runs out. Prints
+JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agenticx.clocks import ScaledClock
 from agenticx.llms.base import close_model
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session
@@ -20,7 +20,7 @@ from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.wires.wires import WIRES
 
-CLOCK = ScaledClock(40)
+FOR_EVER = {f"llm_{name}_seconds": 86_400 for name in ("invoke_timeout", "heartbeat_timeout", "hard_timeout")}
 
 
 @tool(risk="read")
@@ -29,21 +29,20 @@ async def look(at: list[Any]) -> str:
     return f"saw {len(at)}"
 
 
-async def main(wire: str, url: str) -> None:
+async def main(wire: str, url: str, clocks: str) -> None:
     model = WIRES[wire].model(url)
-    await turn(model)
+    await turn(model, {})
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = kilobytes("VmHWM")
-    end = await turn(model)
+    end = await turn(model, json.loads(clocks))
     await close_model(model)
     print(json.dumps({"grew": (kilobytes("VmHWM") - before) // 1024, **end}))
 
 
-async def turn(model: Any) -> dict[str, Any]:
+async def turn(model: Any, clocks: dict[str, float]) -> dict[str, Any]:
     """The code or type of the end, and what had come by then."""
-    settings = load_settings({"llm_invoke_timeout_seconds": 40, "llm_heartbeat_timeout_seconds": 40}, environ={})
-    retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1), CLOCK), 0
-    runtime = AgentRuntime(retrying, settings=settings, clock=CLOCK)
+    retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1)), 0
+    runtime = AgentRuntime(retrying, settings=load_settings({**FOR_EVER, **clocks}, environ={}))
     async for event in runtime.run_turn("hi", Session(), tools=[look]):
         characters += len(event.data["text"]) if event.type == "token" else 0
         if event.terminal:

@@ -17,10 +17,11 @@ from tests.faults.plan_model import plan
 from tests.faults.studios import Died, World, nursery
 from tests.faults.test_confirms_across_kills import racing_answers
 from tests.faults.test_torn_logs import PowerCuts
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
-CYCLES = 80  # the first finding ends the loop
+CYCLES = 1000  # the first finding ends the loop
 LONGEST_LIFE = 1.5
 """Longer than the kill loops': on a busy machine too a life must come to a question and its answer."""
 
@@ -74,8 +75,8 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
             (session,) = await world.make_sessions(client, ["auto"])
             following = asyncio.create_task(world.follow(client, session))
             assert await world.start(client, session, plan((200, []))) == 202
-            arm(control, "ENOSPC", 1, seconds=60)
-            async with asyncio.timeout(20):
+            arm(control, "ENOSPC", 1, seconds=6000)
+            async with asyncio.timeout(PATIENCE):
                 while b'"final"' not in b"".join(world.seen.sessions[session].frames[-1:]):
                     await asyncio.sleep(0.01)
             await studio.end()

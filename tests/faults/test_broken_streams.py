@@ -168,7 +168,7 @@ async def test_the_log_shows_what_stands_behind_the_end(tmp_path: Path, mutant: 
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
             assert await world.start(client, session, plan((3, []))) == 202
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not any(event.terminal for event in world.log().events[session]):
                     await asyncio.sleep(0.02)
         await studio.end()

@@ -8,16 +8,22 @@ from itertools import combinations
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
 from agenticx.runtime import ConfirmGate
 from agenticx.testing import call, cut, fail, finish, say
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
+from tests.jumping import JUMPING
 
 pytestmark = pytest.mark.anyio
 
 BROKEN = ModelError("connection reset", code="provider.transport")
+
+
+@pytest.fixture
+def anyio_backend():
+    """Time passes only while a turn waits."""
+    return JUMPING
 
 
 def random_arguments(rng):
@@ -122,7 +128,7 @@ async def test_each_subset_of_a_batch_that_goes_wrong_leaves_the_others_alone(pl
             return f"saw {n}"
 
         calls = [call("look", {"n": f"x{n}" if how == "invalid" and n in wrong else n}) for n in EIGHT]
-        run = await play([calls, "ok"], tools=[look], gate=OnlyThe(wrong), clock=ScaledClock(50))
+        run = await play([calls, "ok"], tools=[look], gate=OnlyThe(wrong))
 
         assert [id_ for id_, *_ in run.results] == [f"call_{n + 1}" for n in EIGHT]
         assert [outcome for _, outcome, _ in run.results] == [expected if n in wrong else "ok" for n in EIGHT]

@@ -41,7 +41,10 @@ class Demo(KillLoop):
 async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]) -> None:
     world = World(tmp_path / "home")
     loop = Demo(Commands(), world, rng, sessions=8, look_every=4, modes=["auto"], longest_life=1.0)
-    found = await loop.run(count(8, 250))
-    assert found == [], told(found)
+    for _ in range(20):  # of a slow machine's short lives none may come to a command
+        found = await loop.run(count(8, 250))
+        assert found == [], told(found)
+        if world.seen.executions():
+            break
     assert world.seen.executions()
     print(loop.figures)

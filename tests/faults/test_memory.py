@@ -225,8 +225,10 @@ def bomb(wire: str) -> Iterator[bytes]:
     yield from repeat(gzip.compress(bytes(100_000_000)), 10)
 
 
-async def measured(wire: str, flood: Callable[[str], Iterator[bytes]], **headers: str) -> dict[str, Any]:
-    """What became of a turn whose provider sends that, and by how many MB the process grew."""
+async def measured(
+    wire: str, flood: Callable[[str], Iterator[bytes]], clocks: dict[str, float] | None = None, **headers: str
+) -> dict[str, Any]:
+    """What became of a turn whose provider sends that, and by how many MB the process grew; see `measured_call`."""
 
     async def do(exchange: Exchange) -> None:
         exchange.head(**headers)
@@ -242,7 +244,7 @@ async def measured(wire: str, flood: Callable[[str], Iterator[bytes]], **headers
     script = [GOOD, Fault(name="flood", do=do, code=None), GOOD]
     async with provider(wire, script, [stream(wire, ["x"])] * len(script)) as (made, _):
         url = f"http://127.0.0.1:{made.port}"
-        command = [sys.executable, "-m", "tests.faults.measured_call", wire, url]
+        command = [sys.executable, "-m", "tests.faults.measured_call", wire, url, json.dumps(clocks or {})]
         child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await child.communicate()
     return json.loads(out)
@@ -321,7 +323,7 @@ async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
 @pytest.mark.parametrize("flood", [counts, pings])
 @on("openai_chat", "ollama")
 async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_delta(wire, flood):
-    run = await measured(wire, flood)
+    run = await measured(wire, flood, {"llm_invoke_timeout_seconds": 1})
 
     assert run["end"] in {"timeout.first_chunk"} | (BY_SIZE if flood is counts and wire != "openai_chat" else set())
     assert run["grew"] < GROWTH_MB
@@ -331,7 +333,7 @@ async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_
 @pytest.mark.promise("C5")
 @on("openai_chat")
 async def test_counts_without_end_behind_text_are_ended_by_the_clock_of_silence(wire):
-    run = await measured(wire, counts_behind_text)
+    run = await measured(wire, counts_behind_text, {"llm_heartbeat_timeout_seconds": 1})
 
     assert run["end"] in {"timeout.heartbeat"} | (BY_SIZE if wire != "openai_chat" else set())
     assert run["characters"] == 5

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 POSTS = 64
 ROUNDS_PER_LIFE = 10
-LONG = plan((10_000, []))
+LONG = plan((100_000_000, []))
 
 
 @pytest.mark.promise("D1")

@@ -14,6 +14,7 @@ import pytest
 
 from agenticx.tools.processes import StartedProcess, end_left_over
 from tests.faults.studios import Commands, Studio, World
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -50,13 +51,13 @@ async def started(world: World) -> AsyncGenerator[Studio]:
 
 
 def test_a_stranger_that_got_the_number_of_a_recorded_process_is_left_alone() -> None:
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    stranger = subprocess.Popen(["sleep", "6000"], start_new_session=True)
     fields = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()
     started = int(fields[19])
     end_left_over(StartedProcess(stranger.pid, started - 1, "call_0.run_of_somebody"))
     assert stranger.poll() is None
     end_left_over(StartedProcess(stranger.pid, started, "call_0.run_of_somebody"))
-    assert stranger.wait(5) == -signal.SIGKILL
+    assert stranger.wait(PATIENCE) == -signal.SIGKILL
 
 
 def kill_at_once(*pids: int) -> None:
@@ -96,6 +97,6 @@ def alive(pid: int) -> bool:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.02)

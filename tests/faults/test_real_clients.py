@@ -15,6 +15,7 @@ import httpx
 import httpx_sse
 import pytest
 
+from tests.patience import PATIENCE
 from tests.studio.cutting import CuttingProxy
 from tests.studio.reading import Reader
 from tests.studio.serving import agx_serve, outcome
@@ -52,7 +53,7 @@ async def httpx_sse_client(url: str, token: str, got: list[tuple[str, str]]) -> 
     """As httpx-sse's own page says: it parses, asking again is for whoever uses it."""
     cursor, retry = "", 500
     headers = {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(headers=headers, timeout=20, trust_env=False) as client:
+    async with httpx.AsyncClient(headers=headers, timeout=PATIENCE, trust_env=False) as client:
         while True:
             known = {"Last-Event-ID": cursor} if cursor else {}
             try:
@@ -119,7 +120,7 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> lis
         async with agx_serve(home, **own) as served, served.client() as person:
             point_at(clients, served.port)
             log = Reader(served.port, f"{path}/events", served.token)
-            for text in (f"say {SAID}", *["count to 120"] * 20):  # a busy machine joins words, and sends fewer bytes
+            for text in (f"say {SAID}", *["count to 120"] * 100):  # a busy machine joins words, and sends fewer bytes
                 turn = (await person.post(f"{path}/turns", json={"input": text})).json()["turn_id"]
                 await log.read(lambda log, turn=turn: turn in log.over)
                 await everything_got(clients, log, following)
@@ -129,7 +130,7 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> lis
 
 
 async def everything_got(clients: dict[str, Client], log: Reader, following: list[asyncio.Task[None]]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not all(len(client.got) >= len(log.frames) for client in clients.values()):
             await asyncio.wait(following, timeout=0.02)
             for task in following:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,12 +19,12 @@ from tests.faults.disk import FAILURES, arm
 from tests.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.faults.plan_model import plan
 from tests.faults.studios import Nursery, Studio, World, nursery
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 TURN = plan((3, ["mark", "look"]), (3, []))
 MOST_OPERATIONS = 1000
-TURN_SECONDS = 15
 
 
 class Failing:
@@ -67,7 +68,7 @@ class Failing:
             await asyncio.sleep(0.01)
 
     async def _until(self, session: str, ends: int) -> None:
-        async with asyncio.timeout(TURN_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while len(self._ends(session)) < ends:
                 await asyncio.sleep(0.005)
 
@@ -93,7 +94,7 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
         everything = asyncio.create_task(world.follow(client, None))
         yield Failing(world, studio, client, control, notes)
         everything.cancel()
-        assert await studio.end(15) == 0
+        assert await studio.end(signal.SIGTERM) == 0
     errors = (folder / "home" / "stderr").read_text()
     assert "Traceback" not in errors, errors
     found = findings(world.log(), world.seen, over=True)

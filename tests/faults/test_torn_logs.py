@@ -81,7 +81,10 @@ async def test_a_power_cut_takes_nothing_that_was_told_as_done(
         async with nursery() as nursing:
             order = {"disk": {"trace": str(trace)}}
             loop = KillLoop(nursing, world, rng, sessions=25, order=order, after_kill=cuts)
-            found = await loop.run(lives)
-        assert found == [], told(found)
+            for _ in range(20):  # of a slow machine's short lives few may come to write anything
+                found = await loop.run(lives)
+                assert found == [], told(found)
+                if cuts.torn > lives / 2:
+                    break
         assert cuts.torn > lives / 2
         print(loop.figures, cuts.images, "images", cuts.torn, "files torn")
