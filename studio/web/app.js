@@ -170,10 +170,10 @@ async function stop() {
 /** Let the conversation end with that message; true if it does. What became of files is said in the log's place. */
 async function rewind(message_id) {
   try {
-    const { files } = await api(`/api/sessions/${current.session.id}/rewind`, json("POST", { message_id }));
-    for (const { path, outcome, reason } of files) {
-      if (outcome !== "unchanged" || reason) current.conversation.note(visible(`${path}: ${reason ?? outcome}`));
-    }
+    const { rewound_to, files } = await api(`/api/sessions/${current.session.id}/rewind`, json("POST", { message_id }));
+    const told = files.filter(({ outcome, reason }) => outcome !== "unchanged" || reason);
+    const lines = told.map(({ path, outcome, reason }) => visible(`${path}: ${reason ?? outcome}`));
+    current.conversation.tellOfRewind({ rewound_to, lines });
     return true;
   } catch (error) {
     say(error.message);

@@ -38,6 +38,7 @@ export class Conversation {
     this.state = "";
     this.parts = new Map();
     this.branches = new Branches();
+    this.untold = null; // of a rewind whose event has not come yet
     this.log.replaceChildren();
   }
 
@@ -83,6 +84,14 @@ export class Conversation {
     const undo = note.appendChild(make("button", "undo", "Undo"));
     undo.type = "button";
     undo.addEventListener("click", () => this.rewind(last));
+    if (this.untold?.rewound_to === rewound_to) this.tellOfRewind(this.untold);
+  }
+
+  /** Say what became of files, behind the event of the rewind, which may come before its answer or after. */
+  tellOfRewind({ rewound_to, lines }) {
+    const come = this.branches.head === rewound_to;
+    this.untold = come ? null : { rewound_to, lines };
+    if (come) for (const line of lines) this.note(line);
   }
 
   async edit(message_id, text) {

@@ -268,8 +268,8 @@ async def test_a_person_finds_renames_pins_and_deletes_sessions(make_studio: Stu
         await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?'")
         await tab.evaluate("document.getElementById('archived').click()")
         await tab.wait_for(f"{listed} == '★ Mine'")
-        await click(tab, "#actions [name=delete]")
-        await tab.evaluate("document.getElementById('archived').click()")
+        deletes = "document.querySelector('#actions [name=delete]').click()"
+        await tab.evaluate(f"{deletes}, document.getElementById('archived').click()")
         await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
         assert (await studio.client.get(f"/api/sessions/{other}")).status_code == 404
 
@@ -296,8 +296,7 @@ async def test_a_person_goes_back_undoes_that_edits_and_forks(make_studio: Studi
         await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
         assert (studio.workspace / "a.txt").read_text() == "two"
         await tab.evaluate("document.querySelectorAll('.choices')[2].querySelector('button').click()")
-        await tab.wait_for("document.querySelector('#input').value == 'second'")
-        assert await tab.evaluate(shown) == "first|One."
+        await tab.wait_for(f"document.querySelector('#input').value == 'second' && {shown} == 'first|One.'")
         await tab.evaluate("document.getElementById('input').value = ''")
         await say(tab, "third")
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
