@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -270,6 +272,19 @@ async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> Non
     first.wait()
     first.stdout.close()
     await SqliteStore(tmp_path / "sessions.db").aclose()
+
+
+async def test_a_lock_that_is_only_looked_at_is_waited_for_where_its_note_is_of_a_dead_process(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    lock = tmp_path / "sessions.db.owner"
+    lock.write_text(json.dumps({"pid": dead.pid, "program": "agx serve"}))
+    looking = os.open(lock, os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    threading.Timer(0.3, os.close, [looking]).start()
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert owner_of(tmp_path / "sessions.db") == os.getpid()
+    await store.aclose()
 
 
 async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from agenticx.sessions.sqlite._file import Identity
 
 __all__ = ["OwnedElsewhere", "Owner", "owner_of"]
 
-_ATTEMPTS = 10
+_ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
 
 
@@ -76,11 +76,11 @@ def owner_of(database: Path) -> int | None:
 
 
 def _lock_patiently(file: int) -> bool:
-    """A lock without a note is held for a moment only, by `owner_of` or by an owner that is just beginning."""
+    """Without the note of a process that lives it is held for a moment only: by `owner_of`, or an owner that begins."""
     for _ in range(_ATTEMPTS):
         if _lock(file):
             return True
-        if _read(file)[0]:
+        if _lives(_read(file)[0]):
             return False
         time.sleep(_PAUSE_SECONDS)
     return False
@@ -98,6 +98,19 @@ def _read(file: int) -> tuple[int, str]:
         return int(note["pid"]), str(note["program"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0, "another program"
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process, as far as can be told; 0 is none."""
+    if pid == 0 or sys.platform == "win32":
+        return pid != 0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        pass
+    return True
 
 
 def _program() -> str:
