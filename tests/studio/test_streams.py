@@ -310,13 +310,15 @@ class Beats:
 
     @classmethod
     async def of(cls, frames: AsyncIterator[Frame], count: int = 4) -> Beats:
-        """The next heartbeats of a stream."""
-        beats = cls()
+        """The next heartbeats of a stream, behind those that came before and were not read yet."""
+        beats, loop = cls(), asyncio.get_running_loop()
         watching = asyncio.create_task(beats._watch())
         try:
             while len(beats.seen) < count:
+                asked = loop.time()
                 await until(frames, "comment")
-                beats._keep()
+                if beats.seen or loop.time() - asked > 10 * _LOOK_SECONDS:
+                    beats._keep()
         finally:
             watching.cancel()
         return beats

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
@@ -83,6 +83,7 @@ class SqliteStore:
         self._reader = Reader(self._connect, "agx store reader")
         self._replayer = Reader(self._connect, "agx store replayer")
         self._log_of_all = Replay(reach)  # the replayer's
+        self._replaying: dict[tuple[str | None, int, int, int], asyncio.Future[Sequence[StoredEvent]]] = {}
 
     @property
     def outlives_the_process(self) -> bool:
@@ -178,6 +179,7 @@ class SqliteStore:
 
     def _forget(self, session_id: str) -> None:
         self._tails.delete(session_id)
+        self._replaying.clear()  # whoever asks from now on is told that it is gone
         self._bell.ring(session_id)
 
     # --- turns --------------------------------------------------------------------------------------------------------
@@ -253,13 +255,26 @@ class SqliteStore:
         known = self._tails.after(session_id, after, limit)
         if known is not None:
             return known
-        return await self._replayer.do(lambda connection: rows.events_after(connection, session_id, after, limit))
+        wanted = (session_id, after, limit)
+        return await self._replay(wanted, lambda connection: rows.events_after(connection, session_id, after, limit))
 
     async def read_all(self, after: int, limit: int) -> Sequence[StoredEvent]:
         known = self._tails.of_all_after(after, limit)
         if known is not None:
             return known
-        return await self._replayer.do(lambda connection: self._log_of_all.page(connection, after, limit))
+        wanted = (None, after, limit)
+        return await self._replay(wanted, lambda connection: self._log_of_all.page(connection, after, limit))
+
+    async def _replay(
+        self, wanted: tuple[str | None, int, int], work: Callable[[sqlite3.Connection], Sequence[StoredEvent]]
+    ) -> Sequence[StoredEvent]:
+        """What is `wanted`, read once for all who want it before anything more is stored: it may weigh megabytes."""
+        key = (*wanted, self._tails.last_position)
+        reading = self._replaying.get(key)
+        if reading is None:
+            reading = self._replaying[key] = self._replayer.do(work)
+            reading.add_done_callback(lambda _: self._replaying.pop(key, None))
+        return await asyncio.shield(reading)
 
     def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
         return self._bell.subscribe(session_id, news)
