@@ -92,7 +92,7 @@ class KillLoop:
 
     async def _kill_later(self, studio: Studio) -> None:
         if not self.kills:
-            await asyncio.wait([studio.gone], timeout=PATIENCE)
+            await asyncio.wait([studio.gone], timeout=5 * PATIENCE)
             self.figures.crashed = studio.gone.done()
         else:
             longest = max(self.longest_life, SLOWNESS * self.figures.last_start)

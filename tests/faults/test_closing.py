@@ -105,7 +105,7 @@ class Crowd:
 
     async def _post(self, client: httpx.AsyncClient) -> None:
         for number, path in enumerate(self.by_session):
-            said = "count to 999" if number < self.running else f"Write {number}.txt with the text x"
+            said = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
             assert (await client.post(path.replace("events", "turns"), json={"input": said})).status_code == 202
         await all_have([one[0] for one in self.that_run], "token")
         await all_have([one[0] for one in self.that_ask], "confirm_required")
