@@ -146,9 +146,10 @@ def _reads_all(good: SqliteStore) -> Store:
 
     async def around(operation: Operation) -> Any:
         if operation.name == "read" and operation.args[1] > 0:
-            kept.clear()
+            pages: list[bytes] = []
             async for events in log_in_pieces(good, operation.args[0]):
-                kept.extend(event.frame_json.ljust(4096) for event in events)
+                pages.extend(event.frame_json.ljust(4096) for event in events)
+            kept[:] = pages
         return await operation.do()
 
     return _around(good, around)

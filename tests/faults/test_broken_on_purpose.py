@@ -30,7 +30,7 @@ LONGEST_LIFE = 1.5
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        ("shows before it stores", "lost event"),
+        ("shows before it stores", "lost event|is another one"),
         ("forgets that calls began", "is not in the journal"),
         ("forgets answers", r"and is kept as \[\]"),
         ("lets any turn begin", "kept as running|began while"),

@@ -114,14 +114,12 @@ class Crowd:
         """To a new server: everything goes on, and everybody has all of it."""
         async with agx_serve(home, mutant=SOUND) as served, served.client(200) as client:
             whole = [Reader(served.port, path, served.token) for path in self.by_session]
-            async with streams_of(served, self.readers) as reading:
-                await all_open(client, self.streams)
+            async with streams_of(served, [*self.readers, *whole]) as reading:
+                await all_open(client, self.streams + len(whole))
                 for question in (await client.get("/api/confirms")).json()["confirms"]:
                     no = {"approved": False, "digest": question["digest"]}
                     assert (await client.post(f"/api/confirms/{question['id']}", json=no)).status_code == 200
-                await asyncio.gather(*(log.read(lambda log: bool(log.over)) for log in whole))
-                await all_have([one[-1] for one in self.that_ask], "final")
-                await all_at(self.of_all, sum(len(log.frames) for log in whole))
+                await all_have(whole[self.running :], "final")
                 served.process.send_signal(signal.SIGTERM)
                 assert await outcome(served.process) == (0, "", "")
                 await asyncio.gather(*reading)
@@ -133,12 +131,6 @@ class Crowd:
         for reader in self.of_all:
             assert reader.frames == self.of_all[0].frames
             assert sorted(map(data_of, reader.frames)) == sorted(events)
-
-
-async def all_at(readers: list[Reader], count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not all(len(reader.frames) >= count for reader in readers):
-            await asyncio.sleep(0.02)
 
 
 def data_of(frame: bytes) -> bytes:

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
 
 MEGABYTE = 1024 * 1024
 READING, SLOW, STOPPED = 100, 50, 50
-SLOW_BYTES, SLOW_SECONDS = 4096, 0.25
+SLOW_BYTES_PER_SECOND, SLOW_SECONDS = 16_384, 0.25
+SLOW_BUFFER, LITTLE_BUFFER = 65_536, 4096
 LOOK_SECONDS, DROPPED_LOOKS = 0.05, 300
 """Who has stopped is dropped within 15 s; a machine that stands still does not look meanwhile."""
 
@@ -89,10 +90,10 @@ async def following(path: str, served: Served, cursor: str) -> AsyncIterator[lis
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def quiet_reader(served: Served, path: str) -> socket.socket:
+def quiet_reader(served: Served, path: str, buffer: int) -> socket.socket:
     """A connection that asks for the whole stream and whose machine takes little."""
     quiet = socket.socket()
-    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     quiet.connect(("127.0.0.1", served.port))
     head = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n\r\n"
     quiet.sendall(head.encode())
@@ -101,10 +102,14 @@ def quiet_reader(served: Served, path: str) -> socket.socket:
 
 
 async def read_slowly(sockets: list[socket.socket]) -> None:
+    """As much in a second as a slow reader does, also when the machine comes to it late."""
+    began, taken = time.monotonic(), dict.fromkeys(sockets, 0)
     while True:
         for one in sockets:
+            due = int((time.monotonic() - began) * SLOW_BYTES_PER_SECOND) - taken[one]
             with suppress(BlockingIOError):
-                assert one.recv(SLOW_BYTES), "a slow reader was dropped"
+                taken[one] += len(piece := one.recv(max(due, 1)))
+                assert piece, "a slow reader was dropped"
         await asyncio.sleep(SLOW_SECONDS)
 
 
@@ -176,7 +181,8 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
         await streams_until(client, 0)
         with ExitStack() as stack:
             async with following(path, served, log.cursor or "") as followers:
-                quiet = [stack.enter_context(quiet_reader(served, path)) for _ in range(SLOW + STOPPED)]
+                buffers = [SLOW_BUFFER] * SLOW + [LITTLE_BUFFER] * STOPPED
+                quiet = [stack.enter_context(quiet_reader(served, path, buffer)) for buffer in buffers]
                 await streams_until(client, READING + SLOW + STOPPED)
                 slow = asyncio.create_task(read_slowly(quiet[:SLOW]))
                 await a_turn(client, log, "count to 400")
