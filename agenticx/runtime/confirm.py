@@ -112,6 +112,10 @@ class ConfirmGate(ABC):
             )
         return ConfirmAnswer(approved=approved)
 
+    def decided(self, request_id: str) -> ConfirmAnswer | None:
+        """What a question was answered whose asking was cut short, by a stop or its time-out, at that very moment."""
+        return None
+
 
 class AutoApproveConfirmGate(ConfirmGate):
     """Always yes, by policy; for work that must not wait for a person. `last_request` stays unset."""

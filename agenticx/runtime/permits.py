@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from agenticx import foreign
 from agenticx.clocks import Clock, rfc3339
@@ -128,7 +128,7 @@ class Permits:
         """Ask the gate and say both sides of it, whatever the gate does."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
         asked_at = self.clock.monotonic()
-        answer = ConfirmAnswer(approved=False, by="stop")
+        answer: ConfirmAnswer | None = None
         try:
             answer = await foreign.call(
                 self.gate.ask, request, announce, what="the confirm gate", limit=self.clock.real(limit)
@@ -136,24 +136,33 @@ class Permits:
             if not _is_answer(answer):
                 raise ForeignError("the confirm gate returned no ConfirmAnswer", what="the confirm gate", kind="junk")
         except AgenticXError as exc:
-            if isinstance(exc, ForeignError) and exc.kind == "timed_out":
+            if not isinstance(exc, ForeignError) or exc.kind != "timed_out":
+                _log.error("the confirm gate failed, which counts as no", exc_info=exc)
+                answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
+            elif (answer := self._decided(request)) is None:
                 answer = ConfirmAnswer(approved=False, by="timeout")
                 data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
                 limit_seconds = self.settings.confirm_timeout_seconds
                 turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
-            else:
-                _log.error("the confirm gate failed, which counts as no", exc_info=exc)
-                answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
         finally:
+            answer = answer or self._decided(request) or ConfirmAnswer(approved=False, by="stop")
             announce()
             self._close(turn, request, answer)
         return answer
+
+    def _decided(self, request: ConfirmRequest) -> ConfirmAnswer | None:
+        try:
+            answer: object = foreign.call_now(self.gate.decided, request.id, what="the confirm gate")
+        except AgenticXError as exc:
+            _log.error("the confirm gate failed, which counts as no", exc_info=exc)
+            return None
+        return answer if _is_answer(answer) else None
 
     def _close(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
         turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
 
 
-def _is_answer(value: object) -> bool:
+def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
     return isinstance(value, ConfirmAnswer) and type(value.approved) is bool
 
 

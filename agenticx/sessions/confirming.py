@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmClosed, ConfirmRequest, DigestMismatch
@@ -13,16 +14,26 @@ __all__ = ["Confirming"]
 
 
 class Confirming:
-    """The questions of one gate, kept in one store."""
+    """The questions of one gate, kept in one store.
+
+    The gate decides at once which answer counts, and nobody is told of it before the store has it. What the turn makes
+    of the answer is handed to the store later, and a store keeps the order of its writes.
+    """
 
     def __init__(self, gate: AsyncConfirmGate, store: Store) -> None:
         self._gate = gate
         self._store = store
+        self._left: dict[str, ConfirmRequest] = {}
 
     async def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """The questions that wait and that their readers can know of, oldest first."""
-        waiting = self._gate.pending(session_id)
+        left = [one for one in self._left.values() if session_id in {None, one.session_id}]
+        waiting = [*left, *(one for one in self._gate.pending(session_id) if one.id not in self._left)]
         return [request for request in waiting if await self._store.journalled("asked", request.id) is not None]
+
+    def leave_open(self, requests: Iterable[ConfirmRequest]) -> None:
+        """Their turns go on after the next start: until then the store alone takes their answers."""
+        self._left.update((request.id, request) for request in requests)
 
     async def answer(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
         """Give an answer and return the decision; the first valid one counts, and the same again returns it.
@@ -43,28 +54,26 @@ class Confirming:
 
     async def _standing(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
         """The person's answer that counts, this one or an earlier one; None if the question was closed without."""
-        if await self._store.journalled("closed", asked.key) is None and self._waits(asked.key):
-            entry = await self._store.journal(replace(asked, kind="answered", data=answer_data(answer)))
-            standing = answer_of(entry.data)
-            if self._waits(asked.key):
-                self._gate.resolve(
-                    asked.key,
-                    standing.approved,
-                    remember=standing.remember,
-                    arguments=standing.arguments,
-                    reason=standing.reason,
-                )
-                return standing
-        return await self._given(asked.key)
-
-    async def _given(self, request_id: str) -> ConfirmAnswer | None:
-        """The person's answer that came into effect."""
-        closed = await self._store.journalled("closed", request_id)
+        closed = await self._store.journalled("closed", asked.key)
         if closed is not None:
             return answer_of(closed.data) if closed.data["by"] == "user" else None
-        entry = await self._store.journalled("answered", request_id)
-        decided = self._gate.decided(request_id)
-        return answer_of(entry.data) if entry is not None and decided is not None else None
+        decided = self._decide(asked.key, answer)  # no wait between this and its place among the writes
+        if decided is not None:
+            entry = await self._store.journal(replace(asked, kind="answered", data=answer_data(decided)))
+        else:
+            entry = await self._store.journalled("answered", asked.key)
+        return None if entry is None else answer_of(entry.data)
 
-    def _waits(self, request_id: str) -> bool:
-        return any(request.id == request_id for request in self._gate.pending())
+    def _decide(self, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:
+        """The answer that counts for a question that this process has put, if it was not closed without one."""
+        if request_id in self._left:
+            return answer  # unless the store has another one
+        if any(request.id == request_id for request in self._gate.pending()):
+            self._gate.resolve(
+                request_id,
+                answer.approved,
+                remember=answer.remember,
+                arguments=answer.arguments,
+                reason=answer.reason,
+            )
+        return self._gate.decided(request_id)

@@ -20,6 +20,7 @@ from agenticx.threads import run_in_thread
 __all__ = ["fork"]
 
 _NAME_CHARS = 200
+_OF_QUESTIONS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
 
 
 async def fork(
@@ -32,9 +33,9 @@ async def fork(
 ) -> SessionRecord:
     """Make a session that has been told what this one was, up to and with that message, by default the last.
 
-    Its log is one of its own: sequence numbers from 1, every turn ended, turn ids of its own, the times and message
-    ids of the old one; what was rewound away is not in it. Permissions given for the old session are not given for
-    it; what the calls in its log changed can be taken back in it too. `now` is its `created_at`.
+    Its log is one of its own: sequence numbers from 1, every turn ended, ids of its own for turns and questions, the
+    times and message ids of the old one; what was rewound away is not in it. Permissions given for the old session are
+    not given for it; what the calls in its log changed can be taken back in it too. `now` is its `created_at`.
     Raises `SessionNotFound` and `MessageNotFound`.
     """
     old = await store.get(session_id)
@@ -89,6 +90,7 @@ class _Past:
         self.events: list[StoredEvent] = []
         self._session_id = session_id
         self._turn_ids: dict[str, str] = {}
+        self._question_ids: dict[str, str] = {}
 
     def add(self, turn: Sequence[StoredEvent]) -> None:
         """Copy a turn, and end it if it has no end."""
@@ -103,6 +105,8 @@ class _Past:
         data: dict[str, Any] = envelope["data"]
         if "parent_turn_id" in data:
             data["parent_turn_id"] = self._turn_id(data["parent_turn_id"])
+        if event.type in _OF_QUESTIONS:
+            data["id"] = self._question_id(data["id"])
         turn_id, seq = self._turn_id(event.turn_id or ""), len(self.events) + 1
         envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
         frame = json.dumps(envelope, separators=(",", ":")).encode()
@@ -113,9 +117,14 @@ class _Past:
     def _turn_id(self, old: str) -> str:
         return self._turn_ids.setdefault(old, new_id("turn"))
 
+    def _question_id(self, old: str) -> str:
+        return self._question_ids.setdefault(old, new_id("cnf"))
+
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
         ts = json.loads(turn[-1].frame_json)["ts"]
         for event in _ending(CutTurn.of([event for event in turn if event.turn_id == turn[0].turn_id], [])):
+            if event.type in _OF_QUESTIONS:
+                event.data["id"] = self._question_id(event.data["id"])
             seq = len(self.events) + 1
             frame = encode_envelope(event, session_id=self._session_id, turn_id=turn_id, seq=seq, ts=ts)
             self.events.append(

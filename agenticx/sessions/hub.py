@@ -10,10 +10,11 @@ from typing import Any
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, SessionBusy, StoreError
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
+from agenticx.runtime.interrupts import ended
 from agenticx.sessions.at_hand import AtHand
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import Confirming
@@ -36,6 +37,7 @@ __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
 _log = get_logger(__name__)
 
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _INTERRUPT_SECONDS = 2.0  # what a turn may take to end before its interrupter is told to wait
 
 
@@ -70,17 +72,20 @@ class Hub:
         self._turns = Turns(
             store=store,
             gate=self.gate,
+            confirms=self.confirms,
             settings=settings,
             hooks=HookRegistry.of(hooks),
             clock=self._clock,
             begin_log=self._naming.begin,
             behind=self._tell_name,
             ended=lambda live, running: self._queueing.on_ended(live, running),
+            refused=self._try_again,
         )
         self._queueing = Queueing(store, self._clock, free=self._turns.end_belatedly, begin=self._begin_waiting)
         self._snapshots = snapshots
         self._private = settings.private_paths
         self._closing = False
+        self._ending: asyncio.Task[None] | None = None
 
     # --- posting ------------------------------------------------------------------------------------------------------
 
@@ -207,9 +212,33 @@ class Hub:
         them: they go on after a restart.
         """
         self._closing = self._queueing.closing = True
+        if self._ending is not None:
+            await ended(self._ending)
         self._turns.park()
         await self._turns.end_all(list(self._turns.running))
         await self._queueing.close()
+
+    def _try_again(self) -> None:
+        if not self._closing and (self._ending is None or self._ending.done()):
+            self._ending = asyncio.create_task(self._end_unended(), name="agx hub ending")
+
+    async def _end_unended(self) -> None:
+        """End the turns whose end the store refused, now and then, until it takes them."""
+        pause = _SHORTEST_PAUSE
+        while sessions := self._turns.unended:
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            for session_id in sessions:
+                with self._alone(session_id):
+                    await self._settle(session_id)
+
+    async def _settle(self, session_id: str) -> None:
+        try:
+            live = await self._at_hand.open(await self._store.get(session_id))
+        except SessionNotFound:
+            return self._turns.forget(session_id)
+        async with live.door:
+            await self._queueing.settle(live)
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
@@ -268,7 +297,7 @@ class Hub:
             except AgenticXError as exc:
                 _log.warning("a turn that waited for a person cannot go on", error=str(exc))
             else:
-                running = RunningTurn(turn)
+                running = RunningTurn(turn, title=title_of(turn.input))
                 running.started.set_result(turn.after_seq)
                 return self._turns.begin(live, running, point, model, tools)
         await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")

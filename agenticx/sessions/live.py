@@ -84,7 +84,8 @@ class LiveSession:
         async with self._lock:
             if self._doubtful:  # nobody knows how the append before ended
                 self._seq = await self._store.last_seq(self.session.id)
-            kept = self._keeping.change(events)
+            parked = self.running is not None and self.running.parked  # what it does now, nobody will have heard of
+            kept = None if parked else self._keeping.change(events)
             if findable is not None:
                 kept = replace(kept or Keepsake(keep=len(self.session.messages)), findable=findable)
             taken = self.waiting.taken(turn_id, events, self._seq)

@@ -18,6 +18,7 @@ from agenticx.runtime.resuming import ResumePoint
 from agenticx.runtime.system_prompt import default_system_prompt
 from agenticx.sessions.base import JournalKind, Journalled, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import Batches
+from agenticx.sessions.confirming import Confirming
 from agenticx.sessions.damage import Damaged
 from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.posting import TurnFailed
@@ -40,17 +41,19 @@ class Turns:
     """Runs claimed turns.
 
     `begin_log` stores the first events of each, `ended` is told once it is over, `behind` once its last event is
-    stored.
+    stored, `refused` whenever the store did not take a turn's end.
     """
 
     store: Store
     gate: AsyncConfirmGate
+    confirms: Confirming
     settings: Settings
     hooks: HookRegistry
     clock: Clock
     begin_log: Callable[[LiveSession, RunningTurn, Sequence[RuntimeEvent]], Awaitable[Sequence[StoredEvent]]]
     behind: Callable[[LiveSession, RunningTurn], Awaitable[None]]
     ended: Callable[[LiveSession, RunningTurn], None]
+    refused: Callable[[], None]
     running: set[RunningTurn] = field(default_factory=set[RunningTurn])
     _unended: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
     """By session: a turn whose end the store refused, or of whose claim nobody knows."""
@@ -187,11 +190,14 @@ class Turns:
         return self.store.outlives_the_process and self.settings.resume_interrupted == "confirms"
 
     def park(self) -> None:
-        """Leave the turns that wait for a person as they are, if they go on after a restart."""
-        asked = {request.session_id for request in self.gate.pending()}
+        """Leave the turns that wait for a person, and their questions, if they go on after a restart."""
+        pending = self.gate.pending()
+        asked = {request.session_id for request in pending}
         for running in self.running:
             if self.resumes and not running.over and running.turn.session_id in asked:
                 running.parked = running.over = True
+        parked = {running.turn.session_id for running in self.running if running.parked}
+        self.confirms.leave_open(request for request in pending if request.session_id in parked)
 
     async def end_all(self, turns: Collection[RunningTurn]) -> None:
         """Stop `turns` and wait for them, bounded."""
@@ -216,6 +222,12 @@ class Turns:
     def end_later(self, turn: TurnRecord) -> None:
         """Have `turn` ended before the session's next one begins: now it cannot be."""
         self._unended[turn.session_id] = turn
+        self.refused()
+
+    @property
+    def unended(self) -> list[str]:
+        """The sessions that have a turn whose end the store refused."""
+        return list(self._unended)
 
     def forget(self, session_id: str) -> None:
         """The session is gone."""

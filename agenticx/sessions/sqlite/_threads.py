@@ -129,8 +129,8 @@ class Reader(_DatabaseThread):
 class Writer(_DatabaseThread):
     """Commits everything that waits as one transaction, after a word to `begin`, which may refuse it.
 
-    A job that is refused raises an `AgenticXError` before it has written anything. One at which the database fails is
-    undone with all that were committed beside it, and each of those is tried again by itself.
+    A job that is refused raises an `AgenticXError`. One that has written something by then, or at which the database
+    fails, is undone with all that were committed beside it, and each of those is tried again by itself.
     """
 
     def __init__(self, connect: Connect, name: str, begin: Callable[[sqlite3.Connection], None]) -> None:
@@ -192,9 +192,12 @@ class Writer(_DatabaseThread):
         connection.execute("BEGIN IMMEDIATE")
         self._begin(connection)
         for job in jobs:
+            before = connection.total_changes
             try:
                 job.result = job.work(connection)
             except AgenticXError as exc:
+                if connection.total_changes != before:
+                    raise
                 job.error = exc
         connection.execute("COMMIT")
 
