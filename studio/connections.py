@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.logs import get_logger
-from studio.pieces import ABORT, STALLED_SECONDS
+from studio.pieces import ABORT, GONE, STALLED_SECONDS
 
 __all__ = ["ACCEPTED_AT_ONCE", "REQUEST_SECONDS", "Connection", "Crowd"]
 
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             self._impatience.cancel()
-            scope[ABORT] = transport.abort
+            scope[ABORT], scope[GONE] = transport.abort, transport.is_closing
             await answering(scope, receive, self._ending_unread(receive, send))  # type: ignore[arg-type]
 
         self.app = app  # type: ignore[assignment]

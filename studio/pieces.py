@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["ABORT", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
+__all__ = ["ABORT", "GONE", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
 
 ABORT = "agenticx.abort"
 """The key in the ASGI scope under which the server puts a callable that drops the connection at once."""
+
+GONE = "agenticx.gone"
+"""The key of a callable that tells whether the connection was dropped: what is sent from then on goes nowhere."""
 
 PIECE_BYTES = 64 * 1024
 STALLED_SECONDS = 10.0

@@ -20,7 +20,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -35,7 +35,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.base import Store, StoredEvent
-from studio.pieces import PIECE_BYTES
+from studio.pieces import GONE, PIECE_BYTES
 
 __all__ = ["Relay", "asked_cursor"]
 
@@ -82,8 +82,10 @@ class Relay:
         feed, news = self._feed(session_id), asyncio.Event()
         place, reset = await feed.start(cursor)
         first = await feed.after(place, until_turn)
+        wire = _Wire()
         return _EventStream(
-            self._frames(feed, news, place, until_turn, reset, first),
+            self._frames(feed, news, wire, place, until_turn, reset, first),
+            wire=wire,
             subscription=self._subscription(feed, news),
             heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
         )
@@ -113,6 +115,7 @@ class Relay:
         self,
         feed: _Feed,
         news: asyncio.Event,
+        wire: _Wire,
         place: int,
         until_turn: str | None,
         reset: bytes,
@@ -121,7 +124,7 @@ class Relay:
         """Frames in the order of the log, as many at a time as are there; the reader is subscribed already."""
         try:
             yield feed.opening(place) + reset
-            while True:
+            while not wire.gone():
                 news.clear()
                 chunk, first = first or await feed.after(place, until_turn), None
                 if chunk is not None:
@@ -238,6 +241,13 @@ def _ended(event: StoredEvent) -> str | None:
     return event.turn_id if event.terminal else None
 
 
+@dataclass(slots=True)
+class _Wire:
+    """What a stream goes out on. Where it is `gone` nothing more is read: large events would pile up as litter."""
+
+    gone: Callable[[], bool] = lambda: False
+
+
 class _EventStream(EventSourceResponse):
     """The response that carries the frames, for as long as it is subscribed."""
 
@@ -245,6 +255,7 @@ class _EventStream(EventSourceResponse):
         self,
         frames: AsyncIterator[bytes],
         *,
+        wire: _Wire,
         subscription: AbstractContextManager[None],
         heartbeat_seconds: float,
     ) -> None:
@@ -255,9 +266,11 @@ class _EventStream(EventSourceResponse):
             sep="\n",
             shutdown_grace_period=_FAREWELL_SECONDS,  # a shutdown_event would be set before the turns have ended
         )
+        self._wire = wire
         self._subscription = subscription
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._wire.gone = scope.get(GONE, self._wire.gone)
         with self._subscription:
             await super().__call__(scope, receive, send)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import select
 import socket
+import tracemalloc
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,10 +21,11 @@ from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.memory import MemoryStore
 from studio.pieces import Piecewise
 from studio.relay import Relay
-from tests.patience import PATIENCE, PatientClock
+from tests.patience import PATIENCE, PatientClock, comes_true
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
 from tests.studio.serving import Served, agx_serve
+from tests.studio.test_streams import stalled_reader
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +89,41 @@ async def memory_for_stopped(served: Served, readers: int) -> int:
             grown = resident(served) - before
     assert all(reader.frames == log.frames for reader in late)
     return grown
+
+
+@pytest.mark.promise("B3")
+async def test_readers_that_are_dropped_leave_no_large_event_behind(make_studio: StudioMaker) -> None:
+    async with make_studio(clock=PatientClock({10.0: 5.0})) as studio:
+        with without_collector():
+            assert await left_of_large_events(studio, 20) < 20 * MEGABYTE
+
+
+async def left_of_large_events(studio: Studio, readers: int) -> int:
+    """What so many readers that were dropped in the middle of one leave in memory, in bytes."""
+    session_id, relay = await studio.session(), studio.services.relay
+    for seq in range(3):
+        large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 3 * MEGABYTE, "message_id": "m", "offset": 0})
+        await studio.services.store.append(session_id, None, [large], expected_seq=seq)
+    before, _ = tracemalloc.get_traced_memory()
+    with ExitStack() as stopped:
+        for _ in range(readers):
+            stopped.enter_context(stalled_reader(studio, session_id))
+        await comes_true(lambda: relay.readers == readers)
+        await comes_true(lambda: relay.readers == 0)
+    return tracemalloc.get_traced_memory()[0] - before
+
+
+@contextmanager
+def without_collector() -> Generator[None]:
+    """What is litter stays; what there is is counted."""
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 async def test_no_heartbeat_falls_into_an_event_that_goes_out_in_pieces() -> None:
