@@ -42,7 +42,7 @@ class Watched:
 
     usual: Clock = field(default_factory=lambda: ScaledClock(SPEED))
     told: list[tuple[datetime, datetime]] = field(default_factory=list)
-    waits: int = 0
+    waits: list[float] = field(default_factory=list)
     before_wait: Callable[[int], Awaitable[None]] | None = None
 
     def monotonic(self) -> float:
@@ -56,9 +56,9 @@ class Watched:
         return self.usual.real(seconds)
 
     async def sleep(self, seconds: float) -> None:
-        self.waits += 1
+        self.waits.append(seconds)
         if self.before_wait is not None:
-            await self.before_wait(self.waits)
+            await self.before_wait(len(self.waits))
         await self.usual.sleep(seconds)
 
 
@@ -258,6 +258,8 @@ def judge_waits(run: Played, right: Expected) -> None:
     assert len(said) == len(right.waits)
     for (wait, at), fault in zip(said, right.waits, strict=True):
         judge_wait(fault, wait, at)
+    if not right.stopped:
+        assert run.clock.waits == pytest.approx([wait for wait, _ in said], abs=MILLISECOND)
     if len(right.asked) == 1 and not right.stopped and len(run.arrivals[0]) == len(said) + 1:
         for number, (wait, _) in enumerate(said):
             kept = (run.arrivals[0][number + 1] - run.arrivals[0][number]) / run.clock.real(1)
