@@ -119,6 +119,42 @@ async def test_a_question_that_nobody_answers_expires_as_no(play, notes):
     assert notes.kept == []
 
 
+class CutShort(ConfirmGate):
+    """Has an answer at the very moment at which its asking ends."""
+
+    def request_confirm(self, question, context):
+        raise AssertionError("it is asked through ask()")
+
+    async def ask(self, request, announce):
+        announce()
+        await asyncio.Event().wait()
+
+    def decided(self, request_id):
+        return ConfirmAnswer(approved=True)
+
+
+async def test_an_answer_at_the_moment_at_which_the_time_is_over_counts(play, notes):
+    run = await play([note(), "ok"], tools=notes.tools(), gate=CutShort(), settings={"confirm_timeout_seconds": 5})
+
+    assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
+
+
+async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_is_told(play, notes):
+    gate, stop = AsyncConfirmGate(), StopSignal()
+    runtime = play.runtime(ScriptedModel([note(), "ok"]), gate)
+    events = []
+    async for event in runtime.run_turn("go", play.session(), stop, tools=notes.tools()):
+        events.append(event)
+        if event.type == "confirm_required":
+            gate.resolve(event.data["id"], True)
+            stop.set()
+
+    (response,) = [event.data for event in events if event.type == "confirm_response"]
+    assert (response["approved"], response["by"]) == (True, "user")
+    assert [event.data["outcome"] for event in events if event.type == "tool_result"] == ["cancelled"]
+    assert notes.kept == []
+
+
 async def test_a_reading_call_is_not_asked_about(play):
     @tool(risk="read")
     def look() -> str:

@@ -49,13 +49,19 @@ def look() -> str:
 
 
 async def hub_with(
-    model: ChatModel, tmp_path: Path, *, store: Store | None = None, tools: Sequence[Any] = (note,)
+    model: ChatModel,
+    tmp_path: Path,
+    *,
+    store: Store | None = None,
+    tools: Sequence[Any] = (note,),
+    clock: PatientClock | None = None,
 ) -> tuple[Hub, Store, str]:
     store = store or MemoryStore()
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=PatientClock())
+    clock = clock or PatientClock()
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
     return hub, store, record.id
 
 
@@ -198,11 +204,11 @@ async def test_a_call_id_that_a_forgotten_call_may_have_had_is_not_given_again_a
 
 
 class StoreThatBreaks(MemoryStore):
-    """Refuses the `nth` append."""
+    """Refuses the `nth` append, and those behind it up to `times`."""
 
-    def __init__(self, nth: int, error: Exception) -> None:
+    def __init__(self, nth: int, error: Exception, times: int = 1) -> None:
         super().__init__()
-        self._left, self._error = nth, error
+        self._left, self._error, self._times = nth, error, times
 
     async def append(
         self,
@@ -214,7 +220,7 @@ class StoreThatBreaks(MemoryStore):
         **beside: Any,
     ) -> Sequence[StoredEvent]:
         self._left -= 1
-        if self._left == 0:
+        if -self._times < self._left <= 0:
             raise self._error
         return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
 
@@ -228,6 +234,17 @@ async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: 
     assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
     await hub.start(session_id, TurnRequest(input="again"))
     assert types(await turn_over(store, session_id, ends=2))[-1] == "final"
+
+
+async def test_an_end_that_the_storage_refuses_is_stored_once_it_takes_it_though_nobody_asks(tmp_path: Path) -> None:
+    store = StoreThatBreaks(2, StoreError("disk full"), times=4)
+    clock = PatientClock({1.0: 0.001, 2.0: 0.002, 4.0: 0.004})
+    hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await turn_over(store, session_id)
+    assert types(events) == ["turn_started", "error"]
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
+    await hub.close()
 
 
 async def test_a_claim_that_failed_but_stands_does_not_hold_the_session(tmp_path: Path) -> None:
