@@ -54,7 +54,8 @@ def _guarded(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):  # whoever read our output has enough; what was done is done
+            sys.stdout.flush()
         return code
     except SystemExit as exc:  # argparse: 0 after --help, 2 after a usage error
         return exc.code if isinstance(exc.code, int) else FAILED

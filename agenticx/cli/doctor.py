@@ -1,4 +1,4 @@
-"""`agx doctor`: what this installation has, lacks and uses; it changes nothing and opens no store."""
+"""`agx doctor`: what this installation has, lacks and uses; it changes nothing and makes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import shutil
 import stat
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,9 +18,10 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.looking import Seen, look_at_store, look_at_token
 from agenticx.cli.options import current_folder
-from agenticx.errors import SettingsError
-from agenticx.llms.catalog import ModelInfo, default_model_spec, list_models, resolve_model
+from agenticx.errors import AgenticXError, SettingsError
+from agenticx.llms.catalog import ModelInfo, default_model_spec, facts_of, list_models, resolve_model
 from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
 from agenticx.llms.key_check import KeyCheck, check_key
 from agenticx.llms.loopback import is_loopback
@@ -56,10 +58,11 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     found = list(findings(online=arguments.online))
-    if arguments.json:
-        print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
-    else:
-        _print(found)
+    with suppress(BrokenPipeError):  # whoever has read enough: what was found stays found
+        if arguments.json:
+            print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
+        else:
+            _print(found)
     return FAILED if any(finding.status == "problem" for finding in found) else DONE
 
 
@@ -79,8 +82,9 @@ def findings(*, online: bool = False) -> Iterator[Finding]:
         yield Finding("settings", str(exc), "problem")
         return
     yield from _changed_settings(settings)
-    yield _private("home", settings.home, "is made at the first start", wanted=0o700)
-    yield _private("token", settings.token_file or settings.home / "token", "is made by `agx serve`", wanted=0o600)
+    yield _home(settings.home)
+    yield _looked_at("token", lambda: look_at_token(settings))
+    yield _looked_at("store", lambda: asyncio.run(look_at_store(settings)))
     yield from _models(settings, online)
     yield _sandbox()
 
@@ -128,17 +132,25 @@ def _settings_report() -> dict[str, dict[str, Any]] | None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _private(topic: str, path: Path, absent: str, *, wanted: int) -> Finding:
-    """Whether a path is the person's alone."""
+def _home(path: Path) -> Finding:
+    """Whether the folder is the person's alone."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Finding(topic, f"{path} {absent}", "note")
+        return Finding("home", f"{path} is made at the first start", "note")
     except OSError as exc:
-        return Finding(topic, f"{path} cannot be looked at: {exc.strerror}", "problem")
+        return Finding("home", f"{path} cannot be looked at: {exc.strerror}", "problem")
     if mode & 0o077 and sys.platform != "win32":
-        return Finding(topic, f"{path} has mode {mode:04o}, so others can read it: chmod {wanted:o}", "problem")
-    return Finding(topic, f"{path} (mode {mode:04o})")
+        return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
+    return Finding("home", f"{path} (mode {mode:04o})")
+
+
+def _looked_at(topic: str, look: Callable[[], Seen]) -> Finding:
+    """What `look` says; what it raises is a problem."""
+    try:
+        return Finding(topic, *look())
+    except AgenticXError as exc:
+        return Finding(topic, str(exc), "problem")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -199,7 +211,7 @@ def _tested(variable: str, check: KeyCheck) -> Finding:
 
 def _abilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
     """What a model can do, as far as anybody says."""
-    if model.spec == "demo":
+    if model.spec == "demo" or not _means_something(model.spec):
         return
     facts = model.facts
     if not facts.is_known:
@@ -214,6 +226,14 @@ def _abilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
     if (price := facts.price) is not None:
         can.append(f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}")
     yield Finding("abilities", f"{model.spec}: {', '.join(can)}")
+
+
+def _means_something(spec: str) -> bool:
+    try:
+        facts_of(spec)
+    except SettingsError:  # told of the model in use
+        return False
+    return True
 
 
 _ABILITIES: Mapping[Ability, str] = {

@@ -16,7 +16,7 @@ from agenticx.sessions.opening import database_path, open_store
 from agenticx.sessions.sqlite.owner import OwnedElsewhere, owner_of
 from agenticx.settings import Settings
 
-__all__ = ["own_store", "server_desk", "store_in_memory"]
+__all__ = ["own_store", "server_desk", "server_with_pid", "store_in_memory"]
 
 
 def own_store(settings: Settings) -> Store | Loopback:
@@ -27,7 +27,7 @@ def own_store(settings: Settings) -> Store | Loopback:
     try:
         return open_store(settings)
     except OwnedElsewhere as exc:
-        server = _server(settings, exc.pid)
+        server = server_with_pid(settings, exc.pid)
         if server is None:
             raise
         return server
@@ -44,12 +44,12 @@ def server_desk(settings: Settings, server: Loopback, tell: Callable[[str], None
 
     def locate() -> Loopback | None:
         pid = owner_of(database_path(settings))
-        return None if pid is None else _server(settings, pid)
+        return None if pid is None else server_with_pid(settings, pid)
 
     return ServerDesk(locate, server, tell)
 
 
-def _server(settings: Settings, pid: int) -> Loopback | None:
+def server_with_pid(settings: Settings, pid: int) -> Loopback | None:
     """The server that a process is, by the note that it put into AGX_HOME; None if it is none that is ready."""
     try:
         note: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())

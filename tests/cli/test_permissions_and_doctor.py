@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
 from agenticx.llms.facts import ModelFacts
+from agenticx.sessions.sqlite import SqliteStore
 from tests.patience import PATIENCE
 
 
@@ -57,7 +63,7 @@ def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any,
     report = json.loads(done.stdout)
     assert done.returncode == 0
     assert {finding["topic"] for finding in report["findings"]} >= {
-        "agenticx", "python", "settings", "home", "token", "keys", "servers", "sandbox",
+        "agenticx", "python", "settings", "home", "token", "store", "keys", "servers", "sandbox",
     }  # fmt: skip
     assert report["settings"]["max_tool_rounds"] == {"value": 12, "source": "AGX_MAX_TOOL_ROUNDS"}
     assert report["settings"]["permission_mode"] == {"value": "default", "source": "default"}
@@ -76,7 +82,8 @@ def test_doctor_finds_what_others_can_read_and_says_how_to_repair_it(agx: Any, t
     (home / "settings.toml").write_text('permission_mode = "plan"\n')
     done = agx("doctor")
     assert done.returncode == 1
-    assert f"!!  token        {home / 'token'} has mode 0644, so others can read it: chmod 600\n" in done.stdout
+    sentence = f"'{home / 'token'}' with mode 0644; only its owner may read it: chmod 600\n"
+    assert f"!!  token        The server's token is kept in {sentence}" in done.stdout
     assert f"permission_mode = plan from {home / 'settings.toml'}\n" in done.stdout
 
 
@@ -85,6 +92,81 @@ def test_doctor_still_answers_when_settings_are_wrong(agx: Any) -> None:
     done = agx("doctor")
     assert done.returncode == 1
     assert "!!  settings     AGX_PERMISSION_MODE is 'bold'" in done.stdout
+
+
+def spoilt_token(home: Path) -> None:
+    (home / "token").write_text("x\n")
+    (home / "token").chmod(0o600)
+
+
+def spoilt_token_file(home: Path) -> None:
+    (home / "settings.toml").write_text(f'token_file = "{home / "elsewhere"}"\n')
+
+
+def foreign_database(home: Path) -> None:
+    (home / "sessions.db").write_bytes(b"hello")
+
+
+def folder_as_database(home: Path) -> None:
+    (home / "sessions.db").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [spoilt_token, spoilt_token_file, foreign_database, folder_as_database])
+def test_doctor_finds_what_a_server_would_not_start_with_and_says_it_in_the_same_words(
+    agx: Any, tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    spoil(home)
+    before = sorted(home.iterdir())
+    looked = agx("doctor")
+    assert (looked.returncode, sorted(home.iterdir())) == (1, before)
+    (problem,) = [line for line in looked.stdout.splitlines() if line.startswith("!!")]
+    refused = agx("serve", "--port", "0")
+    assert refused.returncode != 0
+    assert refused.stderr.removeprefix("agx: ").strip() == problem[17:]
+
+
+def test_doctor_looks_into_the_database_and_changes_nothing(agx: Any, tmp_path: Path) -> None:
+    agx("run", "say hi")
+    home, database = tmp_path / "home", tmp_path / "home" / "sessions.db"
+    before = sorted(home.iterdir())
+    assert f"ok  store        {database} is whole\n" in agx("doctor").stdout
+    assert sorted(home.iterdir()) == before
+    whole = database.read_bytes()
+    for broken in (whole[:6000], whole[: len(whole) // 2], whole[:100] + b"\xff" * 8000 + whole[8100:]):
+        database.write_bytes(broken)
+        done = agx("doctor")
+        assert (done.returncode, "!!  store        " in done.stdout) == (1, True), done.stdout
+        assert database.read_bytes() == broken
+        assert agx("serve", "--port", "0").returncode == 1
+
+
+def test_doctor_says_who_has_the_store_and_whether_a_server_answers(agx: Any, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    store, owner = SqliteStore(home / "sessions.db"), os.getpid()
+    try:
+        assert f"ok  store        {home / 'sessions.db'} belongs to process {owner}\n" in agx("doctor").stdout
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel takes the connection, nobody answers
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            (home / "token").write_text("x" * 43)
+            (home / "token").chmod(0o600)
+            (home / f"studio-{owner}.json").write_text(json.dumps({"url": url, "pid": owner}))
+            done = agx("doctor")
+    finally:
+        asyncio.run(store.aclose())
+    (problem,) = [line for line in done.stdout.splitlines() if line.startswith("!!")]
+    assert (done.returncode, problem.startswith(f"!!  store        the server at {url} (process {owner}) ")) == (
+        1,
+        True,
+    )
+
+
+def test_doctor_says_the_same_to_whoever_reads_only_the_beginning(agx: Any) -> None:
+    with agx.start("doctor", stdin=subprocess.DEVNULL) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(PATIENCE)) == ("", 0)
 
 
 # --- keys and models --------------------------------------------------------------------------------------------------
@@ -220,3 +302,4 @@ def test_doctor_says_what_is_wrong_with_a_model_that_no_turn_could_use(agx: Any,
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"!!  {topic} ")]
     assert f"nope (the setting {variable}): " in line
+    assert "abilities" not in done.stdout

@@ -1,0 +1,96 @@
+"""What `agx doctor` can say of the store and of the server's token without opening, making or changing either."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from agenticx.cli.finding import server_with_pid
+from agenticx.cli.loopback import Loopback, Refused
+from agenticx.errors import SettingsError, StoreError
+from agenticx.sessions.opening import database_path
+from agenticx.sessions.sqlite._file import read_only_uri, refuse_what_is_no_database
+from agenticx.sessions.sqlite.migrations import check
+from agenticx.sessions.sqlite.owner import owner_of
+from agenticx.settings import Settings
+
+__all__ = ["Seen", "look_at_store", "look_at_token"]
+
+Seen = tuple[str, Literal["ok", "note"]]
+"""A sentence, and whether what it tells of is there yet."""
+
+_ANSWER_SECONDS = 5.0
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,}")
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+async def look_at_store(settings: Settings) -> Seen:
+    """Who has the store, or what it is.
+
+    Raises `StoreError` or `SettingsError` for one that no process could open, `Unreachable` where a server has it that
+    does not answer.
+    """
+    path = database_path(settings)
+    pid = owner_of(path)
+    if pid is None:
+        return _look_at_file(path)
+    server = server_with_pid(settings, pid)
+    if server is None:
+        return f"{path} belongs to {f'process {pid}' if pid else 'another process'}", "ok"
+    await _health(server)
+    return f"{path} belongs to the server at {server.url} (process {pid}), which answers", "ok"
+
+
+async def _health(server: Loopback) -> None:
+    try:
+        await replace(server, answer_seconds=_ANSWER_SECONDS).json("GET", "/api/health")
+    except Refused:  # it is there all the same
+        return
+
+
+def _look_at_file(path: Path) -> Seen:
+    refuse_what_is_no_database(path)
+    try:
+        if not path.exists() or not path.stat().st_size:
+            return f"{path} is made when it is first used", "note"
+        with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
+            check(connection)
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
+    except StoreError as exc:
+        raise StoreError(f"{str(path)!r}: {exc}") from exc
+    if verdict != "ok":
+        raise StoreError(f"{str(path)!r}: it is damaged ({verdict}). Move it away to begin anew, or restore a copy")
+    return f"{path} is whole", "ok"
+
+
+# --- the token --------------------------------------------------------------------------------------------------------
+
+
+def look_at_token(settings: Settings) -> Seen:
+    """Where the token is; raises `SettingsError` for one that `agx serve` refuses, in its words."""
+    named = settings.token_file
+    path = named or settings.home / "token"
+    what = f"The server's token is kept in {str(path)!r}" if named is None else f"AGX_TOKEN_FILE names {str(path)!r}"
+    try:
+        status = path.stat()
+        content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
+    except (OSError, UnicodeDecodeError) as exc:
+        if named is None and isinstance(exc, FileNotFoundError):
+            return f"{path} is made by `agx serve`", "note"
+        raise SettingsError(f"{what}, which cannot be read as text: {exc}") from exc
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 and sys.platform != "win32":
+        raise SettingsError(f"{what} with mode {mode:04o}; only its owner may read it: chmod 600")
+    if not _TOKEN.fullmatch(content):
+        raise SettingsError(f"{what}, which must hold at least 32 letters, digits, '-' or '_'")
+    return f"{path} (mode {mode:04o})", "ok"
