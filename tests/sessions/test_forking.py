@@ -1,8 +1,9 @@
-"""What a search finds of a session that was made of another one."""
+"""What a session that was made of another one has of its own, and what a search finds of it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agenticx.sessions.search import MATCHES_SHOWN
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
 from tests.patience import PATIENCE, PatientClock
+from tests.sessions.desk import Desk
 
 pytestmark = pytest.mark.anyio
 
@@ -67,3 +69,14 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
     answers = [message["message_id"] for message in shown if message["role"] == "assistant"]
     assert matches[upto_beta] == answers[:1]
     assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
+
+
+async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(desk: Desk) -> None:
+    hub, question = await desk.asks()
+    made = await fork(desk.store, desk.session_id, now=NOW)
+    events = [json.loads(event.frame_json) for event in await desk.store.read(made.id, 0, 1000)]
+    asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
+    assert asked["id"] == closed["id"] != question.id
+    assert (closed["approved"], closed["by"]) == (False, "stop")
+    assert [one.id for one in await hub.confirms.pending()] == [question.id]
+    await desk.close(hub)
