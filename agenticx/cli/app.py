@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(words: list[str]) -> int:
     try:
         _open_closed_streams()
-        _never_fail_to_print()
+        _never_fail_at_characters()
         return _run(words)
     except KeyboardInterrupt:
         return STOPPED
@@ -81,11 +81,13 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _never_fail_to_print() -> None:
-    """Characters that the terminal's encoding lacks are spelled out instead of raising."""
+def _never_fail_at_characters() -> None:
+    """What is printed and the terminal's encoding lacks is spelled out, and what is no text when read is U+FFFD."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
 
 
 def _let_go_of_stdout() -> None:

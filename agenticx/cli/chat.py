@@ -19,6 +19,7 @@ from agenticx.cli.conversation import Conversation, conversing
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.narrate import Note
 from agenticx.cli.options import add_arguments
+from agenticx.cli.prompts import MOST_CHARS, checked
 from agenticx.cli.render import Output, output_for
 from agenticx.cli.session_views import last_turn, listed
 from agenticx.cli.turns import CannotPrint
@@ -33,6 +34,7 @@ _PROMPT = "› "
 _HISTORY_LINES = 1000
 _LOOK_SECONDS = 0.1
 _LISTED = 10
+_SKIPPED_CHARS = 65_536
 _EPILOG = """\
 Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands; /attach FILE sends an
 image, PDF or text file along with the next message. A chat begins a new session, which is kept: -c goes on with the
@@ -109,7 +111,12 @@ def _hearing_ctrl_c() -> Generator[None]:
 
 
 def _piped_lines() -> Iterator[str]:
-    return (line.rstrip("\r\n") for line in sys.stdin)
+    """Lines of stdin; of one that is too long only so much that it is told from others."""
+    while line := sys.stdin.readline(MOST_CHARS + 1):
+        rest = line
+        while rest and not rest.endswith("\n"):
+            rest = sys.stdin.readline(_SKIPPED_CHARS)
+        yield line.rstrip("\r\n")
 
 
 @contextmanager
@@ -189,7 +196,7 @@ class _Chat:
 
     def message(self, text: str) -> UserMessage:
         """What is said, with the files that waited for it."""
-        return UserMessage(content=clean_text(text), attachments=self.waiting.take())
+        return UserMessage(content=checked(text), attachments=self.waiting.take())
 
     def command(self, line: str) -> bool:
         """Do what a line that begins with a slash says; False if it says to leave."""

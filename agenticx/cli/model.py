@@ -10,6 +10,7 @@ from typing import Any
 
 from agenticx.cli.attaching import add_attach_option, loaded
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
+from agenticx.cli.prompts import prompt_of
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
 from agenticx.llms.abilities import AbleModel
@@ -65,7 +66,7 @@ def run(arguments: Namespace) -> int:
         print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
     model = AbleModel(resolve_model(arguments.model, base_url=arguments.base_url), facts_of(arguments.model))
-    prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    prompt = prompt_of(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt, attachments=attached))
     request = ModelRequest(messages=messages, timeout=clocks.request_timeout)

@@ -10,9 +10,10 @@ from agenticx.cli.conversation import Conversation, conversing
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.narrate import Note
 from agenticx.cli.options import add_arguments
+from agenticx.cli.prompts import prompt_of
 from agenticx.cli.render import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy
-from agenticx.messages import UserMessage, clean_text
+from agenticx.messages import UserMessage
 from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
@@ -43,13 +44,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    if not prompt.strip():
-        return _usage("the prompt is empty; say what to do, or pipe it in with -")
+    prompt = prompt_of(arguments.prompt)
     try:
-        message = UserMessage(content=clean_text(prompt), attachments=loaded(arguments.attach))
+        message = UserMessage(content=prompt, attachments=loaded(arguments.attach))
     except AttachmentRefused as exc:
-        return _usage(f"--attach: {exc}")
+        print(f"agx run: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
+        return USAGE
     with conversing(arguments, output_for(as_json=arguments.json)) as conversation:
         code = _turn(conversation, message)
         if sys.stderr.isatty() and conversation.session is not None and conversation.desk.kept:
@@ -63,8 +63,3 @@ def _turn(conversation: Conversation, message: UserMessage) -> int:
     except SessionBusy as exc:
         assert conversation.session is not None
         raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows what it waits for") from exc
-
-
-def _usage(sentence: str) -> int:
-    print(f"agx run: {visible_line(sentence, 2_000)}", file=sys.stderr)
-    return USAGE

@@ -12,6 +12,12 @@ def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
 
 
+def test_a_line_that_is_too_long_is_told_and_the_next_one_is_said(agx: Any) -> None:
+    done = agx("chat", stdin="x" * 4_100_000 + "\nsay two\n")
+    sentence = "a message has at most 4,000,000 characters; put what is longer into a file\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", sentence)
+
+
 def test_the_turns_share_one_conversation(agx: Any) -> None:
     done = agx("chat", "--yes", stdin="remember colour: green\nrecall colour\n")
     assert "`scratchpad_read` gave:\n\n```\ngreen\n```" in done.stdout

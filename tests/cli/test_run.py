@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
+from agenticx.cli.prompts import MOST_CHARS
 from agenticx.testing import check_grammar, outline
+from studio.routes.turns import NewTurn
 from tests.patience import PATIENCE
+
+TOO_LONG = "a message has at most 4,000,000 characters; put what is longer into a file"
 
 LEFT = (130, -signal.SIGINT)
 """How a process ends whose second Ctrl-C may come when it is about to end anyhow; to a shell both are 130."""
@@ -36,10 +44,41 @@ def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
 
 
-def test_an_empty_prompt_is_a_usage_error(agx: Any) -> None:
-    done = agx("run", "-", stdin=" \n")
+def test_a_prompt_of_any_bytes_is_read(agx: Any) -> None:
+    agx.environment["PYTHONIOENCODING"] = "utf-8:strict"  # as in most people's locales
+    process = agx.start("run", "-")
+    process.stdin.buffer.write(b"say a\xffb")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, "a\ufffdb\n", "")
+
+
+@pytest.mark.parametrize("command", [["run"], ["model", "call", "demo"]])
+@pytest.mark.parametrize(("prompt", "stdin"), [("-", " \n"), ("-", ""), ("", "say hi")])
+def test_an_empty_prompt_is_a_usage_error(agx: Any, command: list[str], prompt: str, stdin: str) -> None:
+    done = agx(*command, prompt, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the prompt is empty" in done.stderr
+    assert done.stderr == "agx: the prompt is empty; say what to do, or pipe it in with -\n"
+
+
+@pytest.mark.parametrize("command", [["run"], ["model", "call", "demo"]])
+def test_a_prompt_that_no_message_can_hold_is_a_usage_error_however_long_it_would_go_on(
+    agx: Any, command: list[str]
+) -> None:
+    with agx.start(*command, "-") as process:
+        with suppress(BrokenPipeError):
+            while True:
+                process.stdin.write("y\n" * 100_000)
+        err = process.stderr.read()
+        with suppress(BrokenPipeError):  # what is left of the last write
+            process.stdin.close()
+    assert (process.returncode, err) == (2, f"agx: {TOO_LONG}\n")
+    assert not Path(agx.environment["AGX_HOME"]).exists()
+
+
+def test_the_longest_prompt_is_as_long_as_a_server_takes_it() -> None:
+    assert NewTurn(input="x" * MOST_CHARS).input
+    with pytest.raises(ValidationError, match="at most 4000000"):
+        NewTurn(input="x" * (MOST_CHARS + 1))
 
 
 def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> None:

@@ -1,0 +1,28 @@
+"""What a person says, from the command line or stdin: never empty, and no longer than a server takes it."""
+
+from __future__ import annotations
+
+import sys
+
+from agenticx.errors import SettingsError
+from agenticx.messages import clean_text
+
+__all__ = ["MOST_CHARS", "checked", "prompt_of"]
+
+MOST_CHARS = 4_000_000
+"""Of one message, as the server has it."""
+
+
+def prompt_of(word: str) -> str:
+    """What is said by `word`; `-` is what stdin has. Raises `SettingsError` as `checked` does, and for nothing."""
+    prompt = sys.stdin.read(MOST_CHARS + 1) if word == "-" else word
+    if not prompt.strip():
+        raise SettingsError("the prompt is empty; say what to do, or pipe it in with -")
+    return checked(prompt)
+
+
+def checked(text: str) -> str:
+    """The text as a message holds it; raises `SettingsError` for one that is too long."""
+    if len(text) > MOST_CHARS:
+        raise SettingsError(f"a message has at most {MOST_CHARS:,} characters; put what is longer into a file")
+    return clean_text(text)
