@@ -1,62 +1,230 @@
 """The write-ahead log as a file: what a damaged byte in it takes away, of which SQLite says nothing.
 
-SQLite reads a log up to the first frame whose checksum is wrong and takes that for its end, as after a power cut. The
-format: https://sqlite.org/fileformat2.html#the_write_ahead_log
+The format: https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html. SQLite reads
+a log up to the first frame whose salts or checksum are wrong, takes that for its end, and does not read one whose
+header is wrong at all; then it writes over the rest, or deletes the file. Of what it leaves unread, this is lost:
+
+1. Behind the end that it found: each transaction whose last frame has the salts of the header and the checksum that
+   follows from the frame before. Other salts are left from before the log was begun anew, whose frames were in the
+   database by then; no last frame is a transaction that was broken off. A power cut that tore what was not yet synced
+   can look the same: it took something, and so it is told too.
+2. Behind a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
+   second, if the first is damaged too), unless all that they wrote is in the database. That is so where the writing of
+   the header itself was broken off: it is synced before any frame of its generation, over one that is in the database.
+
+The last frame of all cannot be told from one whose writing was broken off.
 """
 
 from __future__ import annotations
 
+import filecmp
 import os
+import shutil
 import sqlite3
+import stat
 import struct
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["lost_commits"]
+from agenticx.errors import StoreError
+
+__all__ = ["LeftLog", "left_log"]
 
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-_BIG_ENDIAN = 0x377F0683
+_BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
+_GENERATIONS = 1 << 16
+"""The first salt rises by one with each generation: what is behind by more than so many is no older one, but damaged"""
+
+_Salts = tuple[int, int]
+_Sums = tuple[int, int]
 
 
-def lost_commits(connection: sqlite3.Connection, path: Path) -> int:
-    """How many transactions stand behind the end that SQLite found of the log; to be asked before anything is written.
+@contextmanager
+def left_log(path: Path) -> Generator[LeftLog | None]:
+    """The log beside the database `path`, if a process left one; to be opened before SQLite has a chance to delete it.
 
-    One whose writing was broken off is none.
+    SQLite must write nothing to it before `LeftLog.lost_commits` and `LeftLog.keep_copy` are done.
     """
+    log = path.with_name(f"{path.name}-wal")
     try:
-        file = os.open(path.with_name(f"{path.name}-wal"), os.O_RDONLY)
-    except FileNotFoundError:
-        return 0
+        file = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # SQLite says what it thinks of it
+        yield None
+        return
     try:
-        _, known, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return _commits_behind(file, max(known, 0))
+        status = os.fstat(file)
+        yield LeftLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
     finally:
         os.close(file)
 
 
-def _commits_behind(file: int, known: int) -> int:
-    header = os.pread(file, _HEADER_BYTES, 0)
-    if len(header) < _HEADER_BYTES:
+class LeftLog:
+    """A log that holds more than a header, as a process left it."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file = file
+
+    def lost_commits(self, database: Path) -> int:
+        """How many transactions SQLite does not read that stand in the log.
+
+        Another connection must be open meanwhile, that cannot write: then none that is closed deletes the log.
+        """
+        header = _Header.of(os.pread(self._file, _HEADER_BYTES, 0))
+        if header is None:
+            return self._behind_a_wrong_header(database)
+        known = _frames_known_to_sqlite(database)
+        frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
+        return sum(1 for frame in frames if frame.commit and frame.sound)
+
+    def keep_copy(self, now: datetime) -> Path:
+        """Keep the log as it is beside itself, for whoever can save something from it; raises `StoreError`.
+
+        One copy of what is the same is enough.
+        """
+        stem = f"{self._path.name}.damaged-"
+        kept = self._path.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
+        try:
+            with open(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy:
+                os.lseek(self._file, 0, os.SEEK_SET)
+                with open(self._file, "rb", closefd=False) as log:
+                    shutil.copyfileobj(log, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+        except OSError as exc:
+            with suppress(OSError):
+                kept.unlink()
+            raise StoreError(
+                f"its write-ahead log is damaged and could not be put aside, so it was left: {exc}"
+            ) from exc
+        for other in sorted(self._path.parent.glob(f"{stem}*")):
+            if other != kept and filecmp.cmp(other, kept, shallow=False):
+                kept.unlink()
+                return other
+        return kept
+
+    def _behind_a_wrong_header(self, database: Path) -> int:
+        page_bytes = _page_bytes(database)
+        salts = self._newest(page_bytes)
+        lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
+        for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # the machine's own comes first
+            for frame in self._frames(page_bytes, order, None, salts, begin=0):
+                waiting[frame.page] = frame.content
+                if frame.commit and (frame.sound or frame.number == 0):
+                    lost += 1
+                    newest |= waiting
+                    newest = {page: content for page, content in newest.items() if page <= frame.commit}
+                    waiting.clear()
+            if lost:
+                break
+        return 0 if _holds(database, newest, page_bytes) else lost
+
+    def _newest(self, page_bytes: int) -> _Salts:
+        """The salts of the generation that the log begins with."""
+        first, second = (
+            struct.unpack(">8x2I", found) if len(found) == 16 else None
+            for found in (
+                os.pread(self._file, 16, _HEADER_BYTES + n * (_FRAME_HEADER_BYTES + page_bytes)) for n in (0, 1)
+            )
+        )
+        if first is None or second is None:
+            return first or (0, 0)
+        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _GENERATIONS else second
+
+    def _frames(
+        self, page_bytes: int, order: str, sums: _Sums | None, salts: _Salts, *, begin: int
+    ) -> Iterator[_Frame]:
+        """The whole frames of a generation from one on; `sums` are those that the first frame of all builds on."""
+        frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+        before = [sums] if sums is not None else []
+        if begin:
+            found = os.pread(self._file, _FRAME_HEADER_BYTES, _HEADER_BYTES + (begin - 1) * frame_bytes)
+            before = [struct.unpack(">16x2I", found)]
+        number = begin
+        while len(found := os.pread(self._file, frame_bytes, _HEADER_BYTES + number * frame_bytes)) == frame_bytes:
+            page, commit, one, two, *told = struct.unpack(">6I", found[:_FRAME_HEADER_BYTES])
+            content = found[_FRAME_HEADER_BYTES:]
+            stored = (told[0], told[1])
+            if (one, two) == salts:
+                reckoned = [_checksum(found[:8] + content, start, order) for start in before]
+                yield _Frame(number, page, commit, stored in reckoned, content)
+                before = [stored] if stored in reckoned else [stored, *reckoned[:1]]  # either may be what is damaged
+            else:
+                before = [stored]
+            number += 1
+
+
+class _Header(NamedTuple):
+    page_bytes: int
+    order: str
+    salts: _Salts
+    sums: _Sums
+
+    @classmethod
+    def of(cls, header: bytes) -> _Header | None:
+        """None where SQLite would take the log for an empty one."""
+        magic, _, page_bytes, _, *rest = struct.unpack(">8I", header)
+        order = ">" if magic == _BIG_ENDIAN else "<"
+        salts, sums = (rest[0], rest[1]), (rest[2], rest[3])
+        sound = (
+            magic in (_BIG_ENDIAN, _LITTLE_ENDIAN)
+            and 512 <= page_bytes <= 65536
+            and page_bytes & (page_bytes - 1) == 0
+            and _checksum(header[:24], (0, 0), order) == sums
+        )
+        return cls(page_bytes, order, salts, sums) if sound else None
+
+
+class _Frame(NamedTuple):
+    """One page as a transaction left it; `commit`: how many pages the database has after it, 0 unless it is the last.
+
+    It is `sound` if its checksum follows from the frame before.
+    """
+
+    number: int
+    page: int
+    commit: int
+    sound: bool
+    content: bytes
+
+
+def _frames_known_to_sqlite(database: Path) -> int:
+    if not _is_there(database):  # the log is not read at all
         return 0
-    magic, _, page, _, *salts = struct.unpack(">6I", header[:24])
-    frame_bytes, order = _FRAME_HEADER_BYTES + page, ">" if magic == _BIG_ENDIAN else "<"
-    sums, commits = struct.unpack(">2I", header[24:]), 0
-    number = 0
-    while True:
-        frame = os.pread(file, _FRAME_HEADER_BYTES, _HEADER_BYTES + number * frame_bytes)
-        if len(frame) < _FRAME_HEADER_BYTES:
-            break
-        _, commit, *found, one, two = struct.unpack(">6I", frame)
-        if found != salts:  # left from before the log was begun anew
-            break
-        if number >= known and commit:
-            body = os.pread(file, frame_bytes, _HEADER_BYTES + number * frame_bytes)
-            commits += _checksum(body[:8] + body[_FRAME_HEADER_BYTES:], sums, order) == (one, two)
-        sums = (one, two)
-        number += 1
-    return commits
+    with closing(sqlite3.connect(database)) as connection:
+        _, known, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return max(known, 0)
 
 
-def _checksum(data: bytes, start: tuple[int, ...], order: str) -> tuple[int, int]:
+def _page_bytes(database: Path) -> int:
+    """https://sqlite.org/fileformat2.html#page_size"""
+    if _is_there(database):
+        with database.open("rb") as file:
+            found = int.from_bytes(file.read(18)[16:], "big")
+        return 65536 if found == 1 else found
+    return 4096  # what AgenticX writes, as it is SQLite's default
+
+
+def _is_there(database: Path) -> bool:
+    return database.exists() and database.stat().st_size > 0
+
+
+def _holds(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
+    if not _is_there(database):
+        return not pages
+    with database.open("rb") as file:
+        for page, content in pages.items():
+            file.seek((page - 1) * page_bytes)
+            if file.read(page_bytes) != content:
+                return False
+    return True
+
+
+def _checksum(data: bytes, start: _Sums, order: str) -> _Sums:
     one, two = start
     for first, second in struct.iter_unpack(f"{order}2I", data[: len(data) // 8 * 8]):
         one = (one + first + two) & 0xFFFFFFFF

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
+from datetime import datetime
 from pathlib import Path
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
@@ -43,7 +44,7 @@ from agenticx.sessions.sqlite._replay import Replay
 from agenticx.sessions.sqlite._tails import Tails
 from agenticx.sessions.sqlite._threads import Reader, Writer
 from agenticx.sessions.sqlite._usage import add_usage, spent
-from agenticx.sessions.sqlite._wal import lost_commits
+from agenticx.sessions.sqlite._wal import LeftLog, left_log
 from agenticx.sessions.sqlite.migrations import check, migrate
 from agenticx.sessions.sqlite.owner import Owner
 from agenticx.sessions.usage import Spent
@@ -71,7 +72,7 @@ class SqliteStore:
         refuse_what_is_no_database(path)
         self._owner = Owner(path)
         try:
-            self._log_id, self._position, reach = _prepared(path, rfc3339(self._clock.now()))
+            self._log_id, self._position, reach = _prepared(path, self._clock.now())
         except BaseException:
             self._owner.release()
             raise
@@ -334,19 +335,23 @@ def _keep(connection: sqlite3.Connection, number: int, kept: Keepsake) -> None:
         index.forget_all_but(connection, number, kept.findable)
 
 
-def _prepared(path: Path, now: str) -> tuple[str, int, int]:
+def _prepared(path: Path, now: datetime) -> tuple[str, int, int]:
     """Make or check the file; returns what `_log_of` finds. Raises `StoreError`."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size:
-            with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-                check(connection)
+        with left_log(path) as log:
+            if path.exists() and path.stat().st_size:
+                with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
+                    check(connection)
+                    damaged = log is not None and _put_aside_if_damaged(log, path, now)  # open, it is not deleted
+            else:
+                damaged = log is not None and _put_aside_if_damaged(log, path, now)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         with closing(_connect(path)) as connection:
+            if damaged:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # so that it is told once
             _check_integrity(connection, path)
-            if lost := lost_commits(connection, path):
-                _log.error("the write-ahead log is damaged; what stood behind the damage is lost", transactions=lost)
-            migrate(connection, now)
+            migrate(connection, rfc3339(now))
             index.make_index(connection)
             index.purge_left_over(connection)
             return _log_of(connection)
@@ -354,6 +359,18 @@ def _prepared(path: Path, now: str) -> tuple[str, int, int]:
         raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
     except StoreError as exc:
         raise StoreError(f"{str(path)!r}: {exc}") from exc
+
+
+def _put_aside_if_damaged(log: LeftLog, path: Path, now: datetime) -> bool:
+    """Tell of what SQLite leaves unread of a damaged write-ahead log, and keep that before SQLite deletes it."""
+    lost = log.lost_commits(path)
+    if lost:
+        kept = log.keep_copy(now)
+        text = (
+            "the write-ahead log is damaged; what stood behind the damage is lost, and the log was put aside as it is"
+        )
+        _log.error(text, transactions=lost, kept=str(kept))
+    return lost > 0
 
 
 def _connect(path: Path) -> sqlite3.Connection:

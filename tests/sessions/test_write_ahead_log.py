@@ -1,0 +1,150 @@
+"""The write-ahead log that a killed process left, with damage: what SQLite passes over in silence is told and kept."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.sessions import SessionRecord, SqliteStore
+
+pytestmark = pytest.mark.anyio
+
+TOLD = "write-ahead log is damaged"
+HEADER, FRAME = 32, 24 + 4096
+
+
+async def killed(tmp_path: Path, *, begun_anew: bool = False, in_the_database: bool = False) -> Path:
+    """The files of a store as a killed process leaves them."""
+    store = SqliteStore(tmp_path / "alive" / "sessions.db")
+    names = [f"session {number}" for number in range(8)]
+    for name in names:
+        await store.create(SessionRecord(name=name, workspace="/", created_at="2026-01-01T00:00:00.000Z"))
+    if begun_anew or in_the_database:
+        with closing(sqlite3.connect(tmp_path / "alive" / "sessions.db")) as connection:
+            assert connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0] == 0
+    if begun_anew:
+        await store.create(SessionRecord(name="the ninth", workspace="/", created_at="2026-01-01T00:00:00.000Z"))
+    left = tmp_path / "left"
+    left.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / "alive" / f"sessions.db{suffix}", left / f"sessions.db{suffix}")
+    await store.aclose()
+    return left
+
+
+def change(log: Path, change: Callable[[bytearray], None]) -> bytes:
+    content = bytearray(log.read_bytes())
+    change(content)
+    log.write_bytes(content)
+    return bytes(content)
+
+
+def flip(place: int) -> Callable[[bytearray], None]:
+    def change(content: bytearray) -> None:
+        content[place] ^= 0x40
+
+    return change
+
+
+def zeros(size: int) -> Callable[[bytearray], None]:
+    def change(content: bytearray) -> None:
+        content[:size] = bytes(size)
+
+    return change
+
+
+DAMAGES = {
+    **{f"byte {place} of the header": flip(place) for place in (0, 3, 4, 9, 10, 14, 17, 21, 25, 31)},
+    **{f"byte {place} of the first frame": flip(HEADER + place) for place in (0, 5, 9, 13, 17, 21, 24, 999)},
+    **{f"byte {place} of the third frame": flip(HEADER + 2 * FRAME + place) for place in (0, 5, 9, 13, 17, 21, 24)},
+    "the first sector": zeros(512),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_log_is_told_and_kept_as_it_is_for_its_owner_alone(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = await killed(tmp_path)
+    content = change(left / "sessions.db-wal", DAMAGES[damage])
+    store = SqliteStore(left / "sessions.db")
+    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    (kept,) = left.glob("sessions.db-wal.damaged-*")
+    assert str(kept) in caplog.text
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (content, 0o600)
+    assert len(await store.sessions()) < 8
+    await store.create(SessionRecord(name="after", workspace="/", created_at="2026-01-01T00:00:00.000Z"))
+    await store.aclose()
+    caplog.clear()
+    again = SqliteStore(left / "sessions.db")
+    assert caplog.records == []
+    assert (await again.sessions())[0].name == "after"
+    await again.aclose()
+    assert list(left.glob("*damaged*")) == [kept]
+
+
+async def test_the_only_transactions_of_a_log_begun_anew_are_told_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = await killed(tmp_path, begun_anew=True)
+    change(left / "sessions.db-wal", flip(3))
+    store = SqliteStore(left / "sessions.db")
+    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    assert len(await store.sessions()) == 8
+    await store.aclose()
+
+
+NORMAL: dict[str, tuple[dict[str, bool], Callable[[bytearray], None]]] = {
+    "whole": ({}, lambda _: None),
+    "with leftovers of an earlier generation behind its end": ({"begun_anew": True}, lambda _: None),
+    "with a torn header over what is in the database": ({"in_the_database": True}, zeros(32)),
+    "with half a header over what is in the database": ({"in_the_database": True}, zeros(17)),
+    "that is in the database": ({"in_the_database": True}, lambda _: None),
+    "whose last frame is cut off": ({}, lambda content: content.__delitem__(slice(-100, None))),
+    "whose last frame is torn": ({}, flip(-100)),
+    "with a header and no more": ({"in_the_database": True}, lambda content: content.__delitem__(slice(32, None))),
+    "that ends in its header": ({"in_the_database": True}, lambda content: content.__delitem__(slice(9, None))),
+}
+
+
+@pytest.mark.parametrize("what", NORMAL)
+async def test_what_a_kill_or_a_power_cut_leaves_is_no_damage(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    how, tear = NORMAL[what]
+    left = await killed(tmp_path, **how)
+    change(left / "sessions.db-wal", tear)
+    store = SqliteStore(left / "sessions.db")
+    assert caplog.records == []
+    assert len(await store.sessions()) >= 7
+    await store.aclose()
+    assert list(left.glob("*damaged*")) == []
+
+
+@pytest.mark.parametrize("place", [3, HEADER + 2 * FRAME + 24])
+async def test_a_damaged_log_that_cannot_be_put_aside_is_left_as_it_is(tmp_path: Path, place: int) -> None:
+    left = await killed(tmp_path)
+    content = change(left / "sessions.db-wal", flip(place))
+    database = left / f"{'x' * 230}.db"  # what is put aside would have too long a name
+    for suffix in ("", "-wal"):
+        (left / f"sessions.db{suffix}").rename(left / f"{database.name}{suffix}")
+    with pytest.raises(StoreError, match="could not be put aside"):
+        SqliteStore(database)
+    assert (left / f"{database.name}-wal").read_bytes() == content
+
+
+async def test_a_log_whose_database_is_gone_is_told_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left = await killed(tmp_path)
+    content = (left / "sessions.db-wal").read_bytes()
+    (left / "sessions.db").unlink()
+    store = SqliteStore(left / "sessions.db")
+    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    assert [kept.read_bytes() for kept in left.glob("sessions.db-wal.damaged-*")] == [content]
+    assert await store.sessions() == []
+    await store.aclose()
