@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agenticx.errors import AgenticXError
-from agenticx.settings import load_settings
+from agenticx.sessions.opening import database_path
+from agenticx.sessions.sqlite.owner import owner_of
+from agenticx.settings import Settings, load_settings
 from studio.auth import load_token
 
 __all__ = ["Address", "NoStudio", "configure", "find_studio", "open_in_browser", "page_url", "run"]
@@ -35,6 +37,10 @@ _SECONDS = 5.0
 
 class NoStudio(AgenticXError):
     """No studio answers for this AGX_HOME."""
+
+
+class _NobodyAnswers(NoStudio):
+    """There may be none at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,11 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    address = find_studio(settings.home)
-    url = page_url(address, _fresh_ticket(address, load_token(settings)))
+    try:
+        address = find_studio(settings.home)
+        url = page_url(address, _fresh_ticket(address, load_token(settings)))
+    except _NobodyAnswers as exc:
+        raise NoStudio(f"{exc}; {_hint(settings)}") from exc
     print(url)
     if not arguments.only_print:
         open_in_browser(address, url, settings.home)
@@ -92,7 +101,20 @@ def find_studio(home: Path) -> Address:
     for note in _notes(home):
         if (address := _address(note)) is not None:
             return address
-    raise NoStudio("no studio is running for this AGX_HOME; `agx serve` starts one")
+    raise _NobodyAnswers("no studio is running for this AGX_HOME")
+
+
+def _hint(settings: Settings) -> str:
+    """What to do where no studio answers: one cannot be started while a process has the sessions."""
+    pid = owner_of(database_path(settings))
+    if pid is None:
+        return "`agx serve` starts one"
+    if pid == 0:
+        return "another process has the sessions; once it has ended, `agx serve` starts one"
+    return (
+        f"process {pid} has the sessions: if it was stopped, `kill -CONT {pid}` lets it go on; once it has ended,"
+        " `agx serve` starts one"
+    )
 
 
 def _notes(home: Path) -> list[Path]:
@@ -142,7 +164,7 @@ def _fresh_ticket(address: Address, token: str) -> str:
         answer = connection.getresponse()
         content = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as exc:
-        raise NoStudio(f"the studio at {address.url} does not answer; `agx serve` starts one") from exc
+        raise _NobodyAnswers(f"the studio at {address.url} does not answer") from exc
     finally:
         connection.close()
     if answer.status != 201:

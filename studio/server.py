@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import socket
 import sys
+import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
 
+from agenticx.cli.options import current_folder
 from agenticx.errors import SettingsError
+from agenticx.llms.catalog import facts_of
 from agenticx.logs import configure_logging
 from agenticx.settings import Settings, load_settings
 from studio.app import make_app
@@ -82,8 +86,14 @@ def serve(
     allow_remote: bool = False,
     open_page: bool = False,
 ) -> int:
-    """Serve until SIGINT or SIGTERM; returns the exit code. Raises `SettingsError` for what must not be served."""
+    """Serve until SIGINT, SIGTERM or SIGHUP; returns the exit code.
+
+    Raises `SettingsError` for what must not be served.
+    """
     _check_host(host, settings, allow_remote=allow_remote)
+    _check_models(settings)
+    if settings.workspace_root is None:
+        current_folder()  # the workspace of sessions that name none
     token = load_token(settings)
     listening = listen(host, port)
     address = Address(_reachable(host), listening.getsockname()[1])
@@ -123,6 +133,13 @@ def _check_host(host: str, settings: Settings, *, allow_remote: bool) -> None:
         raise SettingsError(
             "--allow-remote needs AGX_ALLOWED_HOSTS, the names or addresses that the server is called by"
         )
+
+
+def _check_models(settings: Settings) -> None:
+    """Raises `SettingsError` for a name that no model can have; one whose key is missing may get it later."""
+    for name in (settings.model, *settings.fallback_models):
+        if name:
+            facts_of(name)
 
 
 def _is_loopback(host: str) -> bool:
@@ -192,10 +209,29 @@ class StudioServer(uvicorn.Server):
         self._services.relay.closing.set()
         await super().shutdown(sockets)
 
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Hear SIGHUP too: the terminal is gone, and the turns are to end as they do at any other end."""
+        with super().capture_signals():
+            if not _ends_at_hangup():
+                yield
+                return
+            before = signal.signal(signal.SIGHUP, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGHUP, before)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal asks for a clean end, any further one does not wait for it."""
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+def _ends_at_hangup() -> bool:
+    """Whether SIGHUP ends this process as it is; under nohup it does not, and in a thread it cannot be changed."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    return sys.platform != "win32" and main_thread and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 if __name__ == "__main__":

@@ -83,11 +83,9 @@ def _open_closed_streams() -> None:
 
 def _never_fail_at_characters() -> None:
     """What is printed and the terminal's encoding lacks is spelled out, and what is no text when read is U+FFFD."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
+            stream.reconfigure(errors=errors)
 
 
 def _let_go_of_stdout() -> None:

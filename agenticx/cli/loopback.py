@@ -11,7 +11,7 @@ from typing import Any
 
 import h11
 
-from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
 
 __all__ = ["Loopback", "Refused", "Silent", "Unreachable"]
 
@@ -54,7 +54,10 @@ class Loopback:
         return f"http://{self.host}:{self.port}"
 
     async def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What the server answers; raises `Refused`, `SessionNotFound`, `SessionBusy` or `Unreachable`."""
+        """What the server answers; raises `Unreachable`, or what it was refused with.
+
+        That is `SessionNotFound`, `SessionBusy`, `SettingsError` for what cannot be asked for, else `Refused`.
+        """
         async with self.body(method, path, body) as chunks:
             content = b"".join([chunk async for chunk in chunks])
         return json.loads(content) if content else None
@@ -89,8 +92,10 @@ class Loopback:
 
     def silent(self) -> Silent:
         """What is to be said of a server that says nothing."""
-        process = "" if self.pid is None else f" (process {self.pid})"
-        return Silent(f"the server at {self.url}{process} does not answer")
+        if self.pid is None:
+            return Silent(f"the server at {self.url} does not answer")
+        hint = f"if it was stopped, `kill -CONT {self.pid}` lets it go on"
+        return Silent(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> h11.Request:
         headers = [
@@ -151,5 +156,7 @@ def _problem(status: int, content: bytes) -> AgenticXError:
             return SessionNotFound(sentence)
         case "session_busy":
             return SessionBusy(sentence)
+        case "unknown_model" | "bad_settings" | "invalid_body":
+            return SettingsError(sentence)  # what a command that runs the turn itself would say, too
         case _:
             return Refused(sentence, code)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from agenticx.cli.loopback import Loopback, Silent
+from agenticx.sessions.sqlite import SqliteStore
 from agenticx.testing import check_grammar
 from tests.patience import PATIENCE
 
@@ -190,9 +191,9 @@ def test_options_that_only_the_process_of_the_turn_can_honour_are_refused(agx: A
 
 
 def test_what_the_server_refuses_is_told_in_its_own_words(agx: Any, studio: Studio) -> None:
-    done = agx("run", "say hi", "--model", "nobody:x")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "'nobody'" in done.stderr
+    refused = agx("run", "say hi", "--model", "nobody:x")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "'nobody'" in refused.stderr
     done = agx("run", "say hi", "--session", "ses_x")
     assert done.returncode == 2
 
@@ -293,9 +294,59 @@ def test_a_server_that_says_nothing_is_named_with_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         server = Loopback("127.0.0.1", port, "token", pid=7, answer_seconds=0.05)
-        sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer$"
+        sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer; .*kill -CONT 7"
         with pytest.raises(Silent, match=sentence):
             asyncio.run(server.json("GET", "/api/models"))
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_open_names_the_process_that_has_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:
+    home = Path(agx.environment["AGX_HOME"])
+    home.mkdir(mode=0o700)
+    store, owner = SqliteStore(home / "sessions.db"), os.getpid()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel takes the connection, nobody answers
+            note = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "pid": owner}
+            if announced:
+                (home / f"studio-{owner}.json").write_text(json.dumps(note))
+            done = agx("open", "--print")
+    finally:
+        asyncio.run(store.aclose())
+    assert (done.returncode, done.stdout) == (1, "")
+    what = f"the studio at {note['url']} does not answer" if announced else "no studio is running for this AGX_HOME"
+    hint = f"if it was stopped, `kill -CONT {owner}` lets it go on; once it has ended, `agx serve` starts one"
+    assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
+
+
+def test_a_server_whose_terminal_goes_away_ends_as_at_any_other_end(agx: Any, studio: Studio) -> None:
+    session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
+    connection = HTTPConnection("127.0.0.1", studio.port, timeout=PATIENCE)
+    token = (studio.home / "token").read_text().strip()
+    connection.request("GET", f"/api/sessions/{session}/events", headers={"Authorization": f"Bearer {token}"})
+    stream = connection.getresponse()
+    while b'"token"' not in stream.readline():
+        pass
+    studio.end(signal.SIGHUP)
+    farewell = stream.read()
+    connection.close()
+    assert b'"server_closing"' in farewell[farewell.rindex(b"data: ") :]
+    assert (studio.process.returncode, studio.note.exists()) == (0, False)
+
+
+@pytest.mark.parametrize("variable", ["AGX_MODEL", "AGX_FALLBACK_MODELS"])
+@pytest.mark.parametrize("name", ["bar", "nobody:x"])
+def test_a_model_that_cannot_be_is_refused_at_start_in_the_words_of_a_run(agx: Any, variable: str, name: str) -> None:
+    agx.environment[variable] = name
+    run, serve = agx("run", "say hi"), agx("serve", "--port", "0")
+    assert (serve.returncode, serve.stdout, serve.stderr) == (2, "", run.stderr)
+
+
+def test_a_server_starts_while_the_key_of_its_model_is_missing(agx: Any) -> None:
+    served = Studio(agx, AGX_MODEL="openai-chat:gpt-4o")
+    assert served.call("GET", "/api/models")["default"] == "openai-chat:gpt-4o"
+    served.end()
+    assert served.process.returncode == 0
 
 
 def test_a_full_disk_is_told_as_such_and_ready_says_so_until_there_is_room_again(agx: Any, studio: Studio) -> None:

@@ -26,7 +26,7 @@ def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}"])
+@pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}", "serve --port 0"])
 def test_a_current_folder_that_is_gone_is_said(agx: Any, command: str) -> None:
     done = under_a_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
     assert (done.returncode, done.stdout) == (2, "")
