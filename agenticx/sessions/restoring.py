@@ -76,8 +76,11 @@ def restore_files(
 ) -> list[RestoredFile]:
     """Take back what the calls `undone` changed and do again what the calls `redone` did, each in as far as it can.
 
-    Nothing in the folders `private` is touched, nor read.
+    Nothing in the folders `private` is touched, nor read. Raises `Damaged`, with nothing changed, where the lists of
+    what calls and rewinds changed cannot be read.
     """
+    if not undone and not redone:
+        return []
     wishes = _wishes(snapshots.edits(), snapshots.moved(), undone, redone)
     return [_restored(snapshots, workspace, wish, private) for wish in wishes]
 

@@ -38,7 +38,8 @@ async def rewind(
     """Let the conversation end with that message, which may be one that was rewound away; no turn may run.
 
     Files come first: should the program end in between, the same rewind again finds them as they should be. Raises
-    `MessageNotFound`. What lies in `private` is not restored.
+    `MessageNotFound`; and `Damaged`, with nothing changed, where it cannot be read which files the calls in between
+    changed: a conversation that says less than the files hold helps nobody. What lies in `private` is not restored.
     """
     _, conversation = await read_conversation(store, live.session.id)
     now, then = conversation.path(), conversation.path(message_id) if message_id is not None else []

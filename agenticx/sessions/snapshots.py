@@ -5,27 +5,37 @@ after the digest of what it holds), `edits.jsonl`, a line for each edit, and `re
 a rewind changed, each synced before the file is touched. Contents are kept up to an amount for each session and for
 all; beyond it an edit is noted all the same, and the contents of the sessions that were not written to for longest go
 first.
+
+A line ends in a checksum of the rest of it. One that a crash left unfinished is no edit: its file was not touched, and
+the next line begins where it broke off. Any other that is not as it was written is damage, and then both lists are
+refused as a whole (`Damaged`): who does not know what was changed cannot say what is as it was. So a rewind that would
+concern files changes nothing at all then, neither files nor the conversation, and says so.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agenticx.errors import ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
+from agenticx.sessions.damage import Damaged
 
 __all__ = ["LARGEST_FILE", "TOO_LARGE", "Edit", "Moved", "SessionSnapshots", "SnapshotFolder", "digest_of"]
+
+T = TypeVar("T")
 
 LARGEST_FILE = 16 * 1024 * 1024
 """Contents of more bytes are not kept."""
@@ -36,7 +46,7 @@ _EDITS = "edits.jsonl"
 _REWINDS = "rewinds.jsonl"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _log = get_logger(__name__)
@@ -94,11 +104,20 @@ class SnapshotFolder:
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
             self._total = None
+        else:  # what somebody put in its place
+            folder.unlink(missing_ok=True)
 
     def copy(self, session_id: str, new_id: str, calls: Collection[str]) -> None:
-        """Give a session that was made of another one what these calls changed."""
+        """Give a session that was made of another one what these calls changed.
+
+        Where that cannot be read the new one's list is damaged as well: nobody knows what was in it.
+        """
         old, new = self.of(session_id), self.of(new_id)
-        edits = [edit for edit in old.edits() if edit.call_id in calls]
+        try:
+            edits = [edit for edit in old.edits() if edit.call_id in calls]
+        except Damaged as exc:
+            _log.error("what a conversation changed cannot be taken over into a new one", error=str(exc))
+            return new.take_over_damage()
         if edits:
             new.take_over(old, edits)
             self._total = None
@@ -137,35 +156,44 @@ class SessionSnapshots:
                 if before is not None:
                     self._keep(folder, before, synced=True)
                 self._keep(folder, after, synced=False)  # until it is on disk it is in the file itself
-                folder.append(_EDITS, _line(edit))
+                folder.append(_EDITS, _line(_row_of(edit)))
         except OSError as exc:
             raise ToolError(
                 f"nothing was changed, because what is there now could not be kept: {exc.strerror}"
             ) from exc
 
     def edits(self) -> list[Edit]:
-        """All edits, in the order they were made; a line that a crash left unfinished is none."""
-        return [edit for edit in map(_edit, self._lines(_EDITS)) if edit is not None]
+        """All edits, in the order they were made; a line that a crash left unfinished is none. Raises `Damaged`."""
+        return self._read(_EDITS, _edit)
 
     def moving(self, move: Moved) -> None:
         """Note what a rewind is about to do to a file; raises `ToolError`."""
         row = [move.path, sorted(move.back), sorted(move.forth), move.mode]
         try:
             with _Opened(self.folder) as folder:
-                folder.append(_REWINDS, f"\n{json.dumps(row)}\n".encode())
+                folder.append(_REWINDS, _line(row))
         except OSError as exc:
             raise ToolError(f"what is done to it could not be noted: {exc.strerror}") from exc
 
     def moved(self) -> list[Moved]:
-        """All that rewinds did to files, in order."""
-        return [move for move in map(_moved, self._lines(_REWINDS)) if move is not None]
+        """All that rewinds did to files, in order. Raises `Damaged`."""
+        return self._read(_REWINDS, _moved)
 
-    def _lines(self, name: str) -> list[bytes]:
+    def _read(self, name: str, parse: Callable[[Any], T | None]) -> list[T]:
         try:
             with _Opened(self.folder, create=False) as folder:
-                return folder.read(name).splitlines()
-        except OSError:
+                text = folder.read(name)
+        except FileNotFoundError:
             return []
+        except OSError as exc:
+            raise _damaged(name, exc.strerror or type(exc).__name__) from exc
+        found: list[T] = []
+        for line in _whole_lines(text):
+            row = parse(_row(line))
+            if row is None:
+                raise _damaged(name, "a line is not what was written")
+            found.append(row)
+        return found
 
     def content(self, digest: str) -> bytes | None:
         """The content of that name, None if it was not kept."""
@@ -184,7 +212,12 @@ class SessionSnapshots:
         with _Opened(self.folder) as folder, _Opened(other.folder) as theirs:
             for digest in filter(_DIGEST.fullmatch, contents):
                 folder.link(digest, theirs)
-            folder.append(_EDITS, b"".join(map(_line, edits)))
+            folder.append(_EDITS, b"".join(_line(_row_of(edit)) for edit in edits))
+
+    def take_over_damage(self) -> None:
+        """Begin with a list of edits that nobody can read."""
+        with _Opened(self.folder) as folder:
+            folder.append(_EDITS, b"\nnull\n")
 
     def _keep(self, folder: _Opened, content: bytes, *, synced: bool) -> None:
         name = digest_of(content)
@@ -218,13 +251,12 @@ class _Opened:
 
     def has(self, name: str) -> bool:
         try:
-            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            return stat.S_ISREG(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
         except FileNotFoundError:
             return False
-        return True
 
     def read(self, name: str) -> bytes:
-        with open(os.open(name, _READ, dir_fd=self._descriptor), "rb") as file:
+        with open(self._regular(name, _READ), "rb") as file:
             return file.read()
 
     def create(self, name: str, body: bytes, *, synced: bool) -> None:
@@ -241,28 +273,62 @@ class _Opened:
             os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
 
     def append(self, name: str, line: bytes) -> None:
-        with open(os.open(name, _APPEND, 0o600, dir_fd=self._descriptor), "ab") as file:
+        with open(self._regular(name, _APPEND), "ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         os.fsync(self._descriptor)
 
+    def _regular(self, name: str, flags: int) -> int:
+        """A descriptor of that file; a pipe in its place keeps nobody waiting."""
+        descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, f"{name} is no regular file")
+        return descriptor
 
-def _line(edit: Edit) -> bytes:
+
+def _row_of(edit: Edit) -> list[Any]:
+    return [edit.call_id, edit.path, edit.before, edit.after]
+
+
+def _line(row: list[Any]) -> bytes:
     """A blank line first, so that what a crash left unfinished spoils no more than itself."""
-    return f"\n{json.dumps([edit.call_id, edit.path, edit.before, edit.after])}\n".encode()
+    return f"\n{json.dumps([*row, _checksum(row)])}\n".encode()
 
 
-def _edit(line: bytes) -> Edit | None:
-    match _row(line):
+def _checksum(row: list[Any]) -> str:
+    return f"{zlib.crc32(json.dumps(row).encode()):08x}"
+
+
+def _whole_lines(text: bytes) -> Iterator[bytes]:
+    """All but blank lines and those that were broken off: such a one has no end of its own, and is the start of one."""
+    lines = text.split(b"\n")
+    for line, following in zip(lines, [*lines[1:], b"?"], strict=True):
+        if line and not (following and _is_unfinished(line)):
+            yield line
+
+
+def _is_unfinished(line: bytes) -> bool:
+    if not line.strip(b"\0"):  # a file that a power cut left longer than what was written
+        return True
+    try:
+        json.JSONDecoder().raw_decode(line.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return line.startswith(b"[")
+    return False
+
+
+def _edit(row: Any) -> Edit | None:
+    match row:
         case [str() as call_id, str() as path, None | str() as before, str() as after] if _is_path(path):
             return Edit(call_id, path, before, after)
         case _:
             return None
 
 
-def _moved(line: bytes) -> Moved | None:
-    match _row(line):
+def _moved(row: Any) -> Moved | None:
+    match row:
         case [str() as path, [*back], [*forth], None | int() as mode] if _is_path(path):
             mode = None if mode is None else mode & 0o777
             return Moved(path, _names(back), _names(forth), mode)
@@ -275,11 +341,30 @@ def _names(found: list[Any]) -> frozenset[str]:
 
 
 def _row(line: bytes) -> Any:
-    """What a line holds; None where it is not what was written."""
+    """What a line holds without its checksum, which those of the first releases do not have.
+
+    None where it is not what was written.
+    """
     try:
-        return json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return None
+    match row:
+        case [_, _, _, _]:
+            return row
+        case [*rest, str() as checksum] if _checksum(rest) == checksum:
+            return rest
+        case _:
+            return None
+
+
+def _damaged(name: str, why: str) -> Damaged:
+    what = "what it changed" if name == _EDITS else "what rewinds changed"
+    _log.error("a session's list of changed files is damaged", list=name, why=why)
+    return Damaged(
+        f"the session's list of {what} is damaged ({name}: {why}), so nothing was taken back, neither files nor the"
+        " conversation; a fork of the session leaves the files as they are"
+    )
 
 
 def _is_path(text: str) -> bool:
@@ -306,7 +391,7 @@ def _drop_contents(folder: Path) -> int:
     freed = 0
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name not in (_EDITS, _REWINDS):
+            if entry.name not in (_EDITS, _REWINDS) and not entry.is_dir(follow_symlinks=False):
                 freed += entry.stat(follow_symlinks=False).st_size
                 os.unlink(entry.path)
     return freed

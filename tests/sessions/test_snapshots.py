@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
+from agenticx.sessions.damage import Damaged
 from agenticx.sessions.restoring import RestoredFile, restore_files
 from agenticx.sessions.snapshots import LARGEST_FILE, Edit, SnapshotFolder, digest_of
 from agenticx.tools import ToolContext
@@ -189,18 +190,91 @@ async def test_the_undo_of_a_rewind_leaves_what_a_person_had_taken_back_before(
         assert not (workspace / "new.txt").exists()
 
 
+NOT_OURS = [
+    *("[" * 100_000, '[5,"x",5,5]', "null", "{}", '["call_1",["x"],null,"x"]', '["call_1","\\ud800",null,"x"]', "\0"),
+    *('["call_1","a\\u0000b",null,"x"]', '["/x",5,5,5]', '["\\ud800",[],[],null]', "\x7f\x7f", '["call_1"'),
+]
+
+
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
-async def test_lines_that_nobody_of_ours_wrote_are_passed_over(
-    folder: SnapshotFolder, workspace: Path, name: str
+@pytest.mark.parametrize("row", NOT_OURS, ids=range(len(NOT_OURS)))
+async def test_a_line_that_nobody_of_ours_wrote_refuses_a_rewind_and_changes_nothing(
+    folder: SnapshotFolder, workspace: Path, name: str, row: str
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    rows = ["[" * 100_000, '[5,"x",5,5]', "null", "{}", '["call_1",["x"],null,"x"]', '["call_1","\\ud800",null,"x"]']
-    rows += ['["call_1","a\\u0000b",null,"x"]', '["/x",[[1]],[{}],null]', '["/x",5,5,5]', '["\\ud800",[],[],null]']
     with (folder.of("ses_1").folder / name).open("a") as file:
-        file.write("".join(f"\n{row}\n" for row in rows))
-    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
-    assert ("a.txt", "removed") in [(file.path, file.outcome) for file in done]
-    assert {file.outcome for file in done} <= {"removed", "left"}
+        file.write(f"\n{row}\n")
+    await write(folder, workspace, "call_2", "b.txt", "two")
+    with pytest.raises(Damaged, match=name):
+        restore_files(folder.of("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
+    assert ((workspace / "a.txt").read_text(), (workspace / "b.txt").read_text()) == ("one", "two")
+
+
+async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence(
+    folder: SnapshotFolder, workspace: Path
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    await write(folder, workspace, "call_2", "b.txt", "two")
+    kept = folder.of("ses_1")
+    restore_files(kept, workspace, undone={"call_2"}, redone=())
+    restore_files(kept, workspace, undone=(), redone={"call_2"})
+    silent: list[tuple[str, int, int]] = []
+    for name in ("edits.jsonl", "rewinds.jsonl"):
+        whole = (kept.folder / name).read_bytes()
+        for place in range(len(whole)):
+            for bits in (0x01, 0x04, 0x20, 0x80):
+                damaged = bytearray(whole)
+                damaged[place] ^= bits
+                (kept.folder / name).write_bytes(damaged)
+                try:
+                    edits, moves = kept.edits(), kept.moved()
+                except Damaged:
+                    continue
+                if [edit.path for edit in edits] != [str(workspace / "a.txt"), str(workspace / "b.txt")]:
+                    silent.append((name, place, bits))
+                if len(moves) != 2:
+                    silent.append((name, place, bits))
+        (kept.folder / name).write_bytes(whole)
+    assert silent == []
+    assert len(restore_files(kept, workspace, undone={"call_1", "call_2"}, redone=())) == 2
+
+
+@pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
+@pytest.mark.parametrize("what", ["folder", "link", "pipe", "unreadable"])
+async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_and_keeps_nobody_waiting(
+    folder: SnapshotFolder, workspace: Path, name: str, what: str
+) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    kept = folder.of("ses_1")
+    (kept.folder / name).unlink(missing_ok=True)
+    match what:
+        case "folder":
+            (kept.folder / name).mkdir()
+        case "link":
+            (kept.folder / name).symlink_to("/etc/passwd")
+        case "pipe":
+            os.mkfifo(kept.folder / name)
+        case _:
+            (kept.folder / name).write_bytes(b"\n" + os.urandom(2_000) + b"\n")
+    with pytest.raises(Damaged, match=name):
+        restore_files(kept, workspace, undone={"call_1"}, redone=())
+    if what != "unreadable" and name == "edits.jsonl":
+        with pytest.raises(ToolError, match="nothing was changed"):
+            await write(folder, workspace, "call_2", "a.txt", "two")
+    assert (workspace / "a.txt").read_text() == "one"
+    assert restore_files(kept, workspace, undone=(), redone=()) == []
+    folder.delete("ses_1")
+    assert not kept.folder.exists()
+
+
+async def test_what_a_fork_takes_over_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
+    await write(folder, workspace, "call_1", "a.txt", "one")
+    (folder.of("ses_1").folder / "edits.jsonl").write_text("\nnonsense\n")
+    folder.copy("ses_1", "ses_2", {"call_1"})
+    with pytest.raises(Damaged):
+        restore_files(folder.of("ses_2"), workspace, undone={"call_1"}, redone=())
+    folder.copy("ses_3", "ses_4", {"call_1"})
+    assert restore_files(folder.of("ses_4"), workspace, undone={"call_1"}, redone=()) == []
 
 
 async def test_a_line_that_a_crash_left_unfinished_spoils_no_other(folder: SnapshotFolder, workspace: Path) -> None:
@@ -241,12 +315,10 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
         ["call_2", str(outside), None, one],
         ["call_3", f"{workspace}/../outside.txt", None, one],
         ["call_4", str(workspace / "a.txt"), "../stolen", one],
-        ["call_5", str(workspace / "a.txt"), one],
-        "no edit",
     ]
     with (kept.folder / "edits.jsonl").open("a") as file:
         file.writelines(json.dumps(line) + "\n" for line in forged)
-    calls = {f"call_{number}" for number in range(2, 6)}
+    calls = {f"call_{number}" for number in range(2, 5)}
     done = restore_files(kept, workspace, undone=calls, redone=())
     assert [(file.path, file.outcome) for file in done] == [
         (str(outside), "left"),

@@ -264,3 +264,26 @@ async def test_a_rewind_holds_after_a_restart_and_a_deleted_session_leaves_no_sn
         assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
         assert list(snapshots.iterdir()) == []
         assert (studio.workspace / "a.txt").read_text() == "second\n"
+
+
+async def test_a_damaged_list_of_changes_is_503_for_rewinds_over_files_which_then_change_nothing(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio(three_turns(), **AGENT) as studio:
+        session_id = await studio.session()
+        await talk(studio, session_id, "alpha", "beta", "gamma")
+        said, there = await messages(studio, session_id), files(studio.workspace)
+        edits = studio.services.snapshots.of(session_id).folder / "edits.jsonl"
+        whole = edits.read_bytes()
+        edits.write_bytes(whole[:9] + b"?" + whole[10:])
+        refused = await try_to_rewind(studio, session_id, said[0]["message_id"])
+        assert (refused.status_code, refused.json()["code"]) == (503, "storage")
+        assert "damaged" in refused.json()["detail"]
+        assert (await messages(studio, session_id), files(studio.workspace)) == (said, there)
+        assert (await rewind(studio, session_id, said[-2]["message_id"]))["files"] == []
+        await talk(studio, session_id, "delta")
+        made = await studio.client.post(f"/api/sessions/{session_id}/fork", json={})
+        assert (await try_to_rewind(studio, made.json()["id"], None)).status_code == 503
+        assert files(studio.workspace) == there
+        assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
+        assert not edits.parent.exists()
