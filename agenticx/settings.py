@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agenticx.errors import SettingsError
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
@@ -39,6 +39,7 @@ _FILE_NAME = "settings.toml"
 PROJECT_FILE = Path(".agenticx") / _FILE_NAME
 _PREFIX = "AGX_"
 _FILE_BYTES = 256 * 1024
+_SHOWN_CHARS = 200  # of a name or value that somebody wrote into a file
 
 # `agenticx.logs` is built on this module (it hides `secret_values`), so this one logs without it.
 _log = logging.getLogger(__name__)
@@ -242,6 +243,32 @@ class Settings(BaseModel):
         Field("info", description="What is logged to stderr (debug, info, warning, error).")
     )
 
+    _yielding: frozenset[str] = PrivateAttr(frozenset())
+    """What only the user file says: a project's file comes before it."""
+    _everywhere: Settings | None = PrivateAttr(None)
+    """The settings without the workspace that these are for."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        self._yielding = context or frozenset()
+
+    def in_workspace(self, workspace: Path) -> Settings:
+        """These settings as they are in `workspace`, whose settings file is read now; that of another is left out.
+
+        What came from an argument or a variable stays. Raises SettingsError for a file that cannot be used.
+        """
+        everywhere = self._everywhere or self
+        file = workspace / PROJECT_FILE
+        if _is_user_file(file, everywhere.home / _FILE_NAME):
+            return everywhere
+        stronger = everywhere.model_fields_set - everywhere._yielding
+        said = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in stronger}
+        if not said:
+            return everywhere
+        checked = _checked({"home": (everywhere.home, "home"), **said})
+        here = everywhere.model_copy(update={name: getattr(checked, name) for name in said})
+        here._everywhere = everywhere
+        return here
+
     @property
     def private_paths(self) -> tuple[Path, ...]:
         """Where AgenticX keeps what is no agent's business."""
@@ -276,14 +303,16 @@ def load_settings(
         user_file = _absolute(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
-    merged = _from_file(user_file, _USER_SETTINGS)
-    if project is not None and not _is_user_file(project / PROJECT_FILE, user_file):
-        merged |= _from_file(project / PROJECT_FILE, PROJECT_SETTINGS)
-    merged |= variables | arguments
+    said, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
+    settings = _checked(said | stronger, yielding=frozenset(said.keys() - stronger.keys()))
+    return settings if project is None else settings.in_workspace(project)
+
+
+def _checked(given: _Given, yielding: frozenset[str] = frozenset()) -> Settings:
     try:
-        return Settings.model_validate({name: value for name, (value, _) in merged.items()})
+        return Settings.model_validate({name: value for name, (value, _) in given.items()}, context=yielding)
     except ValidationError as exc:
-        where = {name: where for name, (_, where) in merged.items()}
+        where = {name: where for name, (_, where) in given.items()}
         raise SettingsError("; ".join(_sentences(exc, where))) from None
 
 
@@ -338,7 +367,7 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
     for name in values:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
-            raise SettingsError(f"{name!r} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}")
+            raise SettingsError(f"{_shown(name)} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}")
     return {name: (value, f"{name} in {path}") for name, value in values.items()}
 
 
@@ -350,9 +379,14 @@ def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
             sentences.append(f"{name!r} is not a setting; settings are: {', '.join(sorted(Settings.model_fields))}")
             continue
         wanted = error["msg"].removeprefix("Value error, ")
-        value = "not usable" if name == "store_url" else repr(error["input"])  # its value may hold a password
+        value = "not usable" if name == "store_url" else _shown(error["input"])  # its value may hold a password
         sentences.append(f"{where.get(name, name)} is {value}; it {wanted[:1].lower()}{wanted[1:]}")
     return sentences
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
 
 # --- secrets and the environment of others ----------------------------------------------------------------------------

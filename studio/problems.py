@@ -16,6 +16,7 @@ from agenticx.errors import (
     AttachmentTooLarge,
     SessionBusy,
     SessionNotFound,
+    SettingsError,
     StoreError,
 )
 from agenticx.logs import get_logger
@@ -79,6 +80,7 @@ _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
     ConfirmClosed: (410, "confirm_closed"),
     AttachmentTooLarge: (413, "attachment_too_large"),
     AttachmentRefused: (422, "attachment_refused"),
+    SettingsError: (422, "bad_settings"),
     TurnFailed: (500, "internal"),
     StoreError: (503, "storage"),
     HubClosed: (503, "shutting_down"),

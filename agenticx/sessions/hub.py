@@ -46,7 +46,7 @@ class Hub:
 
     `models` finds a model by name (None: the default) and `tools` the tools of a session; both raise an
     `AgenticXError` that says what would be right; `hooks` run in every turn; `snapshots` keeps what files held that
-    turns change. All calls belong on one event loop.
+    turns change. A turn runs with `settings` as they are in its workspace. All calls belong on one event loop.
     """
 
     def __init__(
@@ -100,7 +100,8 @@ class Hub:
         another one runs, `when_busy` decides; a turn that is about to end takes no steering any more, so such a message
         begins the next one. The same `client_turn_id` again tells what has become of the message, and does nothing.
         Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written), `TurnConflict`,
-        `TurnFailed`, `HubClosed`, `StoreError`, or what the model's name got wrong.
+        `TurnFailed`, `HubClosed`, `StoreError`, what the model's name got wrong, or `SettingsError` (nothing was
+        written) where the settings file of the session's workspace cannot be used.
         """
         check_attachments(request.attachments)
         record = await self._store.get(session_id)
@@ -294,12 +295,13 @@ class Hub:
         if point is not None:
             try:
                 model, tools = self._models(record.model), self._tools(record)
+                settings = await self._turns.settings_in(live.session.workspace)
             except AgenticXError as exc:
                 _log.warning("a turn that waited for a person cannot go on", error=str(exc))
             else:
                 running = RunningTurn(turn, title=title_of(turn.input))
                 running.started.set_result(turn.after_seq)
-                return self._turns.begin(live, running, point, model, tools)
+                return self._turns.begin(live, running, point, model, tools, settings)
         await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
 
     def _repeatable(self, record: SessionRecord) -> Callable[[str], bool]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agenticx.clocks import Clock
@@ -24,7 +25,7 @@ from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.posting import TurnFailed
 from agenticx.sessions.reading import log_in_pieces
 from agenticx.sessions.recovery import CutTurn
-from agenticx.settings import Settings
+from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.processes import StartedProcess, end_left_over
@@ -32,13 +33,14 @@ from agenticx.tools.processes import StartedProcess, end_left_over
 __all__ = ["Turns"]
 
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
+_READING_SECONDS = 5.0  # for one small file, which may lie on a disk that does not answer
 
 _log = get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Runs claimed turns.
+    """Runs claimed turns, each with the `settings` as they are in its session's workspace.
 
     `begin_log` stores the first events of each, `ended` is told once it is over, `behind` once its last event is
     stored, `refused` whenever the store did not take a turn's end.
@@ -65,13 +67,23 @@ class Turns:
         told: UserMessage | ResumePoint,
         model: ChatModel,
         tools: Sequence[Tool],
+        settings: Settings | None = None,
     ) -> None:
-        """Run the turn behind the caller, who may wait for `running.begun()`."""
+        """Run the turn behind the caller, who may wait for `running.begun()`; its settings are read unless given."""
         live.running = running
         self.running.add(running)
         with bound_ids(session=running.turn.session_id, turn=running.turn.id):
-            work = self._run(live, running, told, model, tools)
+            work = self._run(live, running, told, model, tools, settings)
             running.task = asyncio.create_task(work, name=f"agx hub {running.turn.id}")
+
+    async def settings_in(self, workspace: Path) -> Settings:
+        """The settings of a turn that begins now; raises `SettingsError` where the workspace's file is of no use."""
+        try:
+            async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
+                return await run_in_thread(self.settings.in_workspace, workspace, name="agx reading settings")
+        except TimeoutError:
+            sentence = f"{workspace / PROJECT_FILE} could not be read within {_READING_SECONDS:g} seconds"
+            raise SettingsError(sentence) from None
 
     def known(self, turn_id: str) -> RunningTurn | None:
         """The turn of that id, until its generator is exhausted."""
@@ -104,17 +116,19 @@ class Turns:
         told: UserMessage | ResumePoint,
         model: ChatModel,
         tools: Sequence[Tool],
+        settings: Settings | None,
     ) -> None:
         turn, session = running.turn, live.session
 
         batches = Batches(partial(self._write, live, running))
         try:
+            settings = settings or await self.settings_in(session.workspace)
             runtime = AgentRuntime(
                 model,
                 self.gate,
-                max_tool_rounds=self.settings.max_tool_rounds,
+                max_tool_rounds=settings.max_tool_rounds,
                 hooks=self.hooks,
-                settings=self.settings,
+                settings=settings,
                 clock=self.clock,
             )
             events = runtime.run_turn(
@@ -136,7 +150,7 @@ class Turns:
         except StoreError as exc:
             await self._break_off(live, running, "storage", f"The session's log could not be written: {exc}")
         except SettingsError as exc:
-            await self._break_off(live, running, "internal", f"The turn could not begin: {exc}")
+            await self._break_off(live, running, "internal", f"The turn could not begin: {exc}", exc)
         except Exception:
             _log.exception("a turn broke")
             await self._break_off(live, running, "internal", "The turn broke off because of an error in AgenticX.")
@@ -158,14 +172,19 @@ class Turns:
             self._over(live, running)
             await self.behind(live, running)
 
-    async def _break_off(self, live: LiveSession, running: RunningTurn, code: str, text: str) -> None:
-        """Give a turn that cannot go on its terminal event; where that fails, it is tried again before the next."""
+    async def _break_off(
+        self, live: LiveSession, running: RunningTurn, code: str, text: str, why: SettingsError | None = None
+    ) -> None:
+        """Give a turn that cannot go on its terminal event; where that fails, it is tried again before the next.
+
+        Whoever waits for it to begin is told `why`, where that is for a person to mend.
+        """
         if running.over:
             return
         running.over = True
         try:
             if not running.started.done():
-                running.started.set_exception(StoreError(text) if code == "storage" else TurnFailed(text))
+                running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
             await to_its_end(self._end_or_release(live, running.turn, code, text))
         except SessionNotFound:
             _log.info("a session was deleted before its turn had ended")
@@ -175,6 +194,8 @@ class Turns:
         else:
             if code == "storage":
                 _log.error("a turn broke off", why=text)
+            elif why is not None:
+                _log.warning("a turn could not begin", error=str(why))
         self._over(live, running)
 
     def _over(self, live: LiveSession, running: RunningTurn) -> None:

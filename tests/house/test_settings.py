@@ -67,6 +67,45 @@ def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path
     assert settings.model is None
 
 
+def test_settings_become_those_of_one_workspace_after_another(tmp_path: Path) -> None:
+    home, one, two = tmp_path / "home", tmp_path / "one", tmp_path / "two"
+    write(home, "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
+    write(one / ".agenticx", "tool_timeout_seconds = 2\nconfirm_timeout_seconds = 2\nmax_tool_rounds = 12")
+    write(two / ".agenticx", "hook_timeout_seconds = 3")
+    environ = {"AGX_HOME": str(home), "AGX_MAX_TOOL_ROUNDS": "50"}
+
+    everywhere = load_settings(environ=environ)
+    in_one = everywhere.in_workspace(one)
+
+    def shown(settings: Settings) -> tuple[float, ...]:
+        return (
+            settings.tool_timeout_seconds,
+            settings.hook_timeout_seconds,
+            settings.confirm_timeout_seconds,
+            settings.max_tool_rounds,
+        )
+
+    assert shown(everywhere) == (1, 1, 600, 50)
+    assert shown(in_one) == (2, 1, 2, 50)
+    assert in_one == load_settings(environ=environ, project=one)
+    assert shown(in_one.in_workspace(two)) == (1, 3, 600, 50)
+    assert in_one.in_workspace(tmp_path / "nowhere") == everywhere
+
+
+def test_settings_that_somebody_made_by_hand_count_as_arguments(tmp_path: Path) -> None:
+    write(tmp_path / ".agenticx", "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
+    made = Settings(home=tmp_path / "home", tool_timeout_seconds=50).in_workspace(tmp_path)
+    assert (made.tool_timeout_seconds, made.hook_timeout_seconds) == (50, 1)
+
+
+def test_what_a_file_says_wrong_is_shown_in_short(tmp_path: Path) -> None:
+    for text in (f'tool_timeout_seconds = "{"x" * 200_000}"', f"{'y' * 200_000} = 1"):
+        write(tmp_path, text)
+        with pytest.raises(SettingsError) as refused:
+            load_settings(environ={"AGX_HOME": str(tmp_path)})
+        assert len(str(refused.value)) < 2_000
+
+
 def test_without_a_project_its_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / ".agenticx", "tool_timeout_seconds = 1")
     monkeypatch.chdir(tmp_path)
