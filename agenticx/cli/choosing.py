@@ -11,7 +11,7 @@ from pathlib import Path
 from agenticx.cli.desk import Desk, Known
 from agenticx.errors import SessionNotFound, SettingsError
 
-__all__ = ["LAST", "all_sessions", "note_last", "session_named"]
+__all__ = ["LAST", "NoneNamed", "all_sessions", "note_last", "session_named"]
 
 LAST = "last"
 _FILE_NAME = "last_session"
@@ -19,8 +19,12 @@ _PAGE = 200
 _SHOWN = 5
 
 
+class NoneNamed(SettingsError):
+    """No session has that id, nor one that begins so."""
+
+
 async def session_named(desk: Desk, word: str, home: Path) -> Known:
-    """The session that `word` means; raises `SettingsError` if that is none, or several."""
+    """The session that `word` means; raises `NoneNamed`, or `SettingsError` if there are several."""
     if word == LAST:
         return await _last(desk, home)
     if re.fullmatch(r"\w+", word, re.ASCII):
@@ -32,7 +36,7 @@ async def session_named(desk: Desk, word: str, home: Path) -> Known:
         if found:
             ids = ", ".join(known.id for known in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
             raise SettingsError(f"{len(found)} sessions begin with {word!r}: {ids}")
-    raise SettingsError(f"no session has the id {word!r} or one that begins so; `agx sessions list` shows them")
+    raise NoneNamed(f"no session has the id {word!r} or one that begins so; `agx sessions list` shows them")
 
 
 async def all_sessions(desk: Desk) -> AsyncGenerator[Known]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.cli.asking import someone_to_ask
-from agenticx.cli.choosing import LAST, note_last, session_named
+from agenticx.cli.choosing import LAST, NoneNamed, note_last, session_named
 from agenticx.cli.desk import Desk, Known
 from agenticx.cli.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
@@ -50,6 +50,7 @@ examples:
   agx sessions show last
   agx sessions export 3f2a --format markdown -o talk.md
   agx sessions replay 3f2a                   as it looked while it happened
+  agx sessions replay ./talk.jsonl           the same of an exported file
   agx sessions delete 3f2a --yes
 
 exit codes: 0 done, 1 failed, 2 usage"""
@@ -80,13 +81,13 @@ def configure(parser: ArgumentParser) -> None:
     exporting.add_argument(
         "--format", choices=("jsonl", "markdown"), default="jsonl", help="events or text (default: jsonl)"
     )
-    exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="the file to write (default: stdout)")
+    exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="the file to write (default: -, stdout)")
     exporting.add_argument("--force", action="store_true", help="write over a file that there is")
     replaying = add(
         "replay",
         "A session played again through this release: text to stdout, the rest to stderr",
         _replay,
-        session=f"{some}; or a file of exported events",
+        session=f"{some}; or a file of exported events, whatever it is called",
     )
     replaying.add_argument("--json", action="store_true", help="the stored envelopes, one per line")
     deleting = add("delete", "Forget a session, for good", _delete, session=some)
@@ -134,7 +135,7 @@ async def _show(arguments: Namespace) -> int:
 
 
 async def _export(arguments: Namespace) -> int:
-    output: Path | None = arguments.output
+    output: Path | None = None if arguments.output == Path("-") else arguments.output
     if output is not None and output.is_file() and not arguments.force:  # noqa: ASYNC240 - nothing else runs
         _say(f"{output} is there already; --force writes over it")
         return FAILED
@@ -153,12 +154,14 @@ async def _export(arguments: Namespace) -> int:
 
 async def _replay(arguments: Namespace) -> int:
     output = output_for(as_json=arguments.json)
-    file = Path(arguments.session)
-    if file.suffix == ".jsonl" and file.is_file():  # noqa: ASYNC240 - nothing else runs
-        await replayed(_lines(file), output, as_json=arguments.json)
+    if _names_a_file(arguments.session):
+        await replayed(_lines(Path(arguments.session)), output, as_json=arguments.json)
         return DONE
-    async with _session(arguments) as (desk, known), desk.log(known.id) as log:
-        await replayed(log, output, as_json=arguments.json)
+    try:
+        async with _session(arguments) as (desk, known), desk.log(known.id) as log:
+            await replayed(log, output, as_json=arguments.json)
+    except NoneNamed as exc:
+        raise NoneNamed(f"{exc}, and there is no file of that name") from exc
     return DONE
 
 
@@ -199,6 +202,11 @@ async def _desk() -> AsyncGenerator[tuple[Desk, Settings]]:
         yield desk, settings
     finally:
         await desk.aclose()
+
+
+def _names_a_file(word: str) -> bool:
+    """Whether it is no session that is meant; `last` always is one, `./last` is not."""
+    return os.sep in word or (word != LAST and os.path.isfile(word))
 
 
 @asynccontextmanager

@@ -186,6 +186,24 @@ def test_export_writes_a_file_of_either_form(agx: Any) -> None:
     assert "## You\n\nsay hello\n\n## Assistant\n\nhello\n" in (agx.folder / "talk.md").read_text()
     agx("sessions", "export", "last", "-o", "talk.jsonl")
     assert agx("sessions", "replay", "talk.jsonl").stdout == "hello\n"
+    printed = agx("sessions", "export", "last", "-o", "-")
+    assert (printed.returncode, printed.stdout) == (0, (agx.folder / "talk.jsonl").read_text())
+    assert sorted(file.name for file in agx.folder.iterdir()) == ["talk.jsonl", "talk.md"]
+
+
+def test_what_is_played_again_is_a_file_where_there_is_one_else_a_session(agx: Any) -> None:
+    agx("run", "say hello")
+    agx("sessions", "export", "last", "-o", "talk")
+    agx("run", "say two")
+    (agx.folder / "last").write_bytes((agx.folder / "talk").read_bytes())
+    assert agx("sessions", "replay", "talk").stdout == "hello\n"
+    assert agx("sessions", "replay", "last").stdout == "two\n"
+    assert agx("sessions", "replay", "./last").stdout == "hello\n"
+    neither = agx("sessions", "replay", "tlak")
+    assert (neither.returncode, neither.stdout) == (2, "")
+    assert neither.stderr.startswith("agx: no session has the id 'tlak'")
+    assert neither.stderr.endswith(", and there is no file of that name\n")
+    assert agx("sessions", "replay", "./tlak").stderr == "agx: tlak: No such file or directory\n"
 
 
 def test_an_exported_file_is_the_owners_alone_and_takes_no_others_place_unasked(agx: Any) -> None:
