@@ -11,18 +11,19 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from types import FrameType
 from typing import get_args
 
 from agenticx.cli.attaching import Waiting
 from agenticx.cli.choosing import LAST, session_named
 from agenticx.cli.conversation import Conversation, conversing
-from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
 from agenticx.cli.options import add_arguments
 from agenticx.cli.prompts import MOST_CHARS, checked
 from agenticx.cli.render import Output, output_for
 from agenticx.cli.session_views import last_turn, listed
-from agenticx.cli.turns import CannotPrint
+from agenticx.cli.turns import CannotPrint, ending_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
@@ -65,13 +66,28 @@ def run(arguments: Namespace) -> int:
             chat.greet()
         else:
             chat.widest_mode = conversation.permission_mode
-        with _history(conversation.home / "chat_history") if typed else nullcontext():
+        with _leaving_when_told(), _history(conversation.home / "chat_history") if typed else nullcontext():
             for line in _typed_lines(output) if typed else _piped_lines():
                 if not chat.take(line):
                     break
         if typed:
             chat.part()
     return DONE if typed else chat.last_code
+
+
+@contextmanager
+def _leaving_when_told() -> Generator[None]:
+    """SIGTERM and SIGHUP end the chat, behind the turn if one runs, and what it holds is given back."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(STOPPED)
+
+    before = {number: signal.signal(number, leave) for number in ending_signals() if number != signal.SIGINT}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def _typed_lines(output: Output) -> Iterator[str]:

@@ -20,7 +20,7 @@ from agenticx.cli.render import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import EventType
 
-__all__ = ["CannotPrint", "play"]
+__all__ = ["CannotPrint", "ending_signals", "play"]
 
 
 _LEAVE_SECONDS = 0.5
@@ -91,7 +91,10 @@ def _exit_code(terminal: Envelope) -> int:
 
 @contextmanager
 def _stopping_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
-    """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process."""
+    """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process.
+
+    One that is no Ctrl-C then goes to whoever heard such signals before: a chat ends behind its turn.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -111,15 +114,18 @@ def _stopping_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]
         loop.call_soon_threadsafe(output.note, Note("stopping … (Ctrl-C again leaves at once)"))
 
     # not loop.add_signal_handler: a handler of the interpreter still runs when the loop is held up
-    before = {number: signal.signal(number, on_signal) for number in _signals()}
+    before = {number: signal.signal(number, on_signal) for number in ending_signals()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
+        if told and told[0] != signal.SIGINT and callable(before[signal.Signals(told[0])]):
+            signal.raise_signal(told[0])
 
 
-def _signals() -> Iterator[signal.Signals]:
+def ending_signals() -> Iterator[signal.Signals]:
+    """What asks this process to end, Ctrl-C first."""
     yield signal.SIGINT
     yield signal.SIGTERM
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.patience import PATIENCE
 
 
 def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
@@ -16,6 +20,18 @@ def test_a_line_that_is_too_long_is_told_and_the_next_one_is_said(agx: Any) -> N
     done = agx("chat", stdin="x" * 4_100_000 + "\nsay two\n")
     sentence = "a message has at most 4,000,000 characters; put what is longer into a file\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", sentence)
+
+
+def test_a_pipe_that_is_told_to_end_ends_behind_what_it_said(agx: Any) -> None:
+    process = agx.start("chat")
+    process.stdin.write("say one\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "one\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, "")
+    assert err in ("", "stopping … (Ctrl-C again leaves at once)\n")  # where the turn was not over yet
+    assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # as the store was closed
 
 
 def test_the_turns_share_one_conversation(agx: Any) -> None:

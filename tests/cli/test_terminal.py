@@ -6,6 +6,7 @@ import json
 import signal
 from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,6 +97,23 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_goes_on(terminal: Ca
     screen.wait_for("› ")
     screen.type("\x04")
     assert screen.exit_code() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("said", ["", "count to 1000\n"])
+def test_a_chat_that_is_told_to_end_gives_back_what_it_holds(
+    agx: Any, terminal: Callable[..., Any], number: signal.Signals, said: str
+) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    if said:
+        screen.type(said)
+        screen.wait_for("1 2 3 4")
+    screen.process.send_signal(number)
+    assert screen.exit_code() == 130
+    assert "Traceback" not in screen.screen
+    assert ("error (stopped)" in screen.screen) is bool(said)
+    assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # as the store was closed
 
 
 def test_ctrl_c_at_the_chat_prompt_drops_the_line(terminal: Callable[..., Any]) -> None:
