@@ -7,7 +7,6 @@ from itertools import groupby
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from studio.openapi import Handler, Row, openapi_document
 from studio.routes import catalogue, confirms, conversations, doors, events, page, sessions, turns, usage
@@ -50,7 +49,7 @@ TABLE: tuple[Row, ...] = (
 def routes() -> list[BaseRoute]:
     """The table as Starlette's routes, one per path, and the page's assets."""
     paths = groupby(sorted(TABLE, key=lambda row: row.path), key=lambda row: row.path)
-    assets = Mount("/assets", StaticFiles(directory=page.FOLDER))
+    assets = Mount("/assets", page.assets())
     return [*(_route(path, {row.method: row.handler for row in rows}) for path, rows in paths), assets]
 
 

@@ -30,7 +30,10 @@ class Answer(Body):
 
 
 async def index(request: Request) -> Response:
-    pending = await services(request).hub.confirms.pending(request.query_params.get("session_id"))
+    studio, session_id = services(request), request.query_params.get("session_id")
+    if session_id is not None:
+        await studio.store.get(session_id)
+    pending = await studio.hub.confirms.pending(session_id)
     return JSONResponse({"confirms": [_question(question) for question in pending]})
 
 

@@ -20,6 +20,7 @@ from studio.problems import Problem
 from studio.services import Services, services
 
 __all__ = [
+    "ModelName",
     "NewSession",
     "SessionChanges",
     "change",
@@ -56,13 +57,14 @@ def _turns(character: str) -> bool:
 
 
 _Name = Annotated[str, Field(max_length=200), AfterValidator(_shown)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class NewSession(Body):
     """All optional: the settings say what is missing."""
 
     name: _Name | None = None
-    model: str | None = Field(None, max_length=200)
+    model: ModelName | None = None
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
     tools: list[str] | None = Field(None, max_length=_TOOLS)
@@ -72,7 +74,7 @@ class SessionChanges(Body):
     """What is given is changed; null sets name, model and tools back to their defaults."""
 
     name: _Name | None = None
-    model: str | None = Field(None, max_length=200)
+    model: ModelName | None = None
     permission_mode: PermissionMode = "default"
     tools: list[str] | None = Field(None, max_length=_TOOLS)
     pinned: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -13,7 +14,7 @@ from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.posting import Posted, TurnRequest, WhenBusy
 from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
-from studio.routes.sessions import check_model
+from studio.routes.sessions import ModelName, check_model
 from studio.services import services
 
 __all__ = ["NewAttachment", "NewTurn", "Stop", "start", "stop"]
@@ -22,10 +23,16 @@ __all__ = ["NewAttachment", "NewTurn", "Stop", "start", "stop"]
 _INPUT_CHARS = 4_000_000
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("a file's name is one line of printable characters")
+    return name
+
+
 class NewAttachment(Body):
     """An image, a PDF or a text file in base64; what it is shows in its content. `media_type` tells kinds of text."""
 
-    name: str = Field(min_length=1, max_length=255)
+    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_printable)]
     media_type: str | None = Field(None, max_length=200)
     data: str
 
@@ -42,7 +49,7 @@ class NewTurn(Body):
     input: str = Field(min_length=1, max_length=_INPUT_CHARS)
     attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MOST_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
-    model: str | None = Field(None, max_length=200)
+    model: ModelName | None = None
     when_busy: WhenBusy = "reject"
 
 

@@ -164,6 +164,7 @@ async def test_what_cannot_be_forked_or_exported_says_why(make_studio: StudioMak
             (await studio.client.get("/api/usage?since=yesterday"), 422, "bad_day"),
             (await studio.client.get("/api/usage?until=2026-02-30"), 422, "bad_day"),
             (await studio.client.get("/api/usage?session_id=ses_x"), 404, "session_not_found"),
+            (await studio.client.get("/api/confirms?session_id=ses_x"), 404, "session_not_found"),
         ):
             assert (answer.status_code, answer.json()["code"]) == (status, code)
             assert answer.json()["detail"].endswith(("lists them", ".", "'ses_x'"))

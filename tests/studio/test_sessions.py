@@ -257,6 +257,18 @@ async def test_messages_hold_each_text_once(make_studio: StudioMaker) -> None:
         ]
 
 
+async def test_a_model_without_a_name_is_refused_wherever_one_can_be_named(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        for method, path, body in (
+            ("POST", "/api/sessions", {}),
+            ("PATCH", f"/api/sessions/{session_id}", {}),
+            ("POST", f"/api/sessions/{session_id}/turns", {"input": "hi"}),
+        ):
+            answer = await studio.client.request(method, path, json={**body, "model": ""})
+            assert (path, answer.status_code, answer.json()["field"]) == (path, 422, "model")
+
+
 async def test_tools_models_and_the_openapi_document_are_listed(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         (tool,) = (await studio.client.get("/api/tools")).json()["tools"]
