@@ -70,16 +70,19 @@ class CuttingProxy:
 
     async def _answer(self, answer: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         budget = self.budgets.pop(0) if self.budgets else None
-        while piece := await answer.read(1 << 16):
-            if budget is not None and len(piece) >= budget:
-                writer.write(piece[:budget])
-                return await self._cut(writer)
-            budget = None if budget is None else budget - len(piece)
-            writer.write(piece)
-            await writer.drain()
-        if budget is not None:  # the server ended it: that is no cut of ours
-            self.budgets.insert(0, budget)
-        writer.write_eof()
+        try:
+            while piece := await answer.read(1 << 16):
+                if budget is not None and len(piece) >= budget:
+                    writer.write(piece[:budget])
+                    budget = None
+                    return await self._cut(writer)
+                budget = None if budget is None else budget - len(piece)
+                writer.write(piece)
+                await writer.drain()
+            writer.write_eof()
+        finally:
+            if budget is not None:  # the server or the client ended it: that is no cut of ours
+                self.budgets.insert(0, budget)
 
     async def _cut(self, writer: asyncio.StreamWriter) -> None:
         self.cuts += 1
