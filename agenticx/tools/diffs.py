@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
+from agenticx.tools.amounts import counted
 from agenticx.tools.visible import visible
 
 __all__ = ["unified_diff"]
@@ -98,5 +99,5 @@ def _bounded(lines: list[str]) -> str:
     for index, line in enumerate(lines):
         size += len(line) + 1
         if size > _SHOWN_CHARS:
-            return "\n".join(lines[:index]) + f"\n⟨{len(lines) - index} more lines of this diff⟩"
+            return "\n".join(lines[:index]) + f"\n⟨{counted(len(lines) - index, 'more line')} of this diff⟩"
     return "\n".join(lines)

@@ -81,7 +81,7 @@ async def test_a_rewind_that_the_store_refuses_leaves_the_conversation_and_can_b
     with pytest.raises(StoreError):
         await hub.rewind(session_id, None)
     store.broken = False
-    assert await said(store, session_id) == before == ["one", "", "Created a.txt (1 bytes).", "written"]
+    assert await said(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
     done = await hub.rewind(session_id, None)
     assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "unchanged")]
     assert (await said(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)

@@ -34,6 +34,11 @@ async def test_a_new_file_is_created_with_its_folders(bench) -> None:
     assert bench.files() == {"a/b/c.txt": "one\ntwo\n"}
 
 
+async def test_one_is_no_plural(bench) -> None:
+    assert bench.assess(file_write, path="z.txt", content="z").reasons == ("It creates a file: 1 line, 1 byte.",)
+    assert await bench.call(file_write, path="z.txt", content="z") == "Created z.txt (1 byte)."
+
+
 async def test_an_overwrite_shows_its_diff_and_keeps_the_permissions(bench) -> None:
     script = bench.workspace / "run.sh"
     script.write_text("echo 1\n")

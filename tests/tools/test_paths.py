@@ -197,7 +197,7 @@ async def test_a_socket_and_a_pipe_are_refused_without_waiting(bench, monkeypatc
                 with pytest.raises(ToolError, match=f"'{path}' is a {path}, not a file"):
                     await call
         assert await bench.call(file_search, pattern="x") == (
-            "[no match in 0 files]\n[2 binary, unreadable or very large files were not searched]"
+            "[no match in 0 files]\n[not searched: 2 binary, unreadable or very large files]"
         )
 
 

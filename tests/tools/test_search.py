@@ -41,7 +41,7 @@ def project(bench):
 async def test_matching_lines_come_with_path_and_number_in_order(project) -> None:
     assert await project.call(file_search, pattern="hello") == (
         ".hidden/d.txt:1:hello\nkeep.log:1:hello\nsrc/b.ts:1:// hello\n"
-        "[1 binary, unreadable or very large files were not searched]"
+        "[not searched: 1 binary, unreadable or very large file]"
     )
 
 
@@ -51,7 +51,7 @@ async def test_options_narrow_and_widen_a_search(project) -> None:
     assert await project.call(file_search, pattern="hello", path="src") == "src/b.ts:1:// hello"
     assert await project.call(file_search, pattern="hello", glob="src/**/*.ts") == "src/b.ts:1:// hello"
     assert await project.call(file_search, pattern=r"1;$") == (
-        "src/b.ts:2:const x = 1;\n[1 binary, unreadable or very large files were not searched]"
+        "src/b.ts:2:const x = 1;\n[not searched: 1 binary, unreadable or very large file]"
     )
     assert await project.call(file_search, pattern="nowhere", glob="*.ts") == "[no match in 1 file]"
 
@@ -75,7 +75,7 @@ async def test_huge_and_unreadable_files_are_skipped_and_said(bench) -> None:
         file.write(b"hello\n")
     os.mkfifo(bench.workspace / "pipe")
     assert await bench.call(file_search, pattern="hello") == (
-        "[no match in 0 files]\n[2 binary, unreadable or very large files were not searched]"
+        "[no match in 0 files]\n[not searched: 2 binary, unreadable or very large files]"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ToolError
+from agenticx.tools.amounts import counted
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, open_place
 from agenticx.tools.diffs import unified_diff
@@ -28,7 +29,7 @@ def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessm
     place = open_place(arguments["path"], context)
     before = _look(place)
     content: str = arguments["content"]
-    amount = f"{len(content.splitlines()):,} lines, {len(content.encode()):,} bytes"
+    amount = f"{counted(len(content.splitlines()), 'line')}, {counted(len(content.encode()), 'byte')}"
     verb = "Create" if before is None else "Overwrite"
     reason = f"It {'creates a file' if before is None else 'replaces the whole file'}: {amount}."
     return _assessment(place, arguments["path"], context, before, f"{verb} {place.relative}?", reason, content)
@@ -47,7 +48,7 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
     _refuse_stale(place, before, context, content)
     data = content.encode()
     _put(place, before, data, context)
-    return f"{'Created' if before is None else 'Overwrote'} {visible(place.relative)} ({len(data):,} bytes)."
+    return f"{'Created' if before is None else 'Overwrote'} {visible(place.relative)} ({counted(len(data), 'byte')})."
 
 
 # --- file_edit --------------------------------------------------------------------------------------------------------
@@ -76,7 +77,7 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     edit = _edited(before, place, old_text, new_text, replace_all)
     _refuse_stale(place, before, context, edit.after)
     _put(place, before, edit.after.encode(), context)
-    return f"Replaced {edit.count:,} occurrence{'s' if edit.count > 1 else ''} in {visible(place.relative)}."
+    return f"Replaced {counted(edit.count, 'occurrence')} in {visible(place.relative)}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file
+from agenticx.tools.amounts import counted
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.paths import FolderEntry, Place, locate, read_file, scan_folder
 from agenticx.tools.protected import is_within
@@ -101,7 +102,9 @@ def file_read(
     place = open_place(path, context)
     content, status = read_file(place, _READ_BYTES)
     if is_binary(content):
-        raise ToolError(f"{place.relative!r} is a binary file of {status.st_size:,} bytes and cannot be shown as text")
+        raise ToolError(
+            f"{place.relative!r} is a binary file of {counted(status.st_size, 'byte')} and cannot be shown as text"
+        )
     context.state.files[str(place.path)] = file_version(status)
     return _page(content, status.st_size, offset, limit, place)
 
@@ -113,15 +116,17 @@ def _page(content: bytes, size: int, offset: int, limit: int, place: Place) -> s
         lines.pop()
     total = f"{len(lines):,}" if len(content) == size else f"more than {len(lines):,}"
     if offset > max(len(lines), 1):
-        raise ToolError(f"{place.relative!r} has {total} lines; offset {offset} is behind its end")
+        raise ToolError(
+            f"{place.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is behind its end"
+        )
     shown, cut = _fitting(lines[offset - 1 : offset - 1 + limit])
     notes: list[str] = []
     last = offset - 1 + len(shown)
     if offset > 1 or last < len(lines) or len(content) < size:
         more = f"; read on with offset {last + 1}" if last < len(lines) else ""
-        notes.append(f"lines {offset:,}-{last:,} of {total}, {size:,} bytes{more}")
+        notes.append(f"lines {offset:,}-{last:,} of {total}, {counted(size, 'byte')}{more}")
     if cut:
-        notes.append(f"{cut} of these lines are cut at {_READ_LINE_CHARS:,} characters")
+        notes.append(f"{cut:,} of these lines {'is' if cut == 1 else 'are'} cut at {_READ_LINE_CHARS:,} characters")
     if text.count("\ufffd") > content.count("\ufffd".encode()):
         notes.append("some bytes are not UTF-8 and show as \ufffd")
     body = "\n".join(shown)

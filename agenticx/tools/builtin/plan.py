@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
+from agenticx.tools.amounts import counted
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
 
@@ -70,7 +71,7 @@ async def scratchpad_write(
     if others + len(content) > _SCRATCHPAD_CHARS:
         raise ToolError(f"the scratchpad holds {_SCRATCHPAD_CHARS:,} characters at most; remove notes no longer needed")
     notes[key] = content
-    return f"Noted under {key!r} ({len(content):,} characters)."
+    return f"Noted under {key!r} ({counted(len(content), 'character')})."
 
 
 @tool(risk="read")
@@ -82,7 +83,7 @@ async def scratchpad_read(context: ToolContext, key: str | None = None) -> str:
     """
     notes = context.state.scratchpad
     if key is None:
-        return "\n".join(f"{name} ({len(note):,} characters)" for name, note in notes.items()) or "(no notes)"
+        return "\n".join(f"{name} ({counted(len(note), 'character')})" for name, note in notes.items()) or "(no notes)"
     if key not in notes:
         raise ToolError(f"there is no note {key!r}; notes: {', '.join(map(repr, notes)) or 'none'}")
     return notes[key]

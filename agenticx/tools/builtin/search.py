@@ -13,6 +13,7 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
+from agenticx.tools.amounts import counted
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, open_place
 from agenticx.tools.ignore import IgnoreRules
@@ -135,13 +136,15 @@ class _Search:
         notes: list[str] = []
         if self.matches > len(self.lines):
             more = self.matches - len(self.lines)
-            notes.append(f"{more:,}{'' if complete else ' or more'} further matches; narrow the pattern, path or glob")
+            exactly = counted(more, "further match", "further matches")
+            further = exactly if complete else f"{more:,} or more further matches"
+            notes.append(f"{further}; narrow the pattern, path or glob")
         elif not complete:
             notes.append("the search was ended before it had looked at everything; narrow the path or glob")
         if not self.matches:
-            notes.append(f"no match in {self.files:,} file{'' if self.files == 1 else 's'}")
+            notes.append(f"no match in {counted(self.files, 'file')}")
         if self.skipped:
-            notes.append(f"{self.skipped:,} binary, unreadable or very large files were not searched")
+            notes.append(f"not searched: {counted(self.skipped, 'binary, unreadable or very large file')}")
         if self.secret:
             named = ", ".join(self.secret[:_NAMED_FILES]) + (", …" if len(self.secret) > _NAMED_FILES else "")
             notes.append(f"not searched, because such files usually hold keys or passwords: {named}")

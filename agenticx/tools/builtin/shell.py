@@ -17,6 +17,7 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
+from agenticx.tools.amounts import counted
 from agenticx.tools.base import Assessment, ToolContext, ToolOutput
 from agenticx.tools.output import Excerpt, Progress
 from agenticx.tools.processes import CommandEnd, start_command
@@ -76,7 +77,7 @@ def _reasons(command: str, workspace: Path, protected: str | None, secret: str |
     yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
-        yield f"The command has {len(command):,} characters in {lines:,} line{'s' if lines > 1 else ''}."
+        yield f"The command has {counted(len(command), 'character')} in {counted(lines, 'line')}."
     if visible(command) != command:
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
     if protected is not None:
