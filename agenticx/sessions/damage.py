@@ -26,6 +26,6 @@ def readable(what: str) -> Generator[None]:
     """
     try:
         yield
-    except (zlib.error, ValueError, LookupError, TypeError, AttributeError) as exc:
+    except (zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as exc:
         _log.error("stored bytes are not what was written", what=what, error=type(exc).__name__)
         raise Damaged(f"{what} is damaged in the storage ({type(exc).__name__})") from exc

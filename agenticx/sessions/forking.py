@@ -11,6 +11,7 @@ from agenticx.messages import new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.base import Keepsake, SessionRecord, Store, StoredEvent
+from agenticx.sessions.damage import readable
 from agenticx.sessions.recovery import CutTurn
 from agenticx.sessions.retelling import NEVER_RUN, messages_up_to
 from agenticx.sessions.snapshots import SnapshotFolder
@@ -63,7 +64,8 @@ async def fork(
 
 
 def _without_permissions(state: str | None) -> str | None:
-    return None if state is None else json.dumps(json.loads(state) | {"allowed": []}, separators=(",", ":"))
+    with readable("what a session keeps"):
+        return None if state is None else json.dumps(json.loads(state) | {"allowed": []}, separators=(",", ":"))
 
 
 def _turns(events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[Entry]) -> list[list[StoredEvent]]:

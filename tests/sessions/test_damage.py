@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agenticx.errors import StoreError
+from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, Journalled, Keepsake, SessionRecord, SqliteStore, TurnRecord, TurnRequest
+from agenticx.sessions.damage import Damaged
 from agenticx.sessions.forking import fork
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
@@ -167,6 +170,208 @@ async def test_a_byte_that_is_no_text_spoils_neither_searches_nor_sums_nor_tells
         await store.keepsake((await store.sessions())[1].id)
     assert "damaged" in str(refused.value)
     assert "secret" not in str(refused.value)
+    await store.aclose()
+
+
+RECORDS = {
+    "no object": "5",
+    "no workspace": "json_remove(record, '$.workspace')",
+    "a number for its model": "json_set(record, '$.model', 5)",
+    "a list for its name": "json_set(record, '$.name', json('[1]'))",
+    "an unknown mode": "json_set(record, '$.permission_mode', 'yolo')",
+    "a text for its tools": "json_set(record, '$.tools', json('[1]'))",
+    "a number for pinned": "json_set(record, '$.pinned', 5)",
+    "a workspace that is no path": "json_set(record, '$.workspace', char(97, 0, 98))",
+}
+
+
+@pytest.mark.parametrize("what", RECORDS)
+async def test_a_record_whose_fields_are_not_what_is_stored_there_is_damaged(tmp_path: Path, what: str) -> None:
+    one, two = await left_running(tmp_path, 2)
+    damage(tmp_path, f"UPDATE sessions SET record = {RECORDS[what]} WHERE id = ?", one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_of(store, tmp_path)
+    assert [record.id for record in await store.sessions()] == [two]
+    for asking in (store.get(one), hub.start(one, TurnRequest(input="x")), fork(store, one, now="2026-01-01")):
+        with pytest.raises(StoreError, match="damaged"):
+            await asking
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_state_that_is_no_object_is_damage_for_a_fork_too(tmp_path: Path) -> None:
+    (session_id,) = await left_running(tmp_path, 1)
+    damage(tmp_path, "UPDATE sessions SET state = '[1]'")
+    store = SqliteStore(tmp_path / "sessions.db")
+    with pytest.raises(StoreError, match="damaged"):
+        await fork(store, session_id, now="2026-01-01T00:00:00.000Z")
+    await store.aclose()
+
+
+USAGES = {
+    "a model that is no text": ("model = x'ff'", 2),
+    "a count that is no number": ("calls = 'many'", 1),
+    "a cost that is no number": ("cost_usd = 'dear'", 1),
+}
+
+
+@pytest.mark.parametrize("what", USAGES)
+async def test_usage_that_cannot_be_read_keeps_nobody_from_the_rest_of_it(tmp_path: Path, what: str) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    used = RuntimeEvent(EventType.USAGE, {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1})
+    ids: list[str] = []
+    for name in ("one", "two"):
+        made = SessionRecord(name=name, workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(made)
+        await store.append(made.id, None, [used], expected_seq=0)
+        ids.append(made.id)
+    await store.aclose()
+    change, calls = USAGES[what]
+    damage(tmp_path, f"UPDATE usage SET {change} WHERE session = 1")
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert sum(spent.counts.calls for spent in await store.usage()) == calls
+    await store.append(ids[0], None, [used], expected_seq=1)
+    assert sum(spent.counts.calls for spent in await store.usage()) == calls + 1
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("DELETE FROM meta WHERE key = 'log_id'", "log_id"),
+        ("UPDATE meta SET value = 'x' WHERE key = 'position'", "posi"),
+    ],
+)
+async def test_a_database_that_does_not_say_which_log_it_holds_is_refused_in_a_sentence(
+    tmp_path: Path, statement: str, missing: str
+) -> None:
+    await left_running(tmp_path, 1)
+    damage(tmp_path, statement)
+    with pytest.raises(StoreError, match=f"damaged: .*{missing}"):
+        SqliteStore(tmp_path / "sessions.db")
+
+
+async def test_a_session_of_which_nothing_can_be_read_is_deleted_from_the_store(tmp_path: Path) -> None:
+    one, two = await left_running(tmp_path, 2)
+    for statement in (
+        "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
+        f"UPDATE fresh SET body = x'78' WHERE session = {SESSION}",
+        f"UPDATE journal SET data = '{{' WHERE session = {SESSION}",
+        f"UPDATE said SET text = x'ff' WHERE session = {SESSION}",
+    ):
+        damage(tmp_path, statement, one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    await store.delete(one)
+    with pytest.raises(SessionNotFound):
+        await store.get(one)
+    assert [found.record.id for found in await store.search("1")] == [two]
+    await store.aclose()
+
+
+async def with_texts(home: Path) -> list[str]:
+    """Two sessions, of which each has said a word of its own and one that both have."""
+    store = SqliteStore(home / "sessions.db")
+    ids: list[str] = []
+    for name in ("alpha", "beta"):
+        made = SessionRecord(name=f"about {name}", workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(made)
+        await store.append(made.id, None, [FINAL], expected_seq=0, kept=Keepsake([UserMessage(content=f"say {name}")]))
+        ids.append(made.id)
+    await store.aclose()
+    return ids
+
+
+INDEX_DAMAGES = {
+    "all its blocks": "UPDATE found_data SET block = x'00'",
+    "all its sizes": "UPDATE found_data SET block = x'ffffffffffffffffffffffffffffffffffffffff'",
+    "its blocks gone": "DELETE FROM found_data",
+    "its blocks' table gone": "DROP TABLE found_data",
+    "its form": "UPDATE found_config SET v = 99",
+    "its texts gone": "DROP TABLE said",
+    "texts of another form": "ALTER TABLE said RENAME COLUMN text TO words",
+}
+
+
+@pytest.mark.parametrize("what", INDEX_DAMAGES)
+async def test_what_searches_find_is_made_anew_at_the_start_where_it_is_damaged(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await with_texts(tmp_path)
+    break_index(tmp_path, INDEX_DAMAGES[what])
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert ["made anew" in record.getMessage() for record in caplog.records] == [True]
+    assert [found.record.id for found in await store.search("say")] == [two, one]
+    assert [found.record.id for found in await store.search("about alpha")] == [one]
+    await store.update(replace(await store.get(one), name="renamed"))
+    await store.append(two, None, [FINAL], expected_seq=1, kept=Keepsake([UserMessage(content="more")], keep=1))
+    assert [found.record.id for found in await store.search("renamed")] == [one]
+    assert [found.record.id for found in await store.search("more")] == [two]
+    await store.delete(one)
+    await store.aclose()
+    caplog.clear()
+    await SqliteStore(tmp_path / "sessions.db").aclose()
+    assert caplog.records == []
+
+
+BROKEN_BLOCKS = ["x'00'", "x'0000000000000000000000000000'", f"x'{'ff' * 20}'", f"x'{'7f' * 20}'", "randomblob(20)"]
+
+
+@pytest.mark.parametrize("block", BROKEN_BLOCKS)
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_an_index_that_is_damaged_in_use_stops_nothing_but_searches(
+    tmp_path: Path, leaves: bool, block: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await with_texts(tmp_path)
+    if leaves:  # what is looked at in the start is whole
+        break_index(tmp_path, f"UPDATE found_data SET block = {block} WHERE id > 10")
+    store = SqliteStore(tmp_path / "sessions.db")
+    if not leaves:
+        break_index(tmp_path, f"UPDATE found_data SET block = {block}")
+    for number in range(20):
+        kept = Keepsake([UserMessage(content=f"word {number}")], keep=number + 1)
+        await store.append(two, None, [FINAL], expected_seq=number + 1, kept=kept)
+        await store.update(replace(await store.get(one), name=f"renamed {number}"))
+    await store.append(two, None, [FINAL], expected_seq=21, kept=Keepsake(keep=21, findable=frozenset()))
+    with suppress(Damaged):
+        await store.search("say")
+    assert sum("is damaged" in record.getMessage() for record in caplog.records) <= 1
+    break_index(tmp_path, "DELETE FROM meta WHERE key = 'search'")  # damage need not show
+    made = SessionRecord(name="gamma", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(made)
+    await store.delete(made.id)
+    await store.aclose()
+    store = SqliteStore(tmp_path / "sessions.db")
+    assert [found.record.id for found in await store.search("renamed 19")] == [one]
+    assert [found.record.id for found in await store.search("say")] == [one]
+    assert [await store.search(gone) for gone in ("renamed 18", "gamma", "word")] == [[], [], []]
+    await store.aclose()
+
+
+def break_index(home: Path, statement: str) -> None:
+    with closing(sqlite3.connect(home / "sessions.db", isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+async def test_an_append_whose_journal_cannot_be_read_leaves_nothing_and_those_beside_it_stand(tmp_path: Path) -> None:
+    one, two = await left_running(tmp_path, 2)
+    damage(tmp_path, f"UPDATE journal SET data = '{{' WHERE session = {SESSION}", one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    again = Journalled(kind="began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
+    results = await asyncio.gather(
+        store.append(two, "turn_1", [token(1)], expected_seq=2),
+        store.append(one, "turn_0", [token(1)], expected_seq=2, journal=[again]),
+        store.append(two, "turn_1", [token(2)], expected_seq=3),
+        return_exceptions=True,
+    )
+    assert [isinstance(result, StoreError) for result in results] == [False, True, False]
+    assert "damaged" in str(results[1])
+    assert [event.seq for event in await store.read(two, 0, 10)] == [1, 2, 3, 4]
+    assert (await store.read(one, 2, 10), await store.last_seq(one)) == ([], 2)
+    await store.append(one, "turn_0", [token(2)], expected_seq=2)
+    await store.aclose()
+    store = SqliteStore(tmp_path / "sessions.db")
+    frames = [json.loads(event.frame_json)["data"] for event in await store.read(one, 2, 10)]
+    assert frames == [{"text": "word 2 ", "message_id": "m", "offset": 2}]
     await store.aclose()
 
 

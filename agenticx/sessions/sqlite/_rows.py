@@ -6,11 +6,11 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from agenticx.errors import SessionBusy
 from agenticx.logs import get_logger
-from agenticx.messages import message_adapter
+from agenticx.messages import Message, message_adapter
 from agenticx.sessions.base import (
     CLOSED_BY,
     Archived,
@@ -25,6 +25,7 @@ from agenticx.sessions.base import (
 from agenticx.sessions.damage import Damaged, readable
 from agenticx.sessions.sqlite._heads import Head, session_number
 from agenticx.sessions.sqlite._packs import READ_BYTES, Pack, packs_of, repacked, size_of, unpack
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "LISTED",
@@ -32,6 +33,7 @@ __all__ = [
     "add_journal",
     "add_past",
     "add_session",
+    "all_messages",
     "claim",
     "events_after",
     "journal_of",
@@ -40,8 +42,10 @@ __all__ = [
     "keep",
     "keepsake",
     "listed",
+    "names",
     "pack_fresh",
     "readable_records",
+    "readable_rows",
     "record_of",
     "records",
     "release",
@@ -89,7 +93,28 @@ def record_of(text: str) -> SessionRecord:
     with readable("the record of a session"):
         known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
         tools = known.pop("tools", None)
-        return SessionRecord(**known, tools=None if tools is None else tuple(tools))
+        record = SessionRecord(**known, tools=None if tools is None else tuple(tools))
+        if wrong := [name for name, is_right in _RIGHT.items() if not is_right(getattr(record, name))]:
+            raise TypeError(f"not what is stored there: {wrong}")
+        return record
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+_RIGHT: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
+    **dict.fromkeys(("name", "model", "forked_from"), _is_text_or_none),
+    **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
+    "permission_mode": lambda value: value in get_args(PermissionMode),
+    "tools": lambda value: value is None or all(map(_is_text, value)),
+}
+"""What each field of a record can be."""
 
 
 LISTED = """(? IS NULL OR (sessions.pinned, sessions.number) < (
@@ -116,10 +141,18 @@ def records(
 
 def readable_records(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
     """The records of `rows` that can be read."""
-    return list(_readable(rows, lambda row: record_of(row[0])))
+    return list(readable_rows(rows, lambda row: record_of(row[0])))
 
 
-def _readable(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
+def names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """The numbers and names of all sessions that have one that can be read."""
+    rows = connection.execute("SELECT number, record FROM sessions ORDER BY number")
+    return (
+        (number, name) for number, name in readable_rows(rows, lambda row: (row[0], record_of(row[1]).name)) if name
+    )
+
+
+def readable_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
     """What `read` makes of `rows`; one that is damaged keeps nobody from the others."""
     for row in rows:
         try:
@@ -288,6 +321,16 @@ def keepsake(connection: sqlite3.Connection, session_id: str) -> Keepsake:
         return Keepsake([message_adapter().validate_json(text) for (text,) in rows], state)
 
 
+def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]]:
+    """The messages of all sessions that can be read, each with its session's number."""
+
+    def read(row: tuple[Any, ...]) -> tuple[int, Message]:
+        with readable("a message"):
+            return row[0], message_adapter().validate_json(row[1])
+
+    return readable_rows(connection.execute("SELECT session, message FROM messages ORDER BY session, place"), read)
+
+
 # --- journal ----------------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +369,7 @@ def journal_open(connection: sqlite3.Connection, kind: JournalKind, closing: Jou
     """
     closed = "SELECT 1 FROM journal AS other WHERE other.kind = ? AND other.key = journal.key"
     found = _journal(connection, f"journal.kind = ? AND NOT EXISTS ({closed})", (kind, closing))
-    return list(_readable(found, _fact))
+    return list(readable_rows(found, _fact))
 
 
 def _journal(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:

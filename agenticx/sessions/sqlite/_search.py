@@ -3,16 +3,23 @@
 The index keeps words, not texts (it is contentless): those stand in the table `said`. It breaks at blanks and nowhere
 else (`tokenize='ascii'`: spread words hold no other ASCII than letters and digits), so that it finds what
 `search.Terms` says. What is taken out of it stays in its file until parts of it are merged, which `purge` does.
+
+All of it can be made of what else is stored, so its damage stops nothing: what stumbles over it goes on without it, and
+the next start makes the index anew of the texts, and the texts, should they be gone, of names and messages.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
+from agenticx.logs import get_logger
 from agenticx.sessions.base import Archived, Found
-from agenticx.sessions.search import MATCHES_SHOWN, SEARCH_VERSION, Said, Terms, spread
+from agenticx.sessions.damage import Damaged
+from agenticx.sessions.search import MATCHES_SHOWN, SEARCH_VERSION, Said, Terms, said_in, spread
 from agenticx.sessions.sqlite import _rows as rows
+from agenticx.sessions.sqlite.migrations import statement_of
 
 __all__ = [
     "add_name",
@@ -20,6 +27,7 @@ __all__ = [
     "forget_all_but",
     "forget_session",
     "make_index",
+    "must_be_made_anew",
     "must_purge",
     "purge",
     "purge_left_over",
@@ -30,18 +38,85 @@ _MERGED_PAGES = 64
 _ALL_MERGED = -_MERGED_PAGES  # a negative number says: all parts of the index, whatever their sizes
 
 
+_log = get_logger(__name__)
+
+
 def make_index(connection: sqlite3.Connection) -> None:
-    """Make the index, anew if it was made with another idea of what a word is."""
+    """Make the index, anew if it is damaged or was made with another idea of what a word is."""
     known = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
-    if known == (SEARCH_VERSION,):
+    texts = _answers(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
+    index = texts and known is not None and _finds_the_last(connection)
+    if texts and index and known == (SEARCH_VERSION,):
         return
+    if known is not None and not (texts and index):
+        _log.error("what searches find is damaged and is made anew", texts=not texts)
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("DROP TABLE IF EXISTS found")
+    if not texts:
+        _make_texts(connection)
+    _drop_index(connection)
     connection.execute("CREATE VIRTUAL TABLE found USING fts5 (words, content='', tokenize='ascii')")
-    for number, text in connection.execute("SELECT number, text FROM said"):
+    for number, text in connection.execute(_SAID + "true"):
         connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (number, spread(text)))
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('search', ?)", (SEARCH_VERSION,))
     connection.execute("COMMIT")
+
+
+def must_be_made_anew(connection: sqlite3.Connection) -> None:
+    """Note that the index is damaged."""
+    if connection.execute("DELETE FROM meta WHERE key = 'search'").rowcount:
+        _log.error("the index that searches use is damaged; the next start makes it anew")
+
+
+def _finds_the_last(connection: sqlite3.Connection) -> bool:
+    """Whether the index can be used, and has the texts that were put in last."""
+    query = "SELECT rowid FROM found WHERE found MATCH ? AND rowid = ?"
+    for number, text in connection.execute(_SAID + "true ORDER BY number DESC LIMIT 3").fetchall():
+        words = spread(text).split()
+        if words and not _answers(connection, query, f'"{words[0]}"', number, least=1):
+            return False
+    return _answers(connection, query, "a", 0)
+
+
+def _answers(connection: sqlite3.Connection, query: str, *values: object, least: int = 0) -> bool:
+    try:
+        return len(connection.execute(query, values).fetchall()) >= least
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not _is_damage(exc):
+            raise
+        return False
+
+
+def _is_damage(exc: sqlite3.DatabaseError | MemoryError) -> bool:
+    """Neither a full disk nor one that fails; FTS5 may take damaged bytes for a size and find no room for so much."""
+    return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _OF_THE_DISK
+
+
+_OF_THE_DISK = {
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOTADB),
+}
+
+
+def _make_texts(connection: sqlite3.Connection) -> None:
+    """Names, and what is still said in messages: what was said before a compaction is found no more."""
+    connection.execute("DROP TABLE IF EXISTS said")
+    connection.execute(statement_of("said"))
+    insert = "INSERT OR IGNORE INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?)"
+    for number, name in rows.names(connection):
+        connection.execute(insert, (number, "", "name", name))
+    for number, message in rows.all_messages(connection):
+        for said in said_in([message]):
+            connection.execute(insert, (number, said.message_id or "", said.role, said.text))
+
+
+def _drop_index(connection: sqlite3.Connection) -> None:
+    """SQLite drops no FTS5 table that it cannot open: then its parts go one by one."""
+    if not _answers(connection, "DROP TABLE IF EXISTS found"):
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_master WHERE name = 'found'")
+        connection.execute("PRAGMA writable_schema = RESET")
+    for part in ("data", "idx", "content", "docsize", "config"):  # https://sqlite.org/fts5.html#fts5_data_structures
+        connection.execute(f"DROP TABLE IF EXISTS found_{part}")
 
 
 # --- putting in and taking out ----------------------------------------------------------------------------------------
@@ -65,12 +140,15 @@ def add_said(connection: sqlite3.Connection, session: int, texts: Iterable[Said]
             (session, said.message_id or "", said.role, said.text),
         )
         if added.rowcount:
-            connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (added.lastrowid, spread(said.text)))
+            number = added.lastrowid
+            with _spared(connection):
+                connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (number, spread(said.text)))
 
 
 def forget_all_but(connection: sqlite3.Connection, session: int, findable: frozenset[str]) -> None:
     """Let nothing of the session be found but its name and these messages."""
-    texts = connection.execute("SELECT number, text, message_id FROM said WHERE session = ?", (session,)).fetchall()
+    query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
+    texts = connection.execute(query, (session,)).fetchall()
     _forget(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in findable])
 
 
@@ -79,13 +157,33 @@ def forget_session(connection: sqlite3.Connection, session: int) -> None:
     _forget(connection, connection.execute(_SAID + "session = ?", (session,)).fetchall())
 
 
-_SAID = "SELECT number, text FROM said WHERE "
+_SAID = "SELECT number, CAST(text AS TEXT) FROM said WHERE "
 
 
 def _forget(connection: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
     for number, text in texts:
-        connection.execute("INSERT INTO found (found, rowid, words) VALUES ('delete', ?, ?)", (number, spread(text)))
         connection.execute("DELETE FROM said WHERE number = ?", (number,))
+        with _spared(connection):
+            words = spread(text)
+            connection.execute("INSERT INTO found (found, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+
+
+@contextmanager
+def _spared(connection: sqlite3.Connection) -> Generator[None]:
+    """A change of the index, which is undone where that is damaged: the transaction around it goes on.
+
+    The second savepoint has FTS5 write at once what it would else write, and stumble at, when that is committed.
+    """
+    connection.execute("SAVEPOINT spared")
+    try:
+        yield
+        connection.execute("SAVEPOINT written")
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not (_is_damage(exc) and connection.in_transaction):
+            raise
+        connection.execute("ROLLBACK TO spared")
+        must_be_made_anew(connection)
+    connection.execute("RELEASE spared")
 
 
 def must_purge(connection: sqlite3.Connection) -> None:
@@ -100,8 +198,10 @@ def purge(connection: sqlite3.Connection, *, begin: bool) -> bool:
     """
     before = connection.total_changes
     pages = _ALL_MERGED if begin else _MERGED_PAGES
-    connection.execute("INSERT INTO found (found, rank) VALUES ('merge', ?)", (pages,))
-    done = not begin and connection.total_changes - before < 2
+    done = True  # for an index that is damaged: nothing of it is left when it is made anew
+    with _spared(connection):
+        connection.execute("INSERT INTO found (found, rank) VALUES ('merge', ?)", (pages,))
+        done = not begin and connection.total_changes - before < 2
     if done:
         connection.execute("DELETE FROM meta WHERE key = 'purging'")
     return done
@@ -122,10 +222,22 @@ def purge_left_over(connection: sqlite3.Connection) -> None:
 def search(
     connection: sqlite3.Connection, query: str, *, limit: int, before: str | None, archived: Archived
 ) -> list[Found]:
-    """The sessions that have a text with all terms of `query`, in the order of `_rows.records`."""
+    """The sessions that have a text with all terms of `query`, in the order of `_rows.records`.
+
+    Raises `Damaged` where the index is.
+    """
     terms = Terms.of(query)
-    if not terms.phrases:
-        return []
+    try:
+        return _found(connection, terms, limit, before, archived) if terms.phrases else []
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not _is_damage(exc):
+            raise
+        raise Damaged("the index that searches use is damaged; the next start makes it anew") from exc
+
+
+def _found(
+    connection: sqlite3.Connection, terms: Terms, limit: int, before: str | None, archived: Archived
+) -> list[Found]:
     found: list[Found] = []
     for session, numbers in _matching(connection, terms, before, archived):
         texts = [_said(connection, number) for number in numbers]
@@ -166,6 +278,6 @@ def _expression(terms: Terms) -> str:
 
 def _said(connection: sqlite3.Connection, number: int) -> Said:
     message_id, role, text = connection.execute(
-        "SELECT message_id, role, text FROM said WHERE number = ?", (number,)
+        "SELECT message_id, role, CAST(text AS TEXT) FROM said WHERE number = ?", (number,)
     ).fetchone()
     return Said(message_id or None, role, text)

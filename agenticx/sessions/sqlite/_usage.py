@@ -7,9 +7,12 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple
 from decimal import Decimal
+from typing import Any
 
 from agenticx.runtime.events import EventType
 from agenticx.sessions.base import StoredEvent
+from agenticx.sessions.damage import readable
+from agenticx.sessions.sqlite import _rows as rows
 from agenticx.sessions.sqlite._heads import session_number
 from agenticx.sessions.usage import Counts, Spent, counted
 
@@ -26,8 +29,8 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
             key = (session, envelope["ts"][:10], envelope["data"]["model"])
             known = connection.execute(
                 f"SELECT {_COUNTS} FROM usage WHERE session = ? AND day = ? AND model = ?", key
-            ).fetchone()
-            sums = counted(envelope["data"]) + (_counts(*known) if known else Counts())
+            ).fetchall()
+            sums = sum(rows.readable_rows(known, _counts), counted(envelope["data"]))
             *numbers, cost = astuple(sums)
             values = (*key, *numbers, None if cost is None else str(cost))
             connection.execute(f"INSERT OR REPLACE INTO usage VALUES ({', '.join('?' * len(values))})", values)
@@ -36,29 +39,34 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
 def spent(
     connection: sqlite3.Connection, *, session_id: str | None, since: str | None, until: str | None
 ) -> list[Spent]:
-    """The rows of a session or of all, of these days."""
+    """The rows of a session or of all, of these days; without those that cannot be read."""
     session = None if session_id is None else session_number(connection, session_id)
-    rows = connection.execute(
-        f"""SELECT sessions.id, day, model, {_COUNTS} FROM usage JOIN sessions ON sessions.number = usage.session
+    found = connection.execute(
+        f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), {_COUNTS}
+            FROM usage JOIN sessions ON sessions.number = usage.session
             WHERE (?1 IS NULL OR session = ?1) AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
             ORDER BY sessions.number""",
         (session, since, until),
     )
-    return Spent.summed(
-        Spent(session_id=id_, day=day, model=model, counts=_counts(*counts)) for id_, day, model, *counts in rows
-    )
+    return Spent.summed(rows.readable_rows(found, _spent))
 
 
-def _counts(*columns: int | str | None) -> Counts:
+def _spent(row: tuple[Any, ...]) -> Spent:
+    id_, day, model, *counts = row
+    return Spent(session_id=id_, day=day, model=model, counts=_counts(counts))
+
+
+def _counts(columns: Sequence[Any]) -> Counts:
     *numbers, cost = columns
-    calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
-    return Counts(
-        calls=calls,
-        uncounted=uncounted,
-        unpriced=unpriced,
-        input_tokens=into,
-        output_tokens=out,
-        cached_tokens=cached,
-        reasoning_tokens=reasoning,
-        cost_usd=None if cost is None else Decimal(cost),
-    )
+    with readable("what a session used"):
+        calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
+        return Counts(
+            calls=calls,
+            uncounted=uncounted,
+            unpriced=unpriced,
+            input_tokens=into,
+            output_tokens=out,
+            cached_tokens=cached,
+            reasoning_tokens=reasoning,
+            cost_usd=None if cost is None else Decimal(cost),
+        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agenticx.errors import StoreError
 
-__all__ = ["MIGRATIONS", "Migration", "check", "migrate"]
+__all__ = ["MIGRATIONS", "Migration", "check", "migrate", "statement_of"]
 
 APPLICATION_ID = 0x41475831
 """`AGX1`, in the file's header: https://sqlite.org/fileformat2.html#application_id"""
@@ -148,6 +148,12 @@ def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migra
     for migration in migrations:
         if migration.name not in applied:
             _apply(connection, migration, now)
+
+
+def statement_of(table: str) -> str:
+    """The one that makes a table."""
+    statements = [statement for migration in MIGRATIONS for statement in _statements(migration.sql)]
+    return next(statement for statement in statements if statement.startswith(f"CREATE TABLE {table} "))
 
 
 def _applied(connection: sqlite3.Connection) -> list[str]:

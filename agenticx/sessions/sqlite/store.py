@@ -35,6 +35,7 @@ from agenticx.sessions.base import (
     encode_events,
 )
 from agenticx.sessions.bell import Bell
+from agenticx.sessions.damage import Damaged
 from agenticx.sessions.search import Said, said_in
 from agenticx.sessions.sqlite import _rows as rows
 from agenticx.sessions.sqlite import _search as index
@@ -135,9 +136,14 @@ class SqliteStore:
     async def search(
         self, query: str, *, limit: int = 50, before: str | None = None, archived: Archived = "without"
     ) -> Sequence[Found]:
-        return await self._reader.do(
-            lambda connection: index.search(connection, query, limit=limit, before=before, archived=archived)
-        )
+        def work(connection: sqlite3.Connection) -> Sequence[Found]:
+            return index.search(connection, query, limit=limit, before=before, archived=archived)
+
+        try:
+            return await self._reader.do(work)
+        except Damaged:
+            await self._writer.do(index.must_be_made_anew)
+            raise
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
@@ -352,9 +358,10 @@ def _prepared(path: Path, now: datetime) -> tuple[str, int, int]:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # so that it is told once
             _check_integrity(connection, path)
             migrate(connection, rfc3339(now))
+            log = _log_of(connection)
             index.make_index(connection)
             index.purge_left_over(connection)
-            return _log_of(connection)
+            return log
     except (OSError, sqlite3.Error) as exc:
         raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
     except StoreError as exc:
@@ -402,10 +409,19 @@ def _check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _log_of(connection: sqlite3.Connection) -> tuple[str, int, int]:
-    """The log's name, its last position, and over how many positions a row of it reaches at most."""
+    """The log's name, its last position, and over how many positions a row of it reaches at most.
+
+    Raises `StoreError` where the file does not say.
+    """
     meta = dict(connection.execute("SELECT key, value FROM meta"))
+    if missing := sorted({"log_id", "position"} - meta.keys()):
+        raise StoreError(f"it is damaged: its table meta has no {' and no '.join(missing)}; restore a copy of it")
+    try:
+        position = int(meta["position"])
+    except ValueError as exc:
+        raise StoreError("it is damaged: in its table meta, position is no number; restore a copy of it") from exc
     last, reach = connection.execute(
         "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM events"
     ).fetchone()
     (last_fresh,) = connection.execute("SELECT coalesce(max(position), 0) FROM fresh").fetchone()
-    return meta["log_id"], max(last, last_fresh, int(meta["position"])), reach
+    return meta["log_id"], max(last, last_fresh, position), reach
