@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.looking import Seen, look_at_store, look_at_token
-from agenticx.cli.options import current_folder
+from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog import ModelInfo, default_model_spec, facts_of, list_models, resolve_model
 from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
@@ -82,6 +82,7 @@ def findings(*, online: bool = False) -> Iterator[Finding]:
         yield Finding("settings", str(exc), "problem")
         return
     yield from _changed_settings(settings)
+    yield _looked_at("tools", lambda: _tools(settings))
     yield _home(settings.home)
     yield _looked_at("token", lambda: look_at_token(settings))
     yield _looked_at("store", lambda: asyncio.run(look_at_store(settings)))
@@ -127,6 +128,11 @@ def _settings_report() -> dict[str, dict[str, Any]] | None:
     sources = _sources(settings)
     values = settings.model_dump(mode="json") | ({"store_url": "(set)"} if settings.store_url else {})
     return {name: {"value": value, "source": sources.get(name, "default")} for name, value in values.items()}
+
+
+def _tools(settings: Settings) -> Seen:
+    names = [tool.schema.name for tool in enabled_tools(settings)]
+    return f"new sessions have {', '.join(names) or 'none'}", "ok"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

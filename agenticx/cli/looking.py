@@ -61,6 +61,8 @@ def _look_at_file(path: Path) -> Seen:
     try:
         if not path.exists() or not path.stat().st_size:
             return f"{path} is made when it is first used", "note"
+        if _log_without_index(path):
+            return f"{path} has a log beside it that the next start writes into it", "note"
         with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
             check(connection)
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -71,6 +73,12 @@ def _look_at_file(path: Path) -> Seen:
     if verdict != "ok":
         raise StoreError(f"{str(path)!r}: it is damaged ({verdict}). Move it away to begin anew, or restore a copy")
     return f"{path} is whole", "ok"
+
+
+def _log_without_index(path: Path) -> bool:
+    """Whether SQLite would have to make a file to read what it is."""
+    log, index = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+    return log.exists() and log.stat().st_size > 0 and not index.exists()
 
 
 # --- the token --------------------------------------------------------------------------------------------------------

@@ -87,6 +87,13 @@ def test_doctor_finds_what_others_can_read_and_says_how_to_repair_it(agx: Any, t
     assert f"permission_mode = plan from {home / 'settings.toml'}\n" in done.stdout
 
 
+def test_doctor_names_a_tool_that_there_is_not(agx: Any) -> None:
+    agx.environment["AGX_ENABLED_TOOLS"] = "file_read,nope"
+    done = agx("doctor")
+    assert done.returncode == 1
+    assert "!!  tools        AGX_ENABLED_TOOLS names 'nope', which is no tool; tools are: " in done.stdout
+
+
 def test_doctor_still_answers_when_settings_are_wrong(agx: Any) -> None:
     agx.environment["AGX_PERMISSION_MODE"] = "bold"
     done = agx("doctor")
@@ -133,6 +140,13 @@ def test_doctor_looks_into_the_database_and_changes_nothing(agx: Any, tmp_path: 
     before = sorted(home.iterdir())
     assert f"ok  store        {database} is whole\n" in agx("doctor").stdout
     assert sorted(home.iterdir()) == before
+    log = home / "sessions.db-wal"
+    log.write_bytes(b"copied without its index")
+    assert (
+        f"--  store        {database} has a log beside it that the next start writes into it\n" in agx("doctor").stdout
+    )
+    assert sorted(home.iterdir()) == sorted([*before, log])
+    log.unlink()
     whole = database.read_bytes()
     for broken in (whole[:6000], whole[: len(whole) // 2], whole[:100] + b"\xff" * 8000 + whole[8100:]):
         database.write_bytes(broken)
