@@ -184,6 +184,6 @@ def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any, modul
 def test_a_prompt_that_cannot_be_read_is_named_and_is_no_bug(agx: Any, spoil: str) -> None:
     agx.environment["AGX_HOME"] = str(agx.folder / "home")
     done = under_a_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "prompts/system.md cannot be read: " in done.stderr
     assert "Traceback" not in done.stderr
