@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
+from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
 from studio.bodies import LARGE_BODY_BYTES, Body, read_body
+from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
 
-__all__ = ["Answer", "answer", "index"]
+__all__ = ["QUERY", "Answer", "Decision", "Questions", "answer", "index"]
+
+QUERY = (Parameter("session_id", "Only those of this session."),)
 
 
 class Answer(Body):
@@ -27,6 +31,33 @@ class Answer(Body):
     remember: Literal["once", "session", "always"] = "once"
     arguments: dict[str, Any] | None = None
     reason: str | None = Field(None, max_length=4000)
+
+
+class Question(TypedDict):
+    """What waits for a yes or no; `context` is that of `confirm_required`."""
+
+    id: str
+    session_id: str
+    agent_id: str
+    question: str
+    context: dict[str, Any]
+    digest: str
+    expires_at: str
+
+
+class Questions(TypedDict):
+    confirms: list[Question]
+
+
+class Decision(TypedDict):
+    """What counts from now on."""
+
+    id: str
+    approved: bool
+    by: AnsweredBy
+    remember: Literal["once", "session", "always"]
+    arguments: NotRequired[dict[str, Any]]
+    reason: NotRequired[str]
 
 
 async def index(request: Request) -> Response:
@@ -47,7 +78,7 @@ async def answer(request: Request) -> Response:
     return JSONResponse(_decision(request_id, decision))
 
 
-def _question(question: ConfirmRequest) -> dict[str, Any]:
+def _question(question: ConfirmRequest) -> Question:
     return {
         "id": question.id,
         "session_id": question.session_id,
@@ -59,8 +90,8 @@ def _question(question: ConfirmRequest) -> dict[str, Any]:
     }
 
 
-def _decision(request_id: str, decision: ConfirmAnswer) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _decision(request_id: str, decision: ConfirmAnswer) -> Decision:
+    shown: Decision = {
         "id": request_id,
         "approved": decision.approved,
         "by": decision.by,

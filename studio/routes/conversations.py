@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from typing import Any, Literal, NotRequired
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
@@ -18,12 +20,21 @@ from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.forking import fork as fork_session
 from agenticx.sessions.transcript import read_messages
 from studio.bodies import Body, read_body
+from studio.openapi import Parameter
 from studio.pieces import ABORT
 from studio.problems import Problem
 from studio.routes.sessions import session_json
 from studio.services import services
 
-__all__ = ["Fork", "Rewind", "export", "fork", "messages", "rewind"]
+__all__ = ["QUERY", "Fork", "Messages", "Rewind", "Rewound", "export", "fork", "messages", "rewind"]
+
+QUERY = (
+    Parameter(
+        "format",
+        "`jsonl`: every event as it was sent, one a line; `markdown`: the conversation, to be read.",
+        {"enum": ["jsonl", "markdown"], "default": "jsonl"},
+    ),
+)
 
 _EVENTS_AT_ONCE = 1_000
 
@@ -40,6 +51,57 @@ class Rewind(Body):
     """The message that is the last one from then on, of those there are or were; null: begin anew."""
 
     message_id: str | None = Field(max_length=200)
+
+
+class AttachedFile(TypedDict):
+    name: str
+    media_type: str
+    size: int
+
+
+class CalledTool(TypedDict):
+    """A call as the model made it; arguments that do not parse are the raw string."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+class Message(TypedDict):
+    message_id: str
+    role: Literal["user", "assistant", "tool"]
+    content: str
+    attachments: NotRequired[list[AttachedFile]]
+    tool_calls: NotRequired[list[CalledTool]]
+    tool_call_id: NotRequired[str]
+
+
+class Messages(TypedDict):
+    """Each text once, in the order in which it was said."""
+
+    messages: list[Message]
+
+
+class RewoundFile(TypedDict):
+    """What became of a file that the agent had changed; `reason` says why it is not as it was then."""
+
+    path: str
+    outcome: Literal["restored", "removed", "unchanged", "left"]
+    reason: str | None
+
+
+class Undo(TypedDict):
+    """The body of the rewind that takes this one back."""
+
+    message_id: str | None
+
+
+class Rewound(TypedDict):
+    """Null stands for the beginning, before any message."""
+
+    rewound_to: str | None
+    undo: Undo
+    files: list[RewoundFile]
 
 
 async def messages(request: Request) -> Response:
@@ -62,8 +124,11 @@ async def rewind(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, Rewind)
     done = await studio.hub.rewind(session_id, body.message_id)
-    files = [{"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in done.files]
-    return JSONResponse({"rewound_to": done.rewound_to, "undo": {"message_id": done.undo}, "files": files})
+    files: list[RewoundFile] = [
+        {"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in done.files
+    ]
+    rewound: Rewound = {"rewound_to": done.rewound_to, "undo": {"message_id": done.undo}, "files": files}
+    return JSONResponse(rewound)
 
 
 async def export(request: Request) -> Response:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from studio.openapi import Parameter
 from studio.relay import asked_cursor
 from studio.services import services
 
-__all__ = ["of_all", "of_session"]
+__all__ = ["QUERY", "of_all", "of_session"]
+
+QUERY = (
+    Parameter("cursor", "Go on behind the event with this `id`; one of no use here is answered by a `reset` frame."),
+    Parameter("Last-Event-ID", "The same; wins over `cursor`.", place="header"),
+)
 
 
 async def of_session(request: Request) -> Response:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NotRequired, cast
 
 from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, ToolError
 from agenticx.sessions.base import Archived, Found, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.bodies import Body, read_body
+from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import Services, services
 
 __all__ = [
+    "QUERY",
     "ModelName",
     "NewSession",
+    "Session",
     "SessionChanges",
+    "Sessions",
     "change",
     "check_model",
     "create",
@@ -38,6 +43,19 @@ _TOOLS = 500
 _QUERY_CHARS = 500
 _ARCHIVED: dict[str | None, Archived] = {None: "without", "false": "without", "true": "only", "all": "with"}
 
+
+QUERY = (
+    Parameter("q", "Words that the name or what was said must have.", {"type": "string", "maxLength": _QUERY_CHARS}),
+    Parameter(
+        "limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": _LARGEST_PAGE, "default": _PAGE}
+    ),
+    Parameter("before", "Go on behind the session of this id, the last of the page before."),
+    Parameter(
+        "archived",
+        "Whether also those (`all`), or only those (`true`), that were put away.",
+        {"enum": ["true", "false", "all"], "default": "false"},
+    ),
+)
 
 _BREAKING = frozenset({"Cc", "Zl", "Zp"})
 _TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
@@ -81,6 +99,42 @@ class SessionChanges(Body):
     archived: bool = False
 
 
+class Session(TypedDict):
+    """Null: no name yet, the default model, all tools, made of no other session, nothing runs."""
+
+    id: str
+    name: str | None
+    model: str | None
+    permission_mode: PermissionMode
+    workspace: str
+    tools: list[str] | None
+    pinned: bool
+    archived: bool
+    forked_from: str | None
+    created_at: str
+    running_turn_id: str | None
+
+
+class Match(TypedDict):
+    """A line around what was found, in three pieces; `message_id` is null for the session's name."""
+
+    message_id: str | None
+    role: str
+    before: str
+    found: str
+    after: str
+
+
+class ListedSession(Session):
+    """With `q` also where it was found."""
+
+    matches: NotRequired[list[Match]]
+
+
+class Sessions(TypedDict):
+    sessions: list[ListedSession]
+
+
 async def create(request: Request) -> Response:
     studio, body = services(request), await read_body(request, NewSession)
     check_model(studio, body.model)
@@ -105,13 +159,14 @@ async def index(request: Request) -> Response:
         raise Problem(422, "bad_query", f"'q' must have at most {_QUERY_CHARS} characters.", field="q")
     if not query:
         records = await studio.store.sessions(limit=limit, before=before, archived=archived)
-        return JSONResponse({"sessions": [session_json(studio, record) for record in records]})
+        return JSONResponse(Sessions(sessions=[{**session_json(studio, record)} for record in records]))
     found = await studio.store.search(query, limit=limit, before=before, archived=archived)
-    return JSONResponse({"sessions": [session_json(studio, one.record) | {"matches": _matches(one)} for one in found]})
+    listed: list[ListedSession] = [{**session_json(studio, one.record), "matches": _matches(one)} for one in found]
+    return JSONResponse(Sessions(sessions=listed))
 
 
-def _matches(found: Found) -> list[dict[str, Any]]:
-    return [asdict(excerpt) for excerpt in found.matches]
+def _matches(found: Found) -> list[Match]:
+    return [cast("Match", asdict(excerpt)) for excerpt in found.matches]
 
 
 async def show(request: Request) -> Response:
@@ -200,7 +255,7 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         raise Problem(422, "bad_before", sentence, field="before") from None
 
 
-def session_json(studio: Services, record: SessionRecord) -> dict[str, Any]:
+def session_json(studio: Services, record: SessionRecord) -> Session:
     """A session as clients read it."""
     return {
         "id": record.id,

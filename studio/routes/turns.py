@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Annotated
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
@@ -17,7 +18,7 @@ from studio.problems import Problem
 from studio.routes.sessions import ModelName, check_model
 from studio.services import services
 
-__all__ = ["NewAttachment", "NewTurn", "Stop", "start", "stop"]
+__all__ = ["Accepted", "NewAttachment", "NewTurn", "Stop", "Stopped", "start", "stop"]
 
 
 _INPUT_CHARS = 4_000_000
@@ -57,6 +58,23 @@ class Stop(Body):
     """Nothing to say."""
 
 
+class Accepted(TypedDict):
+    """A turn that began, to be read behind `cursor`; a message that waits or was handed back, with its `state`; or,
+    with a `message_id` and no cursor, one that steers the running turn.
+    """
+
+    turn_id: str
+    cursor: NotRequired[str]
+    state: NotRequired[Literal["queued", "handed_back"]]
+    message_id: NotRequired[str | None]
+
+
+class Stopped(TypedDict):
+    """The turn that was told to end, if one ran."""
+
+    turn_id: str | None
+
+
 async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, NewTurn)
@@ -78,10 +96,11 @@ async def start(request: Request) -> Response:
 async def stop(request: Request) -> Response:
     await read_body(request, Stop)
     turn = await services(request).hub.stop(request.path_params["session_id"])
-    return JSONResponse({"turn_id": None if turn is None else turn.id}, 202)
+    stopped: Stopped = {"turn_id": None if turn is None else turn.id}
+    return JSONResponse(stopped, 202)
 
 
-def _told(posted: Posted, cursor: str) -> dict[str, str | None]:
+def _told(posted: Posted, cursor: str) -> Accepted:
     """Where to read on, and what became of a message that did not begin its turn at once."""
     match posted.state:
         case "started":

@@ -5,16 +5,64 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from agenticx.sessions.usage import Counts, Spent
+from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
 
-__all__ = ["index"]
+__all__ = ["QUERY", "UsageReport", "index"]
+
+_DAY = {"type": "string", "format": "date"}
+QUERY = (
+    Parameter("session_id", "Only what this session used."),
+    Parameter("since", "The first day that counts, of UTC.", _DAY),
+    Parameter("until", "The last day that counts, of UTC.", _DAY),
+)
+
+
+class Used(TypedDict):
+    """What calls used; the last two are how many of them did not say."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost_usd: str | None
+    calls_without_counts: int
+    calls_without_cost: int
+
+
+class UsedOnDay(Used):
+    day: str
+
+
+class UsedBySession(Used):
+    session_id: str
+
+
+class UsedByModel(Used):
+    model: str
+
+
+class UsedRow(Used):
+    day: str
+    session_id: str
+    model: str
+
+
+class UsageReport(TypedDict):
+    total: Used
+    days: list[UsedOnDay]
+    sessions: list[UsedBySession]
+    models: list[UsedByModel]
+    rows: list[UsedRow]
 
 
 async def index(request: Request) -> Response:
@@ -22,31 +70,30 @@ async def index(request: Request) -> Response:
     rows = await services(request).store.usage(
         session_id=asked.get("session_id"), since=_day(request, "since"), until=_day(request, "until")
     )
-    return JSONResponse(
-        {
-            "total": _json(_sum(rows)),
-            "days": _by("day", rows, lambda row: row.day),
-            "sessions": _by("session_id", rows, lambda row: row.session_id),
-            "models": _by("model", rows, lambda row: row.model),
-            "rows": [
-                {"day": row.day, "session_id": row.session_id, "model": row.model} | _json(row.counts) for row in rows
-            ],
-        }
-    )
+    report: UsageReport = {
+        "total": _json(_sum(rows)),
+        "days": cast("list[UsedOnDay]", _by("day", rows, lambda row: row.day)),
+        "sessions": cast("list[UsedBySession]", _by("session_id", rows, lambda row: row.session_id)),
+        "models": cast("list[UsedByModel]", _by("model", rows, lambda row: row.model)),
+        "rows": [
+            {"day": row.day, "session_id": row.session_id, "model": row.model, **_json(row.counts)} for row in rows
+        ],
+    }
+    return JSONResponse(report)
 
 
 def _by(name: str, rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[dict[str, Any]]:
     groups: dict[str, list[Spent]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
-    return [{name: value} | _json(_sum(group)) for value, group in groups.items()]
+    return [{name: value, **_json(_sum(group))} for value, group in groups.items()]
 
 
 def _sum(rows: Iterable[Spent]) -> Counts:
     return sum((row.counts for row in rows), Counts())
 
 
-def _json(counts: Counts) -> dict[str, Any]:
+def _json(counts: Counts) -> Used:
     return {
         "calls": counts.calls,
         "input_tokens": counts.input_tokens,

@@ -1,0 +1,195 @@
+"""`/openapi.json` says what is so: real answers fit its schemas, and what it does not name is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
+from typing_extensions import is_typeddict
+
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import envelope_schema
+from agenticx.tools.builtin import builtin_tools
+from studio.openapi import EVENT_STREAM
+from studio.routes import TABLE
+from tests.llms.files import PNG
+from tests.studio.running import Studio, StudioMaker
+
+pytestmark = pytest.mark.anyio
+
+QUERIES = {
+    "/api/sessions": ["q", "limit", "before", "archived"],
+    "/api/sessions/{session_id}/export": ["format"],
+    "/api/sessions/{session_id}/events": ["cursor"],
+    "/api/events": ["cursor"],
+    "/api/confirms": ["session_id"],
+    "/api/usage": ["session_id", "since", "until"],
+}
+"""What a route knows; what it reads beyond that, no client could send."""
+
+
+class Described:
+    """A client that holds every answer against what the document says of it."""
+
+    def __init__(self, studio: Studio, document: dict[str, Any]) -> None:
+        self.studio = studio
+        self.document = document
+        self.seen = set[tuple[str, str, str, str | None]]()
+        self._paths = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in document["paths"]]
+
+    async def ask(self, method: str, url: str, body: Any = None, **headers: str) -> httpx.Response:
+        kept = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.studio.client.request(method, url, json=body, headers=kept)
+        self.check(method, url, answer)
+        return answer
+
+    def check(self, method: str, url: str, answer: httpx.Response) -> None:
+        path = next(path for pattern, path in self._paths if pattern.fullmatch(url.partition("?")[0]))
+        told = self.document["paths"][path][method.lower()]["responses"]
+        response = told.get(str(answer.status_code)) or told["default"]
+        media = answer.headers.get("content-type", "").partition(";")[0] or None
+        assert [media] == [None] if "content" not in response else media in response["content"], (method, url, media)
+        if media is not None and media.endswith("json"):
+            schema = {**response["content"][media]["schema"], "components": self.document["components"]}
+            Draft202012Validator(schema).validate(answer.json())
+        if answer.is_success:
+            self.seen.add((method, path, str(answer.status_code), media))
+
+
+def closed(schema: Any) -> Any:
+    """The schema, in which an object has no properties but those that are named."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: closed(one) for name, one in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        inner.setdefault("additionalProperties", False)
+    return inner
+
+
+def promised(document: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, response in operation["responses"].items():
+                for media in response.get("content", {None: {}}):
+                    if status != "default":
+                        yield method.upper(), path, status, media
+
+
+async def test_every_answer_is_as_the_document_says(make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    model = ScriptedModel(
+        [
+            call("file_write", {"path": "a.txt", "content": "x"}),
+            "Written, the needle is in there.",
+            [say("so"), hang()],
+            *["more"] * 5,
+        ]
+    )
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        document = (await studio.client.get("/openapi.json")).json()
+        client = Described(studio, closed(document))
+        await client.ask("GET", "/openapi.json")
+
+        made = (await client.ask("POST", "/api/sessions", {"name": "Named", "tools": ["file_write"]})).json()
+        path = f"/api/sessions/{made['id']}"
+        picture = {"name": PNG.name, "data": PNG.data}
+        await client.ask("POST", f"{path}/turns", {"input": "Write", "attachments": [picture]})
+        await studio.events_until(made["id"], "confirm_required")
+        (question,) = (await client.ask("GET", f"/api/confirms?session_id={made['id']}")).json()["confirms"]
+        yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
+        await client.ask("POST", f"/api/confirms/{question['id']}", yes)
+        await studio.events_until(made["id"], "final")
+        await client.ask("GET", path)
+        await client.ask("PATCH", path, {"pinned": True})
+        (found,) = (await client.ask("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
+        assert found["matches"]
+        await client.ask("GET", "/api/sessions")
+        messages = (await client.ask("GET", f"{path}/messages")).json()["messages"]
+        assert [sorted(message.keys() - {"message_id", "role", "content"}) for message in messages] == [
+            ["attachments"],
+            ["tool_calls"],
+            ["tool_call_id"],
+            [],
+        ]
+        assert (await client.ask("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
+        await client.ask("GET", f"{path}/export")
+        await client.ask("GET", f"{path}/export?format=markdown")
+        await client.ask("POST", f"{path}/fork", {})
+        rewound = await client.ask("POST", f"{path}/rewind", {"message_id": messages[0]["message_id"]})
+        assert rewound.json()["files"]
+
+        await client.ask("POST", f"{path}/turns", {"input": "Hold"})
+        for when_busy in ("queue", "steer"):
+            await client.ask("POST", f"{path}/turns", {"input": "Also", "when_busy": when_busy})
+        assert (await client.ask("POST", f"{path}/turns", {"input": "Me"})).status_code == 409
+        await client.ask("POST", f"{path}/stop")
+        await studio.events_until(made["id"], "handed_back")
+        other = (await client.ask("POST", "/api/sessions", {})).json()["id"]
+        await client.ask("POST", f"/api/sessions/{other}/turns", {"input": "On"}, Accept=EVENT_STREAM)
+        for stream in (f"{path}/events", "/api/events"):
+            async with studio.client.stream("GET", stream) as answer:
+                client.check("GET", stream, answer)
+
+        assert (await client.ask("GET", "/api/sessions?limit=0")).status_code == 422
+        ticket = (await client.ask("POST", "/api/tickets")).json()["ticket"]
+        await client.ask("POST", "/api/ticket", {"ticket": ticket})
+        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models"):
+            await client.ask("GET", plain)
+        await client.ask("DELETE", path)
+    assert client.seen == set(promised(document))
+
+
+async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_by_name(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        document = (await studio.client.get("/openapi.json")).json()
+        for row in TABLE:
+            declared = document["paths"][row.path][row.method.lower()].get("parameters", [])
+            known = [one["name"] for one in declared if one["in"] == "query"]
+            assert known == QUERIES.get(row.path, [])[: None if row.method == "GET" else 0]
+            assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
+            path = row.path.format(session_id=session_id, request_id="cfm_x") if "{" in row.path else row.path
+            if row.path == "/":
+                assert (await studio.client.get("/?from=mail")).status_code == 200
+                continue
+            answer = await studio.client.request(row.method, f"{path}?limt=1")
+            assert (path, answer.status_code) == (path, 422)
+            problem = answer.json()
+            assert (problem["code"], problem["field"]) == ("unknown_parameter", "limt")
+            told = ", ".join(known) or "no parameters at all"
+            assert problem["detail"] == f"'limt' is no parameter of {row.method} {row.path}; known are: {told}."
+
+
+async def test_streams_name_the_header_by_which_they_go_on(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        paths = (await studio.client.get("/openapi.json")).json()["paths"]
+    for path in ("/api/events", "/api/sessions/{session_id}/events"):
+        headers = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "header"]
+        assert headers == ["Last-Event-ID"]
+
+
+def test_no_two_schemas_of_the_document_have_the_same_name() -> None:
+    known: dict[str, Any] = {"Problem": "ours", "Event": "ours"}
+    for name, schema in named_schemas():
+        for inner, definition in {**schema.pop("$defs", {}), name: schema}.items():
+            assert known.setdefault(inner, definition) == definition, inner
+
+
+def named_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the document is put together from, each with the schemas that it refers to."""
+    yield "of all events", envelope_schema()
+    for row in TABLE:
+        if row.body is not None:
+            yield row.body.__name__, row.body.model_json_schema()
+        for answer in row.answers:
+            if is_typeddict(answer.schema):
+                yield answer.schema.__name__, TypeAdapter(answer.schema).json_schema(mode="serialization")
