@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
-from agenticx.sessions.base import SessionRecord, Store
-from agenticx.sessions.damage import readable
+from agenticx.logs import get_logger
+from agenticx.sessions.base import Keepsake, SessionRecord, Store
+from agenticx.sessions.damage import Damaged, readable
 from agenticx.sessions.keeping import revive
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.snapshots import SnapshotFolder
@@ -15,6 +16,9 @@ __all__ = ["AtHand"]
 
 _MOST = 200
 """Conversations kept beside those that somebody holds; the others are read again when they are needed."""
+
+
+_log = get_logger(__name__)
 
 
 class AtHand:
@@ -45,6 +49,22 @@ class AtHand:
         if len(self._recent) > _MOST:
             self._recent.popitem(last=False)
         return live
+
+    async def to_delete(self, session_id: str) -> LiveSession:
+        """The session, whose conversation is taken for empty where it cannot be read: it can go all the same.
+
+        Raises `SessionNotFound`.
+        """
+        live = self.get(session_id)
+        if live is not None:
+            return live
+        try:
+            return await self.open(await self._store.get(session_id))
+        except Damaged as exc:
+            _log.error("a session that cannot be read is to be deleted", error=str(exc))
+        record = SessionRecord(id=session_id, workspace="/", created_at="")
+        # nobody else gets it: whoever opens the session meets the damage
+        return LiveSession(revive(record, Keepsake()), self._store, await self._store.last_seq(session_id))
 
     def forget(self, session_id: str) -> None:
         """The session is gone."""

@@ -323,8 +323,8 @@ class Hub:
         return await self._naming.change(session_id, changes)
 
     async def delete(self, session_id: str) -> None:
-        """End what the session runs, then forget it, and what waits in it."""
-        live = await self._at_hand.open(await self._store.get(session_id))
+        """End what the session runs, then forget it, and what waits in it; nothing of it has to be readable."""
+        live = await self._at_hand.to_delete(session_id)
         await to_its_end(self._delete(live))
 
     async def _delete(self, live: LiveSession) -> None:

@@ -268,6 +268,33 @@ async def test_a_session_of_which_nothing_can_be_read_is_deleted_from_the_store(
     await store.aclose()
 
 
+UNREADABLE = {
+    "its record": "UPDATE sessions SET record = '{' WHERE id = ?",
+    "its record's fields": "UPDATE sessions SET record = json_set(record, '$.model', 5) WHERE id = ?",
+    "its state": "UPDATE sessions SET state = '[1]' WHERE id = ?",
+    "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, '{{}}')",
+    "its log": DAMAGES["a row of the log"],
+    "its journal": DAMAGES["the journal's form"],
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_a_session_that_cannot_be_read_can_be_deleted(tmp_path: Path, what: str) -> None:
+    one, two = await left_running(tmp_path, 2)
+    damage(tmp_path, UNREADABLE[what], one)
+    store = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_of(store, tmp_path)
+    await hub.recover()
+    await hub.delete(one)
+    with pytest.raises(SessionNotFound):
+        await store.last_seq(one)
+    with pytest.raises(SessionNotFound):
+        await hub.delete(one)
+    assert [record.id for record in await store.sessions()] == [two]
+    await hub.close()
+    await store.aclose()
+
+
 async def with_texts(home: Path) -> list[str]:
     """Two sessions, of which each has said a word of its own and one that both have."""
     store = SqliteStore(home / "sessions.db")
