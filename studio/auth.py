@@ -14,25 +14,22 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import SettingsError
 from agenticx.settings import Settings
+from agenticx.token_file import read_token, token_path
 from studio.problems import Problem, problem_response
 
 __all__ = ["TICKET_SECONDS", "Boundary", "Guard", "Tickets", "is_public", "load_token"]
 
 TICKET_SECONDS = 600.0
 _TICKETS = 64
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,}")
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
@@ -187,31 +184,16 @@ def load_token(settings: Settings) -> str:
     Raises `SettingsError` for a file that others can read or that holds no token.
     """
     if settings.token_file is not None:
-        return _read_token(settings.token_file, "AGX_TOKEN_FILE names")
-    path = settings.home / "token"
+        return read_token(settings)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(token_path(settings), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return _read_token(path, "The server's token is kept in")
+        return read_token(settings)
     token = secrets.token_urlsafe(32)
     with os.fdopen(descriptor, "w") as file:
         file.write(token + "\n")
     return token
-
-
-def _read_token(path: Path, what: str) -> str:
-    try:
-        status = path.stat()
-        content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{what} {str(path)!r}, which cannot be read as text: {exc}") from exc
-    if status.st_mode & 0o077:
-        mode = stat.S_IMODE(status.st_mode)
-        raise SettingsError(f"{what} {str(path)!r} with mode {mode:04o}; only its owner may read it: chmod 600")
-    if not _TOKEN.fullmatch(content):
-        raise SettingsError(f"{what} {str(path)!r}, which must hold at least 32 letters, digits, '-' or '_'")
-    return content
 
 
 # --- tickets ----------------------------------------------------------------------------------------------------------

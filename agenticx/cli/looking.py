@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import stat
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +11,13 @@ from typing import Literal
 
 from agenticx.cli.finding import server_with_pid
 from agenticx.cli.loopback import Loopback, Refused
-from agenticx.errors import SettingsError, StoreError
+from agenticx.errors import StoreError
 from agenticx.sessions.opening import database_path
 from agenticx.sessions.sqlite._file import read_only_uri, refuse_what_is_no_database
 from agenticx.sessions.sqlite.migrations import check
 from agenticx.sessions.sqlite.owner import owner_of
 from agenticx.settings import Settings
+from agenticx.token_file import read_token, token_path
 
 __all__ = ["Seen", "look_at_store", "look_at_token"]
 
@@ -26,7 +25,6 @@ Seen = tuple[str, Literal["ok", "note"]]
 """A sentence, and whether what it tells of is there yet."""
 
 _ANSWER_SECONDS = 5.0
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,}")
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -85,20 +83,10 @@ def _log_without_index(path: Path) -> bool:
 
 
 def look_at_token(settings: Settings) -> Seen:
-    """Where the token is; raises `SettingsError` for one that `agx serve` refuses, in its words."""
-    named = settings.token_file
-    path = named or settings.home / "token"
-    what = f"The server's token is kept in {str(path)!r}" if named is None else f"AGX_TOKEN_FILE names {str(path)!r}"
+    """Where the token is; raises `SettingsError` for one that `agx serve` refuses."""
+    path = token_path(settings)
     try:
-        status = path.stat()
-        content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
-    except (OSError, UnicodeDecodeError) as exc:
-        if named is None and isinstance(exc, FileNotFoundError):
-            return f"{path} is made by `agx serve`", "note"
-        raise SettingsError(f"{what}, which cannot be read as text: {exc}") from exc
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o077 and sys.platform != "win32":
-        raise SettingsError(f"{what} with mode {mode:04o}; only its owner may read it: chmod 600")
-    if not _TOKEN.fullmatch(content):
-        raise SettingsError(f"{what}, which must hold at least 32 letters, digits, '-' or '_'")
-    return f"{path} (mode {mode:04o})", "ok"
+        read_token(settings)
+    except FileNotFoundError:
+        return f"{path} is made by `agx serve`", "note"
+    return f"{path} (mode {stat.S_IMODE(path.stat().st_mode):04o})", "ok"

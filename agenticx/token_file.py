@@ -1,0 +1,40 @@
+"""The file that holds the server's token: where it is, and what it must be."""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+from pathlib import Path
+
+from agenticx.errors import SettingsError
+from agenticx.settings import Settings
+
+__all__ = ["read_token", "token_path"]
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,}")
+
+
+def token_path(settings: Settings) -> Path:
+    """AGX_TOKEN_FILE, else `token` in AGX_HOME, which a server makes at its first start."""
+    return settings.token_file or settings.home / "token"
+
+
+def read_token(settings: Settings) -> str:
+    """The token; raises `FileNotFoundError`, and `SettingsError` for a file that others can read or without a token."""
+    path = token_path(settings)
+    named = settings.token_file is not None
+    what = f"AGX_TOKEN_FILE names {str(path)!r}" if named else f"The server's token is kept in {str(path)!r}"
+    try:
+        status = path.stat()
+        content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
+    except (OSError, UnicodeDecodeError) as exc:
+        if isinstance(exc, FileNotFoundError) and not named:
+            raise
+        raise SettingsError(f"{what}, which cannot be read as text: {exc}") from exc
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 and sys.platform != "win32":
+        raise SettingsError(f"{what} with mode {mode:04o}; only its owner may read it: chmod 600")
+    if not _TOKEN.fullmatch(content):
+        raise SettingsError(f"{what}, which must hold at least 32 letters, digits, '-' or '_'")
+    return content
