@@ -18,6 +18,7 @@ from agenticx.errors import (
     SessionNotFound,
     SettingsError,
     StoreError,
+    ToolError,
 )
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
@@ -81,6 +82,7 @@ _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
     AttachmentTooLarge: (413, "attachment_too_large"),
     AttachmentRefused: (422, "attachment_refused"),
     SettingsError: (422, "bad_settings"),
+    ToolError: (422, "unknown_tool"),
     TurnFailed: (500, "internal"),
     StoreError: (503, "storage"),
     HubClosed: (503, "shutting_down"),

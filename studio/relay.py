@@ -52,7 +52,8 @@ _log = get_logger(__name__)
 
 def asked_cursor(request: Request) -> str | None:
     """Where the client wants to go on, None for from the beginning."""
-    return request.headers.get("last-event-id") or request.query_params.get("cursor")
+    query = request.query_params
+    return request.headers.get("last-event-id") or query.get("lastEventId") or query.get("cursor")
 
 
 class Relay:

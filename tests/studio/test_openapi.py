@@ -25,8 +25,8 @@ pytestmark = pytest.mark.anyio
 QUERIES = {
     "/api/sessions": ["q", "limit", "before", "archived"],
     "/api/sessions/{session_id}/export": ["format"],
-    "/api/sessions/{session_id}/events": ["cursor"],
-    "/api/events": ["cursor"],
+    "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
+    "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
     "/api/usage": ["session_id", "since", "until"],
 }

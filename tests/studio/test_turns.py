@@ -8,6 +8,7 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_adapter
+from agenticx.sessions import SessionRecord
 from agenticx.testing import assert_sequence
 from tests.patience import longest_hold
 from tests.studio.running import Frame, StudioMaker, frames_of, until
@@ -154,3 +155,13 @@ async def test_a_long_message_to_the_demo_model_holds_nobody_up(make_studio: Stu
         final = (await studio.events_until(session_id, "final"))[-1]
         assert final.data["data"]["text"] == said
         assert hold.longest < 2
+
+
+async def test_a_tool_that_there_is_no_more_is_named_and_nothing_begins(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        record = SessionRecord(workspace=str(studio.workspace), created_at="2026-01-01T00:00:00.000Z", tools=("gone",))
+        await studio.services.store.create(record)
+        answer = await studio.turn(record.id)
+        assert (answer.status_code, answer.json()["code"]) == (422, "unknown_tool")
+        assert answer.json()["detail"].startswith("unknown tool 'gone'; known tools: ")
+        assert await studio.services.store.read(record.id, 0, 10) == []
