@@ -14,9 +14,7 @@ __all__ = ["QUERY", "of_all", "of_session"]
 QUERY = (
     Parameter("cursor", "Go on behind the event with this `id`; one of no use here is answered by a `reset` frame."),
     Parameter("Last-Event-ID", "The same; wins over `cursor`.", place="header"),
-    Parameter(
-        "lastEventId", "The same, from clients that cannot send that header; wins over `cursor`."
-    ),
+    Parameter("lastEventId", "The same, from clients that cannot send that header; wins over `cursor`."),
 )
 
 
