@@ -272,7 +272,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
 @given(st.lists(pieces, min_size=1, max_size=6), st.booleans())
 def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
@@ -283,7 +283,7 @@ def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> N
     assert Path(os.path.realpath(place.path)).is_relative_to(workspace.resolve())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 def test_any_text_is_a_path_inside_or_refused(workspace, text) -> None:
     try:
