@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import get_args
+from typing import Any, Self, get_args
 
 from agenticx.cli.attaching import Waiting
 from agenticx.cli.choosing import LAST, session_named
@@ -66,8 +66,8 @@ def run(arguments: Namespace) -> int:
             chat.greet()
         else:
             chat.widest_mode = conversation.permission_mode
-        with _leaving_when_told(), _history(conversation.home / "chat_history") if typed else nullcontext():
-            for line in _typed_lines(output) if typed else _piped_lines():
+        with _Leaving() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
+            for line in leaving.watched(_typed_lines(output) if typed else _piped_lines()):
                 if not chat.take(line):
                     break
         if typed:
@@ -75,19 +75,43 @@ def run(arguments: Namespace) -> int:
     return DONE if typed else chat.last_code
 
 
-@contextmanager
-def _leaving_when_told() -> Generator[None]:
-    """SIGTERM and SIGHUP end the chat, behind the turn if one runs, and what it holds is given back."""
+class _Leaving:
+    """SIGTERM and SIGHUP end the chat where it waits for a line: at once, or behind what it does just then.
 
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(STOPPED)
+    Anywhere else an exception out of a signal handler could come up within an event loop, and be taken for an error.
+    """
 
-    before = {number: signal.signal(number, leave) for number in ending_signals() if number != signal.SIGINT}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __init__(self) -> None:
+        self._told = self._waiting = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        numbers = [number for number in ending_signals() if number != signal.SIGINT]
+        self._before = {number: signal.signal(number, self._hear) for number in numbers}
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler or signal.SIG_DFL)
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self._told = True
+        if self._waiting:
+            raise SystemExit(STOPPED)
+
+    def watched(self, lines: Iterator[str]) -> Iterator[str]:
+        """`lines`; raises SystemExit where the next one is waited for."""
+        while True:
+            try:
+                self._waiting = True
+                if self._told:
+                    raise SystemExit(STOPPED)
+                line = next(lines, None)
+            finally:
+                self._waiting = False
+            if line is None:
+                return
+            yield line
 
 
 def _typed_lines(output: Output) -> Iterator[str]:
