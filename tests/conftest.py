@@ -24,7 +24,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-    settings.register_profile("quick", patient, max_examples=200, derandomize=True)
+    settings.register_profile("quick", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile("deep" if config.getoption("--deep") else "quick")
 

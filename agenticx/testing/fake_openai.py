@@ -46,7 +46,7 @@ class FakeOpenAIServer:
         self._clock: Clock = clock or SystemClock()
         self._player = ScriptedModel(name=model, clock=self._clock)
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._arrived = asyncio.Condition()
         self._too_many = 0
         self.model = model
@@ -81,9 +81,12 @@ class FakeOpenAIServer:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for connection in self._connections:
+        connections, writers = list(self._connections), list(self._connections.values())
+        for connection in connections:
             connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*connections, return_exceptions=True)
+        for writer in writers:  # one that was cancelled before it began has closed nothing
+            writer.transport.abort()
         await self._server.wait_closed()
         if exc_type is None:
             self.assert_done()
@@ -91,9 +94,12 @@ class FakeOpenAIServer:
     # -- one connection: one request, one reply ------------------------------------------------------------------
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or not self._server.is_serving():
+            writer.transport.abort()  # it came in with the end of the server
+            return
         connection = asyncio.create_task(self._serve(reader, writer))
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
+        self._connections[connection] = writer
+        connection.add_done_callback(self._connections.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):  # the client left

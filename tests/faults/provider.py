@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from agenticx.llms import ChatModel
+from tests.accepting import Accepted
 from tests.wires.wires import WIRES
 
 __all__ = ["Exchange", "Fault", "Provider", "Stream", "provider", "stream"]
@@ -140,24 +141,21 @@ async def provider(
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     made = Provider(wire, list(script), list(streams), listener.getsockname()[1])
-    tasks: set[asyncio.Task[None]] = set()
     servers: list[asyncio.Server] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
         try:
             await made.serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # the client has what it wanted, or gave up
         finally:
-            tasks.discard(task)
             writer.close()
+
+    accepted = Accepted(serve)
 
     async def listen() -> None:
         if not servers:
-            servers.append(await asyncio.start_server(serve, sock=listener))
+            servers.append(await asyncio.start_server(accepted, sock=listener))
 
     if not refusals:
         await listen()
@@ -166,9 +164,7 @@ async def provider(
     finally:
         for server in servers:
             server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await accepted.end()
         listener.close()
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.accepting import Accepted
+
 
 @dataclass
 class PiecesServer:
@@ -32,7 +34,6 @@ async def pieces_server(
 ) -> AsyncIterator[PiecesServer]:
     """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent, hang up or reset it."""
     seen = PiecesServer()
-    tasks: set[asyncio.Task[None]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -63,20 +64,14 @@ async def pieces_server(
             seen.client_gone.set()
             writer.close()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(serve(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    accepted = Accepted(serve)
+    server = await asyncio.start_server(accepted, "127.0.0.1", port)
     seen.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield seen
     finally:
         server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks)
+        await accepted.end()
         await server.wait_closed()
 
 

@@ -8,7 +8,9 @@ import socket
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from tests.accepting import Accepted
 
 __all__ = ["CuttingProxy"]
 
@@ -27,7 +29,6 @@ class CuttingProxy:
     port: int = 0
     cuts: int = 0
     connections: int = 0
-    _open: set[asyncio.Task[None]] = field(default_factory=set)
 
     @classmethod
     def random(cls, rng: random.Random, *, cuts: int, bytes_in_all: int) -> CuttingProxy:
@@ -36,20 +37,14 @@ class CuttingProxy:
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[CuttingProxy]:
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        accepted = Accepted(self._serve)
+        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
             server.close()
-            for task in self._open:
-                task.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
-
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+            await accepted.end()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
