@@ -231,7 +231,7 @@ class Hub:
             pause = min(2 * pause, _LONGEST_PAUSE)
             for session_id in sessions:
                 with self._alone(session_id):
-                    await self._settle(session_id)
+                    await to_its_end(self._settle(session_id))
 
     async def _settle(self, session_id: str) -> None:
         try:
