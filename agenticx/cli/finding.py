@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from agenticx.cli.loopback import Loopback
@@ -15,6 +14,7 @@ from agenticx.sessions.memory import MemoryStore
 from agenticx.sessions.opening import database_path, open_store
 from agenticx.sessions.sqlite.owner import OwnedElsewhere, owner_of
 from agenticx.settings import Settings
+from agenticx.token_file import token_path
 
 __all__ = ["own_store", "server_desk", "server_with_pid", "store_in_memory"]
 
@@ -62,7 +62,7 @@ def server_with_pid(settings: Settings, pid: int) -> Loopback | None:
 
 
 def _token(settings: Settings) -> str:
-    path: Path = settings.token_file or settings.home / "token"
+    path = token_path(settings)
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:

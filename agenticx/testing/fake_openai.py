@@ -17,6 +17,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, Finished, ModelRequest, ReplyBuilder
 from agenticx.llms.scripted import Script, ScriptedModel
+from agenticx.testing._accepted import Accepted
 from agenticx.testing._chat_completions import ChunkEncoder, completion, event
 from agenticx.testing.provider_replies import (
     Body,
@@ -46,7 +47,6 @@ class FakeOpenAIServer:
         self._clock: Clock = clock or SystemClock()
         self._player = ScriptedModel(name=model, clock=self._clock)
         self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._arrived = asyncio.Condition()
         self._too_many = 0
         self.model = model
@@ -73,7 +73,8 @@ class FakeOpenAIServer:
             )
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**24)
+        self._accepted = Accepted(self._serve)
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, limit=2**24)
         return self
 
     async def __aexit__(
@@ -81,25 +82,12 @@ class FakeOpenAIServer:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        connections, writers = list(self._connections), list(self._connections.values())
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-        for writer in writers:  # one that was cancelled before it began has closed nothing
-            writer.transport.abort()
+        await self._accepted.end()
         await self._server.wait_closed()
         if exc_type is None:
             self.assert_done()
 
     # -- one connection: one request, one reply ------------------------------------------------------------------
-
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None or not self._server.is_serving():
-            writer.transport.abort()  # it came in with the end of the server
-            return
-        connection = asyncio.create_task(self._serve(reader, writer))
-        self._connections[connection] = writer
-        connection.add_done_callback(self._connections.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):  # the client left

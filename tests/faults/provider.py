@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from agenticx.llms import ChatModel
-from tests.accepting import Accepted
+from agenticx.testing._accepted import Accepted
 from tests.wires.wires import WIRES
 
 __all__ = ["Exchange", "Fault", "Provider", "Stream", "provider", "stream"]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.accepting import Accepted
+from agenticx.testing._accepted import Accepted
 
 
 @dataclass

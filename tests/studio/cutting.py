@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from tests.accepting import Accepted
+from agenticx.testing._accepted import Accepted
 
 __all__ = ["CuttingProxy"]
 

@@ -1,4 +1,4 @@
-"""The connections that a test's own server accepts: none of them outlives it, begun or not."""
+"""The connections that a server of a test accepts: none of them outlives it, begun or not."""
 
 from __future__ import annotations
 
