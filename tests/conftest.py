@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+
+from tests.bytecode import keep_aside
+
+keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,6 +27,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
+    from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
+
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
     settings.register_profile("quick", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
