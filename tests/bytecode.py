@@ -1,4 +1,4 @@
-"""Where Python is told to keep no compiled modules, tests keep theirs aside: each process they start compiles all anew."""
+"""Compiled modules for processes of tests, kept aside where Python is told to keep none: else each compiles all anew."""
 
 from __future__ import annotations
 
