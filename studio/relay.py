@@ -75,17 +75,18 @@ class Relay:
         """The cursor that stands just behind event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
 
-    async def respond(self, session_id: str | None, cursor: str | None, *, until_turn: str | None = None) -> Response:
-        """The events of a session (None: of all) behind `cursor`; with `until_turn` up to that turn's terminal one.
+    async def respond(self, session_id: str | None, cursor: str | None, *, of_turn: str | None = None) -> Response:
+        """The events of a session (None: of all) behind `cursor`; with `of_turn` up to that turn's terminal one, and
+        none of other turns.
 
         Raises `StoreError` where the first of them cannot be read: a stream would only ask for them again and again.
         """
         feed, news = self._feed(session_id), asyncio.Event()
         place, reset = await feed.start(cursor)
-        first = await feed.after(place, until_turn)
+        first = await feed.after(place, of_turn)
         wire = _Wire()
         return _EventStream(
-            self._frames(feed, news, wire, place, until_turn, reset, first),
+            self._frames(feed, news, wire, place, of_turn, reset, first),
             wire=wire,
             subscription=self._subscription(feed, news),
             heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
@@ -118,7 +119,7 @@ class Relay:
         news: asyncio.Event,
         wire: _Wire,
         place: int,
-        until_turn: str | None,
+        of_turn: str | None,
         reset: bytes,
         first: _Chunk | None,
     ) -> AsyncIterator[bytes]:
@@ -127,11 +128,12 @@ class Relay:
             yield feed.opening(place) + reset
             while not wire.gone():
                 news.clear()
-                chunk, first = first or await feed.after(place, until_turn), None
+                chunk, first = first or await feed.after(place, of_turn), None
                 if chunk is not None:
                     place = chunk.last
-                    yield chunk.frames
-                    if until_turn is not None and chunk.ends == until_turn:
+                    if chunk.frames:
+                        yield chunk.frames
+                    if of_turn is not None and chunk.ends == of_turn:
                         return
                 elif self.closing.is_set():
                     yield _FAREWELL
@@ -144,7 +146,7 @@ class Relay:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class _Chunk:
-    """Frames to be sent together: the place of the last one, and the turn that it ends, if any."""
+    """Frames to be sent together, the place behind which to read on, and the turn that ends there, if any."""
 
     frames: bytes
     last: int
@@ -160,7 +162,7 @@ class _Feed:
         named = f"log {store.log_id}" if session_id is None else f"session {session_id}"
         self._tag = hashlib.sha256(named.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
-        self._chunks: WeakValueDictionary[tuple[int, int, int], _Chunk] = WeakValueDictionary()
+        self._chunks: WeakValueDictionary[tuple[int, int, int, str | None], _Chunk] = WeakValueDictionary()
         self._latest: _Chunk | None = None  # kept for readers that are about to be equally far
 
     def subscribe(self, news: asyncio.Event) -> AbstractContextManager[None]:
@@ -188,21 +190,22 @@ class _Feed:
         place = int(known[1], 16)
         return (place, b"") if place <= last else (first, self._reset("The cursor lies ahead of the log."))
 
-    async def after(self, place: int, until_turn: str | None) -> _Chunk | None:
-        """What stands behind `place`, as much as makes one write, and not beyond the end of `until_turn`."""
+    async def after(self, place: int, of_turn: str | None) -> _Chunk | None:
+        """What stands behind `place`, as much as makes one write; with `of_turn` not beyond its end."""
         if self._session_id is None:
             events = await self._store.read_all(place, _WRITE_EVENTS)
         else:
             events = await self._store.read(self._session_id, place, _WRITE_EVENTS)
-        events = _up_to_end(until_turn, _one_write(events))
-        return self._chunk(events) if events else None
+        events = _up_to_end(of_turn, _one_write(events))
+        return self._chunk(events, of_turn) if events else None
 
-    def _chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
+    def _chunk(self, events: Sequence[StoredEvent], of_turn: str | None) -> _Chunk:
         """The frames of `events`: the same object for all readers that are equally far, for as long as one is."""
-        key = (self.place(events[0]), self.place(events[-1]), len(events))
+        key = (self.place(events[0]), self.place(events[-1]), len(events), of_turn)
         chunk = self._chunks.get(key)
         if chunk is None:
-            frames = [self._frame % (self.place(event), event.frame_json) for event in events]
+            told = events if of_turn is None else [event for event in events if _turn(event) in (None, of_turn)]
+            frames = [self._frame % (self.place(event), event.frame_json) for event in told]
             chunk = self._chunks[key] = _Chunk(b"".join(frames), key[1], _ended(events[-1]))
             self._latest = chunk
         return chunk
@@ -235,11 +238,16 @@ def _up_to_end(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[S
     return events[: next(ends, len(events))]
 
 
+def _turn(event: StoredEvent) -> str | None:
+    """The turn that the event is about: its own, or the one that a message waits for; None for the whole session."""
+    if event.type in ("queued", "handed_back"):
+        return json.loads(event.frame_json)["data"].get("turn_id")
+    return event.turn_id
+
+
 def _ended(event: StoredEvent) -> str | None:
     """The turn of which nothing more will be told; one whose message is handed back never begins."""
-    if event.type == "handed_back":
-        return json.loads(event.frame_json)["data"].get("turn_id")
-    return event.turn_id if event.terminal else None
+    return _turn(event) if event.terminal or event.type == "handed_back" else None
 
 
 @dataclass(slots=True)

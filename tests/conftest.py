@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import zlib
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background: what tests start would ignore it too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
 
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

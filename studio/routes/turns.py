@@ -89,7 +89,7 @@ async def start(request: Request) -> Response:
     posted = await studio.hub.post(session_id, wanted)
     cursor = studio.relay.cursor(session_id, posted.after_seq)
     if _wants_events(request):
-        return await studio.relay.respond(session_id, cursor, until_turn=posted.turn.id)
+        return await studio.relay.respond(session_id, cursor, of_turn=posted.turn.id)
     return JSONResponse(_told(posted, cursor), 202)
 
 

@@ -163,6 +163,26 @@ async def test_a_stop_hands_back_and_a_client_that_waits_for_that_turn_is_told(m
         assert [message["content"] for message in messages] == ["one", "so"]
 
 
+async def test_the_stream_of_a_waiting_message_tells_of_its_turn_and_of_no_other(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "one done", "two done", "three done"])
+    async with make_studio(model) as studio:
+        session_id = await studio.session(name="Named")
+        asked = await ask(studio, session_id)
+        path, headers = f"/api/sessions/{session_id}/turns", {"Accept": "text/event-stream"}
+        waiting = {"input": "two", "when_busy": "queue"}
+        async with studio.client.stream("POST", path, json=waiting, headers=headers) as answer:
+            assert (await studio.turn(session_id, "three", when_busy="queue")).status_code == 202
+            await studio.client.patch(f"/api/sessions/{session_id}", json={"name": "Renamed"})
+            await allow(studio, asked)
+            frames = [frame async for frame in frames_of(answer) if frame.id is not None]
+        events = await log_until(studio, session_id, "final", 3)
+        (queued, _) = (event for event in events if event["type"] == "queued")
+        (renamed,) = (event for event in events if event["type"] == "session_changed")
+        turn = [event for event in events if event["turn_id"] == queued["data"]["turn_id"]]
+        assert [frame.data for frame in frames] == [renamed, *turn]
+        assert turn[0]["data"]["input"] == "two"
+
+
 @pytest.mark.promise("D1")
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
 async def test_of_64_simultaneous_posts_all_are_accepted_one_turn_runs_at_a_time_and_none_is_lost(
