@@ -1,4 +1,4 @@
-"""Compiled modules for processes of tests, kept aside where Python is told to keep none: else each compiles all anew."""
+"""Compiled modules of tests, kept aside where Python is told to keep none: else each process compiles all anew."""
 
 from __future__ import annotations
 
