@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agenticx.alarms import Alarm
+
 __all__ = ["ABORT", "GONE", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
 
 ABORT = "agenticx.abort"
@@ -32,24 +34,46 @@ class Piecewise:
     stalled_seconds: float = STALLED_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            if (abort := scope.get(ABORT)) is not None:
-                send = _impatient(send, abort, self.stalled_seconds)
-            send = _in_pieces(send)
-        await self.app(scope, receive, send)
-
-
-def _impatient(send: Send, abort: Callable[[], None], seconds: float) -> Send:
-    loop = asyncio.get_running_loop()
-
-    async def sending(message: Message) -> None:
-        timer = loop.call_later(seconds, abort)
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        if (abort := scope.get(ABORT)) is None:
+            return await self.app(scope, receive, _in_pieces(send))
+        impatient = _Impatient(send, abort, self.stalled_seconds)
         try:
-            await send(message)
+            await self.app(scope, receive, _in_pieces(impatient))
         finally:
-            timer.cancel()
+            impatient.close()
 
-    return sending
+
+class _Impatient:
+    """Sends one message after the other, and aborts the connection if one of them is not taken within `seconds`."""
+
+    def __init__(self, send: Send, abort: Callable[[], None], seconds: float) -> None:
+        self._send = send
+        self._abort = abort
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._until: float | None = None
+        self._alarm = Alarm(self._look)
+
+    async def __call__(self, message: Message) -> None:
+        self._until = until = self._loop.time() + self._seconds
+        self._alarm.set(until)
+        try:
+            await self._send(message)
+        finally:
+            self._until = None
+
+    def close(self) -> None:
+        self._alarm.cancel()
+
+    def _look(self) -> None:
+        if self._until is None:
+            return
+        if self._loop.time() < self._until:
+            self._alarm.set(self._until)
+        else:
+            self._abort()
 
 
 def _in_pieces(send: Send) -> Send:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
+from agenticx.alarms import Alarm
+
 __all__ = ["Connections", "Head", "Http1Reply", "ProtocolError", "request_bytes"]
 
 Headers = list[tuple[bytes, bytes]]
@@ -176,6 +178,7 @@ class _Wire(asyncio.Protocol):
         self._over = False
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
+        self._alarm = Alarm(self._wake_up)
 
     @property
     def is_quiet(self) -> bool:
@@ -187,12 +190,7 @@ class _Wire(asyncio.Protocol):
         if self._more:
             await asyncio.sleep(0)
         if not self._arrived and not self._over:
-            self._wake = self._loop.create_future()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._wake
-            finally:
-                self._wake = None
+            await self._something(None if timeout is None else self._loop.time() + timeout)
         if not self._arrived and self._failure is not None:
             raise self._failure
         data = self._arrived[0] if len(self._arrived) == 1 else b"".join(self._arrived)
@@ -202,6 +200,19 @@ class _Wire(asyncio.Protocol):
             self.transport.resume_reading()
         self._size = len(rest)
         return data
+
+    async def _something(self, until: float | None) -> None:
+        """Wait for bytes or the end; raises TimeoutError if neither has come by `until`."""
+        while not self._arrived and not self._over:
+            if until is not None:
+                if self._loop.time() >= until:
+                    raise TimeoutError
+                self._alarm.set(until)
+            self._wake = self._loop.create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -221,6 +232,7 @@ class _Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
         self._failure = exc
+        self._alarm.cancel()
         self._wake_up()
 
     def _wake_up(self) -> None:

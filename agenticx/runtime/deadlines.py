@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agenticx import foreign
+from agenticx.alarms import Alarm
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ForeignError, ModelError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
@@ -117,7 +118,7 @@ class ModelStream:
         self._more = False
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._wake_up)
         self._model_name = model.name
         pumping = foreign.contained(self._pump, model, request, what=f"model {model.name}")
         self._task = asyncio.create_task(pumping, name="agx model stream")
@@ -141,7 +142,7 @@ class ModelStream:
                 return ()
             if self._clock.monotonic() >= until:
                 return None
-            self._arm(until)
+            self._alarm.set(self._loop.time() + self._clock.real(until - self._clock.monotonic()))
             self._wake = self._loop.create_future()
             try:
                 await self._wake
@@ -155,8 +156,7 @@ class ModelStream:
 
     async def close(self) -> None:
         """End the call; returns when the model let go of its socket, or soon after if it does not."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         if not self._task.done():
             await foreign.abandon(self._task, f"model {self._model_name}")
         elif not self._task.cancelled():
@@ -188,19 +188,6 @@ class ModelStream:
             raise failure
         if failure is not None:
             raise failure
-
-    def _arm(self, until: float) -> None:
-        """Wake at `until` at the latest. A timer that is due earlier is kept: it costs one idle wake-up."""
-        when = self._loop.time() + self._clock.real(max(0.0, until - self._clock.monotonic()))
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._wake_up()
 
     def _wake_up(self, _task: object = None) -> None:
         if self._wake is not None and not self._wake.done():

@@ -37,7 +37,9 @@ class Bell:
     def ring(self, session_id: str) -> None:
         """Wake the readers of `session_id` and those of everything: at once, a crowd within 25 ms."""
         for whose in (session_id, None):
-            readers = self._readers.get(whose, ())
+            readers = self._readers.get(whose)
+            if readers is None:
+                continue
             if len(readers) <= _CROWD:
                 _wake(readers)
             elif whose not in self._gathering:

@@ -1,17 +1,25 @@
-"""The floor: a raw socket, events cut at blank lines, parsed by orjson, and nothing else; and how CPU time is taken."""
+"""The floor, and how CPU time is taken: a raw socket, events cut at blank lines and parsed by orjson, and nothing else;
+rows that a thread inserts in groups, and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
 from typing import Self, TypeVar
 
 import orjson
 
-__all__ = ["Job", "RawClient", "cpu_of", "medians"]
+__all__ = ["Job", "RawClient", "bare_group_commit", "cpu_of", "medians"]
 
 Name = TypeVar("Name", bound=Hashable)
 Job = Callable[[], Awaitable[object]]
@@ -79,3 +87,47 @@ async def medians(repeats: int, jobs: Mapping[Name, Job]) -> dict[Name, float]:
         await job()
     taken = [{name: await cpu_of(job) for name, job in jobs.items()} for _ in range(repeats)]
     return {name: median(times[name] for times in taken) for name in jobs}
+
+
+async def bare_group_commit(streams: int, each: int) -> float:
+    """CPU seconds for so many tasks that each have `each` rows of 260 bytes stored, one after the other."""
+    loop, jobs = asyncio.get_running_loop(), SimpleQueue[_Insert | None]()
+
+    async def stream(number: int) -> None:
+        for place in range(each):
+            stored = loop.create_future()
+            jobs.put((number, place, stored))
+            await stored
+
+    with tempfile.TemporaryDirectory() as folder:
+        thread = threading.Thread(target=_commit_groups, args=(Path(folder, "rows.db"), jobs, loop))
+        thread.start()
+        spent = await cpu_of(lambda: asyncio.gather(*map(stream, range(streams))))
+        jobs.put(None)
+        thread.join()
+    return spent
+
+
+_Insert = tuple[int, int, asyncio.Future[None]]
+
+
+def _commit_groups(path: Path, jobs: SimpleQueue[_Insert | None], loop: asyncio.AbstractEventLoop) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("CREATE TABLE rows (position INTEGER PRIMARY KEY, stream INTEGER, place INTEGER, body BLOB)")
+        while (first := jobs.get()) is not None:
+            group = [first, *(job for _ in range(jobs.qsize()) if (job := jobs.get()) is not None)]
+            connection.execute("BEGIN IMMEDIATE")
+            rows = [(number, place, _BODY) for number, place, _ in group]
+            connection.executemany("INSERT INTO rows (stream, place, body) VALUES (?, ?, ?)", rows)
+            connection.execute("COMMIT")
+            loop.call_soon_threadsafe(_settle, group)
+
+
+_BODY = b"x" * 260
+
+
+def _settle(group: Sequence[_Insert]) -> None:
+    for _, _, stored in group:
+        stored.set_result(None)

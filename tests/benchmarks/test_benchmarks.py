@@ -33,6 +33,7 @@ SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages
             "store",
             [
                 "durable append at 50 streaming sessions, per event",
+                "a bare group commit of 50 streams, per row",
                 "wait for the log at 32 streaming sessions, median",
                 "wait for the log at 32 streaming sessions, 99 of 100",
                 "rows of an answer of 2,000 tokens",

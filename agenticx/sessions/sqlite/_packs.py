@@ -50,10 +50,10 @@ class Pack(NamedTuple):
 
 def packs_of(events: Sequence[StoredEvent], *, compressed: bool) -> Iterable[Pack]:
     """`events` in as many rows as they are worth."""
-    lines = [_line(event) for event in events]
     if len(events) == 1 and not compressed:  # a token: the hot path
         (event,) = events
-        return (Pack(event.seq, event.position, event.position, lines[0]),)
+        return (Pack(event.seq, event.position, event.position, _line(event)),)
+    lines = [_line(event) for event in events]
     return _packs(lines, [event.position for event in events], events[0].seq, compressed=compressed)
 
 

@@ -234,10 +234,10 @@ def add_events(
     if head.last_seq != expected_seq:
         session_id = events[0].session_id
         raise SequenceConflict(f"session {session_id!r} is at {head.last_seq}, not at {expected_seq}")
-    for pack in packs_of(events, compressed=False):
-        row = (pack.last_position, head.number, pack.last_seq, pack.body)
+    for last_seq, _, position, body in packs_of(events, compressed=False):
+        row = (position, head.number, last_seq, body)
         connection.execute("INSERT INTO fresh (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
-        head.fresh.append(pack.last_position)
+        head.fresh.append(position)
     head.last_seq = events[-1].seq
     if events[0].type == "turn_started":
         connection.execute("UPDATE turns SET after_seq = ? WHERE id = ? AND after_seq IS NULL", (expected_seq, turn_id))
