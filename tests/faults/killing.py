@@ -21,6 +21,7 @@ from tests.patience import PATIENCE
 LONGEST_LIFE = 0.3
 SLOWNESS = 2
 """A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
+THINKING_SECONDS = 0.01  # before the next message, for each person at work
 LOOK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
 LIVES_OF_A_FOLDER = 250
 """A folder is given up after so many, as reading the whole of it takes its time."""
@@ -73,7 +74,7 @@ class KillLoop:
         return findings(self.world.log(), self.world.seen)
 
     async def _populate(self) -> None:
-        async with self.sound() as (studio, client):
+        async with self.sound() as (studio, _, client):
             modes = (self.modes[number % len(self.modes)] for number in range(self.sessions))
             await self.world.make_sessions(client, modes)
             await studio.end()
@@ -81,12 +82,12 @@ class KillLoop:
     async def cycle(self) -> None:
         """One life of a server."""
         chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.at_once, self.sessions))
-        async with self.serve() as (studio, client):
+        async with self.serve() as (studio, streams, client):
             killing = asyncio.create_task(self._kill_later(studio))
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.world.follow(client, None))
+                group.create_task(self.world.follow(streams, None))
                 for session in chosen:
-                    group.create_task(self.world.follow(client, session))
+                    group.create_task(self.world.follow(streams, session))
                     group.create_task(self._work(client, session))
             await killing
 
@@ -96,7 +97,7 @@ class KillLoop:
             self.figures.crashed = studio.gone.done()
         else:
             longest = max(self.longest_life, SLOWNESS * self.figures.last_start)
-            await asyncio.sleep(self.rng.uniform(0, longest))
+            await asyncio.sleep(longest * self.rng.random() ** 2)
         await studio.end()
 
     async def _work(self, client: httpx.AsyncClient, session: str) -> None:
@@ -104,10 +105,10 @@ class KillLoop:
         rng = random.Random(self.rng.random())
         status = 1
         while status:
-            await self._answer_all(client, session, rng)
+            await self._answer_all(client, rng, session_id=session)
             status = await self.world.start(client, session, self.words(session, rng))
             self.figures.statuses[status] = self.figures.statuses.get(status, 0) + 1
-            await asyncio.sleep(rng.uniform(0, 0.05))
+            await asyncio.sleep(rng.uniform(0, THINKING_SECONDS * self.at_once))
 
     def words(self, session: str, rng: random.Random) -> str:
         rounds = [
@@ -116,9 +117,9 @@ class KillLoop:
         ]
         return plan(*rounds, (rng.randint(1, 40), []))
 
-    async def _answer_all(self, client: httpx.AsyncClient, session: str, rng: random.Random) -> None:
+    async def _answer_all(self, client: httpx.AsyncClient, rng: random.Random, **of_session: str) -> None:
         with suppress(httpx.TransportError):
-            waiting = await client.get("/api/confirms", params={"session_id": session})
+            waiting = await client.get("/api/confirms", params=of_session)
             for question in waiting.json()["confirms"]:
                 await self.world.answer(client, question, rng.random() < 0.7)
 
@@ -126,14 +127,13 @@ class KillLoop:
 
     async def finish(self) -> list[str]:
         """Let everything come to its end, have all streams to their ends, and look at the whole."""
-        async with self.sound() as (studio, client):
+        async with self.sound() as (studio, streams, client):
             sessions = sorted(self.world.seen.sessions)
             async with asyncio.TaskGroup() as group:
-                following = [group.create_task(self.world.follow(client, one)) for one in (None, *sessions)]
+                following = [group.create_task(self.world.follow(streams, one)) for one in (None, *sessions)]
                 async with asyncio.timeout(PATIENCE):
                     while self.world.log().running:
-                        for session in sessions:
-                            await self._answer_all(client, session, self.rng)
+                        await self._answer_all(client, self.rng)
                         await asyncio.sleep(0.02)
                     await self._until_all_is_seen()
                 await studio.end(signal.SIGTERM)
@@ -158,23 +158,24 @@ class KillLoop:
 
 
 class _Serving:
-    """A server and a client; a start that takes long is remembered."""
+    """A server, a client for its streams and one for calls; a start that takes long is remembered."""
 
     def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
         self._loop = loop
         self._order = order
 
-    async def __aenter__(self) -> tuple[Studio, httpx.AsyncClient]:
+    async def __aenter__(self) -> tuple[Studio, httpx.AsyncClient, httpx.AsyncClient]:
         began = time.monotonic()
         self._studio = await self._loop.nursery.serve(self._loop.world.home, **self._order)
         figures = self._loop.figures
         figures.last_start = time.monotonic() - began
         figures.slowest_start = max(figures.slowest_start, figures.last_start)
-        self._client = self._studio.client()
-        return self._studio, self._client
+        self._clients = self._studio.client(), self._studio.caller()
+        return self._studio, *self._clients
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._client.aclose()
+        for client in self._clients:
+            await client.aclose()
         await self._studio.end()
 
 

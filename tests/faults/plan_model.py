@@ -11,7 +11,7 @@ from agenticx.clocks import SystemClock
 from agenticx.llms.base import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta, Usage, UsageDelta
 from agenticx.messages import AssistantMessage, Message, UserMessage
 
-WORD_SECONDS = 0.001
+WORD_SECONDS = 0.002
 
 
 def plan(*rounds: tuple[int, Sequence[str]]) -> str:

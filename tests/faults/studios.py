@@ -19,6 +19,7 @@ import httpx
 from httpx_sse import aconnect_sse
 
 from tests.faults.checker import Seen, Transcript
+from tests.faults.light import LightTransport
 from tests.faults.log_file import Log, read_log, snapshot
 from tests.patience import PATIENCE
 from tests.studio.serving import READY, agx
@@ -142,13 +143,24 @@ class Studio:
     home: Path
     gone: asyncio.Future[int]
 
-    def client(self) -> httpx.AsyncClient:
+    def client(self, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+        """A stock client, which records streams; or one that calls by `transport`."""
         headers = {"Authorization": f"Bearer {self.token}"}
         limits = httpx.Limits(max_connections=None)
         timeout = httpx.Timeout(SETTLE_SECONDS, pool=None)
         return httpx.AsyncClient(
-            base_url=self.url, headers=headers, limits=limits, timeout=timeout, trust_env=False, verify=False
+            base_url=self.url,
+            headers=headers,
+            limits=limits,
+            timeout=timeout,
+            trust_env=False,
+            verify=False,
+            transport=transport,
         )
+
+    def caller(self) -> httpx.AsyncClient:
+        """A client for many small calls."""
+        return self.client(LightTransport())
 
     @property
     def cpu_seconds(self) -> float:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.faults.checker import findings, told
+from tests.faults.light import LightTransport
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
 
@@ -28,7 +29,7 @@ ASKING = plan((2, ["mark"]), (1, []))
 async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
     """A server that is killed in the end."""
     studio = await nursing.serve(world.home, **order)
-    async with studio.client() as client:
+    async with studio.caller() as client:
         yield client
     await studio.end()
 
@@ -79,9 +80,9 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
 async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_nothing(
     tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
 ) -> None:
-    for round_ in range(count(4, 100)):
-        world = World(tmp_path / str(round_) / "home")
-        async with nursery() as nursing:
+    async with nursery() as nursing:
+        for round_ in range(count(4, 100)):
+            world = World(tmp_path / str(round_) / "home")
             async with serving(nursing, world) as client:
                 questions = await ask(world, client)
                 answering = [asyncio.create_task(world.answer(client, one, True)) for one in questions]
@@ -93,8 +94,8 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
                 for question in (await client.get("/api/confirms")).json()["confirms"]:
                     await world.answer(client, question, False)
                 await settled(world)
-        found = findings(world.log(), world.seen, over=True)
-        assert found == [], told(found)
+            found = findings(world.log(), world.seen, over=True)
+            assert found == [], told(found)
 
 
 @pytest.mark.promise("E2")
@@ -148,7 +149,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
 def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
     """A second client of the same server."""
     return httpx.AsyncClient(
-        base_url=client.base_url, headers=client.headers, timeout=client.timeout, trust_env=False, verify=False
+        base_url=client.base_url, headers=client.headers, trust_env=False, verify=False, transport=LightTransport()
     )
 
 

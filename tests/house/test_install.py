@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -14,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytestmark = pytest.mark.xdist_group("install")  # one wheel and one environment for all of them
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "Write hello.txt with the text Hello from the wheel"
@@ -31,13 +30,28 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    folder = tmp_path_factory.mktemp("install")
+    """One wheel and one environment for all that run tests side by side: who comes first makes them."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder = folder / "install"
+    folder.mkdir(exist_ok=True)
+    done = folder / "done"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            done.write_text(str(install(folder)), encoding="utf-8")
+    return Installed(Path(done.read_text(encoding="utf-8")), folder / "venv" / "bin" / "python")
+
+
+def install(folder: Path) -> Path:
+    """Build a wheel and install it into a fresh environment in `folder`; returns the wheel."""
     wheel = built_wheel(copy_without_git(folder / "source"), folder / "dist")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
     run([str(python), "-m", "pip", "install", "-q", "--no-index", "--no-deps", str(wheel)], cwd=folder)
     lend_dependencies(python)
-    return Installed(wheel, python)
+    return wheel
 
 
 def copy_without_git(target: Path) -> Path:

@@ -15,7 +15,7 @@ from tests.studio.running import Frame, StudioMaker, frames_of, until
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS, DEEP_ROUNDS = 20, 200
+ROUNDS, DEEP_ROUNDS = 4, 200
 
 
 def types(frames: list[Frame]) -> list[str]:
