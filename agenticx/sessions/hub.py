@@ -10,11 +10,10 @@ from typing import Any
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
+from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.interrupts import ended
 from agenticx.sessions.at_hand import AtHand
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import Confirming
@@ -37,7 +36,6 @@ __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
 _log = get_logger(__name__)
 
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _INTERRUPT_SECONDS = 2.0  # what a turn may take to end before its interrupter is told to wait
 
 
@@ -79,13 +77,19 @@ class Hub:
             begin_log=self._naming.begin,
             behind=self._tell_name,
             ended=lambda live, running: self._queueing.on_ended(live, running),
-            refused=self._try_again,
+            refused=lambda session_id: self._queueing.settle_soon(session_id, failed=True),
         )
-        self._queueing = Queueing(store, self._clock, free=self._turns.end_belatedly, begin=self._begin_waiting)
+        self._queueing = Queueing(
+            store,
+            self._clock,
+            open_=self._open,
+            free=self._turns.end_belatedly,
+            begin=self._begin_waiting,
+            gone=self._turns.forget,
+        )
         self._snapshots = snapshots
         self._private = settings.private_paths
         self._closing = False
-        self._ending: asyncio.Task[None] | None = None
 
     # --- posting ------------------------------------------------------------------------------------------------------
 
@@ -197,8 +201,7 @@ class Hub:
         if running is not None:
             running.stop.set()
             return running.turn
-        async with live.door:
-            await self._queueing.settle(live)
+        await self._queueing.settle_alone(live)
         return None
 
     def running_turn(self, session_id: str) -> str | None:
@@ -213,33 +216,12 @@ class Hub:
         them: they go on after a restart.
         """
         self._closing = self._queueing.closing = True
-        if self._ending is not None:
-            await ended(self._ending)
         self._turns.park()
         await self._turns.end_all(list(self._turns.running))
         await self._queueing.close()
 
-    def _try_again(self) -> None:
-        if not self._closing and (self._ending is None or self._ending.done()):
-            self._ending = asyncio.create_task(self._end_unended(), name="agx hub ending")
-
-    async def _end_unended(self) -> None:
-        """End the turns whose end the store refused, now and then, until it takes them."""
-        pause = _SHORTEST_PAUSE
-        while sessions := self._turns.unended:
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            for session_id in sessions:
-                with self._alone(session_id):
-                    await to_its_end(self._settle(session_id))
-
-    async def _settle(self, session_id: str) -> None:
-        try:
-            live = await self._at_hand.open(await self._store.get(session_id))
-        except SessionNotFound:
-            return self._turns.forget(session_id)
-        async with live.door:
-            await self._queueing.settle(live)
+    async def _open(self, session_id: str) -> LiveSession:
+        return await self._at_hand.open(await self._store.get(session_id))
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
@@ -262,8 +244,7 @@ class Hub:
         for entry in await self._store.journal_open("named", "told"):
             if entry.session_id not in going_on:
                 with self._alone(entry.session_id):
-                    live = await self._at_hand.open(await self._store.get(entry.session_id))
-                    await self._naming.tell(live, entry.turn_id)
+                    await self._naming.tell(await self._open(entry.session_id), entry.turn_id)
 
     @contextmanager
     def _alone(self, session_id: str, turn: TurnRecord | None = None) -> Generator[None]:
@@ -280,7 +261,7 @@ class Hub:
         for entry in await self._store.journal_open("posted", "taken"):
             if wanted(entry.session_id):
                 with self._alone(entry.session_id):
-                    self._queueing.find(await self._at_hand.open(await self._store.get(entry.session_id)), entry)
+                    self._queueing.find(await self._open(entry.session_id), entry)
 
     async def _recover(self, turn: TurnRecord, *, goes_on: bool) -> None:
         if turn.after_seq is None:
@@ -344,8 +325,7 @@ class Hub:
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
-        live = await self._at_hand.open(await self._store.get(session_id))
-        return await to_its_end(self._rewind(live, message_id))
+        return await to_its_end(self._rewind(await self._open(session_id), message_id))
 
     async def _rewind(self, live: LiveSession, message_id: str | None) -> Rewound:
         async with live.door:

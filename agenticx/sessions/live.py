@@ -44,7 +44,8 @@ class RunningTurn:
 class LiveSession:
     """One session; all its appends go through here, one at a time and each to its end.
 
-    Whoever holds `door` decides alone what the session does next: what runs, and what `waiting` messages do.
+    Whoever holds `door` decides alone what the session does next: what runs, and what `waiting` messages do. `storing`
+    is held during each append: what its events are about is in doubt until then, and nobody else may settle that.
     """
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:
@@ -52,10 +53,10 @@ class LiveSession:
         self.running: RunningTurn | None = None
         self.waiting = Waiting()
         self.door = asyncio.Lock()
+        self.storing = asyncio.Lock()
         self._store = store
         self._seq = seq
         self._doubtful = False
-        self._lock = asyncio.Lock()
         self._keeping = Keeping(session)
 
     @property
@@ -81,7 +82,7 @@ class LiveSession:
 
         `findable` names all messages that a search is to find from now on, where some are no longer told.
         """
-        async with self._lock:
+        async with self.storing:
             if self._doubtful:  # nobody knows how the append before ended
                 self._seq = await self._store.last_seq(self.session.id)
             parked = self.running is not None and self.running.parked  # what it does now, nobody will have heard of
@@ -108,7 +109,7 @@ class LiveSession:
 
     async def reread(self) -> None:
         """Let the conversation be what is stored of it, after a write that failed: nobody else was told of more."""
-        async with self._lock:
+        async with self.storing:
             self._keeping.back_to(await self._store.keepsake(self.session.id))
 
     def _questions(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Journalled]:

@@ -3,7 +3,7 @@
 Nothing that a person typed is lost: a message is durable when its acceptance is told, and leaves the queue in the very
 transaction that tells what came of it. One whose turn was stopped, could not begin, or was ended by a restart is handed
 back; so is one that a turn did not take in. Interrupts run in the order in which they came, each stopping the one
-before. Where the storage fails, messages stay until they can be handed back.
+before. Where the storage fails, messages stay until they can be handed back, and so do turns that could not be ended.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import chain, repeat
 
 from agenticx.attachments import fingerprint
 from agenticx.clocks import Clock
@@ -19,13 +20,15 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import EventType
 from agenticx.sessions.base import Journalled, Store, TurnRecord
-from agenticx.sessions.live import LiveSession, RunningTurn
+from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.posting import Posted, TurnRequest, check_same
 from agenticx.sessions.waiting import WaitingMessage, fate_of, posted_key
 
 __all__ = ["Queueing", "turn_of"]
 
 _SETTLE_AGAIN_SECONDS = (0.5, 2.0, 10.0)
+_NOW_AND_THEN_SECONDS = 30.0
+_CLOSING_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
@@ -44,8 +47,9 @@ def turn_of(message: WaitingMessage) -> TurnRecord:
 class Queueing:
     """The queues of all sessions in use; those with a message are kept in memory here.
 
-    `free` frees a session of a turn whose end could not be stored; `begin` begins the turn of a message, or gives it
-    up, and returns False if another turn holds the session still.
+    `open_` gets a session; `free` frees it of a turn whose end could not be stored; `begin` begins the turn of a
+    message, or gives it up, and returns False if another turn holds the session still; `gone` is told of a session that
+    is no more.
     """
 
     def __init__(
@@ -53,15 +57,20 @@ class Queueing:
         store: Store,
         clock: Clock,
         *,
+        open_: Callable[[str], Awaitable[LiveSession]],
         free: Callable[[LiveSession], Awaitable[None]],
         begin: Callable[[LiveSession, WaitingMessage], Awaitable[bool]],
+        gone: Callable[[str], None],
     ) -> None:
         self._store = store
         self._clock = clock
+        self._open = open_
         self._free = free
         self._begin = begin
+        self._gone = gone
         self._held: dict[str, LiveSession] = {}
         self._settling: set[asyncio.Task[None]] = set()
+        self._resting: set[str] = set()  # sessions that are tried again after a pause
         self.closing = False  # nothing begins any more
 
     # --- in -----------------------------------------------------------------------------------------------------------
@@ -78,12 +87,12 @@ class Queueing:
             await live.append(None, [message.event(EventType.QUEUED)], journal=[message.entry()])
         except BaseException:
             message.unsure = message.given_up = True  # its sender is told that it was refused
-            self.settle_soon(live)
+            self.settle_soon(live.session.id)
             raise
         if running is not None and message.interrupts:
             running.stop.set()
         if live.current is None:
-            self.settle_soon(live)
+            self.settle_soon(live.session.id)
 
     async def _steer(self, live: LiveSession, running: RunningTurn, message: WaitingMessage) -> bool:
         """Give `message` to the running turn; if that is ending, it is to begin a turn of its own after all."""
@@ -100,13 +109,15 @@ class Queueing:
         if request.client_turn_id is None:
             return None
         key = posted_key(live.session.id, request.client_turn_id)
+        async with live.storing:  # what is written meanwhile would be found by neither
+            taken = await self._store.journalled("taken", key)
+            entry = await self._store.journalled("posted", key) if taken is None else None
         message = live.waiting.get(key)
-        if (taken := await self._store.journalled("taken", key)) is not None:
+        if taken is not None:
             check_same(request.client_turn_id, fate_of(taken).turn, request)
             if message is not None:  # a write of which nobody knew has taken care of it
                 live.waiting.remove(message)
             return await self._fate(taken)
-        entry = await self._store.journalled("posted", key)
         if entry is None:
             if message is not None:  # the storage refused it
                 live.waiting.remove(message)
@@ -166,21 +177,25 @@ class Queueing:
 
     async def _make_sure(self, live: LiveSession) -> None:
         """Leave out what failed writes have taken care of after all, and what they never stored."""
-        for message in [message for message in live.waiting if message.unsure]:
-            taken = await self._store.journalled("taken", message.key)
-            if taken is not None or await self._store.journalled("posted", message.key) is None:
-                live.waiting.remove(message)
-            message.unsure = False
+        async with live.storing:
+            for message in [message for message in live.waiting if message.unsure]:
+                taken = await self._store.journalled("taken", message.key)
+                if taken is not None or await self._store.journalled("posted", message.key) is None:
+                    live.waiting.remove(message)
+                message.unsure = False
 
     def on_ended(self, live: LiveSession, running: RunningTurn) -> None:
         """A turn is over: what waits for it goes on; the message that could not begin it is given up."""
         if running.started.done() and running.started.exception() is not None:
             live.waiting.give_up(running.turn.id)
         if live.waiting:
-            self.settle_soon(live)
+            self.settle_soon(live.session.id)
 
-    def settle_soon(self, live: LiveSession) -> None:
-        task = asyncio.create_task(self._settle_behind(live), name=f"agx settling {live.session.id}")
+    def settle_soon(self, session_id: str, *, failed: bool = False) -> None:
+        """`settle` behind the caller's back, after a pause if the storage `failed` just now, until it succeeds."""
+        if failed and self.closing:
+            return
+        task = asyncio.create_task(self._settle_behind(session_id, failed=failed), name=f"agx settling {session_id}")
         self._settling.add(task)
         task.add_done_callback(self._settled)
 
@@ -189,19 +204,38 @@ class Queueing:
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("what waits in a session could not go on", exc_info=failure)
 
-    async def _settle_behind(self, live: LiveSession) -> None:
-        """`settle`, again if the storage fails; what waits even then does so until the next post, stop or start."""
-        for seconds in (*_SETTLE_AGAIN_SECONDS, None):
+    async def _settle_behind(self, session_id: str, *, failed: bool) -> None:
+        for seconds in chain(_SETTLE_AGAIN_SECONDS, repeat(_NOW_AND_THEN_SECONDS)):
+            if not failed and await to_its_end(self._try_to_settle(session_id)):
+                return
+            if session_id in self._resting:  # another one tries again
+                return
+            self._resting.add(session_id)
             try:
-                async with live.door:
-                    return await self.settle(live)
-            except SessionNotFound:  # deleted meanwhile, and what waits with it
-                return self.forget(live)
-            except StoreError as exc:
-                _log.error("what waits in a session could not go on", session=live.session.id, error=str(exc))
-                live.waiting.give_up()
-            if seconds is not None:
                 await self._clock.sleep(seconds)
+            finally:
+                self._resting.discard(session_id)
+            failed = False
+
+    async def _try_to_settle(self, session_id: str) -> bool:
+        """Whether the storage took it; where it does not, what waits is given up, to be handed back once it does."""
+        try:
+            await self.settle_alone(await self._open(session_id))
+        except SessionNotFound:  # deleted meanwhile, and what waits with it
+            if (live := self._held.get(session_id)) is not None:
+                self.forget(live)
+            self._gone(session_id)
+        except StoreError as exc:
+            _log.error("what waits in a session could not go on", session=session_id, error=str(exc))
+            if (live := self._held.get(session_id)) is not None:
+                live.waiting.give_up()
+            return False
+        return True
+
+    async def settle_alone(self, live: LiveSession) -> None:
+        """`settle` for a caller without the door."""
+        async with live.door:
+            await self.settle(live)
 
     # --- the end, and the next beginning ------------------------------------------------------------------------------
 
@@ -210,12 +244,13 @@ class Queueing:
         self.closing = True
         for live in list(self._held.values()):
             try:
-                async with live.door:
-                    await self.settle(live)
+                await self.settle_alone(live)
             except StoreError as exc:
                 _log.error("what waits in a session does so until the next start", error=str(exc))
-        for task in self._settling:  # they wait to try again
+        for task in self._settling:  # they wait to try again, or for a write to end
             task.cancel()
+        if self._settling:
+            await asyncio.wait(self._settling, timeout=self._clock.real(_CLOSING_SECONDS))
 
     def forget(self, live: LiveSession) -> None:
         """The session is about to be deleted."""

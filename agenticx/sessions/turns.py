@@ -43,7 +43,7 @@ class Turns:
     """Runs claimed turns, each with the `settings` as they are in its session's workspace.
 
     `begin_log` stores the first events of each, `ended` is told once it is over, `behind` once its last event is
-    stored, `refused` whenever the store did not take a turn's end.
+    stored, `refused` is told of the session whenever the store did not take a turn's end.
     """
 
     store: Store
@@ -55,7 +55,7 @@ class Turns:
     begin_log: Callable[[LiveSession, RunningTurn, Sequence[RuntimeEvent]], Awaitable[Sequence[StoredEvent]]]
     behind: Callable[[LiveSession, RunningTurn], Awaitable[None]]
     ended: Callable[[LiveSession, RunningTurn], None]
-    refused: Callable[[], None]
+    refused: Callable[[str], None]
     running: set[RunningTurn] = field(default_factory=set[RunningTurn])
     _unended: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
     """By session: a turn whose end the store refused, or of whose claim nobody knows."""
@@ -243,12 +243,7 @@ class Turns:
     def end_later(self, turn: TurnRecord) -> None:
         """Have `turn` ended before the session's next one begins: now it cannot be."""
         self._unended[turn.session_id] = turn
-        self.refused()
-
-    @property
-    def unended(self) -> list[str]:
-        """The sessions that have a turn whose end the store refused."""
-        return list(self._unended)
+        self.refused(turn.session_id)
 
     def forget(self, session_id: str) -> None:
         """The session is gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Hub, Posted, SessionRecord, SqliteStore, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
@@ -128,3 +130,57 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
         if not striking.struck:
             return
     raise AssertionError(f"there are more than {MOST_WRITES} writes")
+
+
+class Unanswering:
+    """A store that says of two writes that they failed, though it carried them out: the second once `go` is set."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.entered, self.go = asyncio.Event(), asyncio.Event()
+        self._refuses = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], **more: Any) -> Any:
+        types = {event.type for event in events}
+        if EventType.STEERED in types:
+            self.entered.set()
+            await self.go.wait()
+        stored = await self._store.append(session_id, turn_id, events, **more)
+        if EventType.STEERED in types or (self._refuses and any(e.data.get("input") == "waits" for e in events)):
+            self._refuses = EventType.STEERED in types and self._refuses
+            raise StoreError("the disk did not answer")
+        return stored
+
+
+async def test_a_doubt_about_one_message_is_not_settled_while_the_fate_of_another_is_being_written(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    doubtful = Unanswering(store)
+    hub = hub_of(doubtful, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), tmp_path)
+    await hub.post(record.id, TurnRequest(input="one"))
+    async with asyncio.timeout(PATIENCE):
+        while not (asked := hub.gate.pending(record.id)):
+            await asyncio.sleep(0.002)
+    await hub.post(record.id, TurnRequest(input="steers", when_busy="steer"))
+    waits = TurnRequest(input="waits", when_busy="queue", client_turn_id="waits")
+    with pytest.raises(StoreError):
+        await hub.post(record.id, waits)
+    hub.gate.resolve(asked[0].id, True, digest=asked[0].digest)
+    await doubtful.entered.wait()
+    posting = asyncio.create_task(hub.post(record.id, waits))
+    await asyncio.wait({posting}, timeout=0.2)  # time enough to look for what is being written only now
+    doubtful.go.set()
+    await posting
+    await quiet(hub, record.id, store)
+    await hub.close()
+    events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
+    check_grammar(events)
+    assert [event["data"]["text"] for event in events if event["type"] == "steered"] == ["steers"]
+    assert "steers" not in [event["data"]["input"] for event in events if event["type"] == "handed_back"]
+    await store.aclose()
