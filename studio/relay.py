@@ -6,7 +6,7 @@ Differences from what one may expect:
    only the piece that is being written and what its socket buffers, 64 kB each (`pieces`, `server`).
 2. So a slow reader is not dropped at a byte limit, as the contract has it: there is nothing that could grow up to one.
    Limited is the time. One that takes nothing for ten seconds has its socket aborted, without a frame, and resumes by
-   cursor; one that goes on taking a little at a time is served, however far behind.
+   cursor; one that goes on taking a little at a time, 16 kB/s at least, is served, however far behind.
 3. All that waits goes out as one write, and readers at the same place share the very same bytes object.
 4. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
 5. The stream of all sessions opens with its cursor, `id` without `data`, which clients take for seen and hand on to

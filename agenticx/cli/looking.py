@@ -11,9 +11,8 @@ from typing import Literal
 
 from agenticx.cli.finding import server_with_pid
 from agenticx.cli.loopback import Loopback, Refused
-from agenticx.errors import StoreError
 from agenticx.sessions.opening import database_path
-from agenticx.sessions.sqlite._file import read_only_uri, refuse_what_is_no_database
+from agenticx.sessions.sqlite._file import check_integrity, naming, read_only_uri, refuse_what_is_no_database
 from agenticx.sessions.sqlite.migrations import check
 from agenticx.sessions.sqlite.owner import owner_of
 from agenticx.settings import Settings
@@ -56,20 +55,14 @@ async def _health(server: Loopback) -> None:
 
 def _look_at_file(path: Path) -> Seen:
     refuse_what_is_no_database(path)
-    try:
+    with naming(path):
         if not path.exists() or not path.stat().st_size:
             return f"{path} is made when it is first used", "note"
         if _log_without_index(path):
             return f"{path} has a log beside it that the next start writes into it", "note"
         with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
             check(connection)
-            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
-    except StoreError as exc:
-        raise StoreError(f"{str(path)!r}: {exc}") from exc
-    if verdict != "ok":
-        raise StoreError(f"{str(path)!r}: it is damaged ({verdict}). Move it away to begin anew, or restore a copy")
+            check_integrity(connection)
     return f"{path} is whole", "ok"
 
 

@@ -184,7 +184,7 @@ class AgentRuntime:
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
-        """The loop under the stop signal and the turn's time-out, whose end may be one last answer."""
+        """The loop under the stop signal and the turn's time-out; a last answer behind that has as long again."""
         try:
             async with turn.interrupts:
                 if calls:
@@ -193,7 +193,8 @@ class AgentRuntime:
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
                 raise
-            async with turn.renew_interrupts():
+            turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
+            async with turn.renew_interrupts(turn_seconds):
                 await self._partial_answer(turn)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------

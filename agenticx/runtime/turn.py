@@ -76,9 +76,9 @@ class Turn:
         self.stopped = True
         self.interrupts.fire("stopped")
 
-    def renew_interrupts(self) -> Interrupts:
-        """A fresh scope, without a time limit, for what comes after the first was left; a stop outlives the change."""
-        self.interrupts = Interrupts()
+    def renew_interrupts(self, limit: float = 0.0) -> Interrupts:
+        """A fresh scope, with its own limit, for what comes after the first was left; a stop outlives the change."""
+        self.interrupts = Interrupts(limit)
         if self.stopped:
             self.interrupts.fire("stopped")
         return self.interrupts

@@ -166,6 +166,16 @@ async def test_a_turn_over_its_time_with_partial_says_what_it_has(play):
     assert run.rows == [("user", "go"), ("partial", "I was abou"), ("reminder", OUT), ("assistant", "Nothing yet.")]
 
 
+async def test_the_partial_answer_of_a_turn_over_its_time_has_as_long_again_and_no_longer(play):
+    run = await play(
+        [[say("I was abou"), hang()], [say("So far"), hang()]],
+        settings={"turn_timeout_seconds": 3, "on_exhausted": "partial"},
+    )
+
+    assert run.outline == ["turn_started", "round_start", "token", "error:timeout.turn"]
+    assert run.rows[-2:] == [("reminder", OUT), ("partial", "So far")]
+
+
 async def test_a_turn_within_its_time_is_not_touched(play):
     run = await play([[pause(1), say("ok")]], settings={"turn_timeout_seconds": 3})
 

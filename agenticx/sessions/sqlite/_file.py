@@ -1,14 +1,17 @@
-"""The database as a file: what may be one at all, how to look at it, and whether it is still there."""
+"""The database as a file: what may be one at all, how to look at it, what is wrong with it, and whether it is there."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agenticx.errors import StoreError
 
-__all__ = ["Identity", "read_only_uri", "refuse_what_is_no_database"]
+__all__ = ["Identity", "check_integrity", "naming", "read_only_uri", "refuse_what_is_no_database"]
 
 _HEADER = b"SQLite format 3\0"
 """https://sqlite.org/fileformat2.html#the_database_header"""
@@ -38,6 +41,26 @@ def read_only_uri(path: Path) -> str:
     log = path.with_name(f"{path.name}-wal")
     quiet = "" if log.exists() and log.stat().st_size else "&immutable=1"
     return f"{path.absolute().as_uri()}?mode=ro{quiet}"
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Whatever fails in the block comes out as a `StoreError` that names the file."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
+    except StoreError as exc:
+        raise StoreError(f"{str(path)!r}: {exc}") from exc
+
+
+def check_integrity(connection: sqlite3.Connection) -> None:
+    """Raises `StoreError` for what SQLite finds damaged."""
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StoreError(
+            f"it is damaged ({verdict}); it was left as it is. Move it away to begin anew, or restore a copy of it"
+        )
 
 
 class Identity:

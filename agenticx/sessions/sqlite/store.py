@@ -39,7 +39,13 @@ from agenticx.sessions.damage import Damaged
 from agenticx.sessions.search import Said, said_in
 from agenticx.sessions.sqlite import _rows as rows
 from agenticx.sessions.sqlite import _search as index
-from agenticx.sessions.sqlite._file import Identity, read_only_uri, refuse_what_is_no_database
+from agenticx.sessions.sqlite._file import (
+    Identity,
+    check_integrity,
+    naming,
+    read_only_uri,
+    refuse_what_is_no_database,
+)
 from agenticx.sessions.sqlite._heads import Heads, last_seq, session_number
 from agenticx.sessions.sqlite._replay import Replay
 from agenticx.sessions.sqlite._tails import Tails
@@ -343,7 +349,7 @@ def _keep(connection: sqlite3.Connection, number: int, kept: Keepsake) -> None:
 
 def _prepared(path: Path, now: datetime) -> tuple[str, int, int]:
     """Make or check the file; returns what `_log_of` finds. Raises `StoreError`."""
-    try:
+    with naming(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with left_log(path) as log:
             if path.exists() and path.stat().st_size:
@@ -356,16 +362,12 @@ def _prepared(path: Path, now: datetime) -> tuple[str, int, int]:
         with closing(_connect(path)) as connection:
             if damaged:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # so that it is told once
-            _check_integrity(connection, path)
+            check_integrity(connection)
             migrate(connection, rfc3339(now))
             log = _log_of(connection)
             index.make_index(connection)
             index.purge_left_over(connection)
             return log
-    except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
-    except StoreError as exc:
-        raise StoreError(f"{str(path)!r}: {exc}") from exc
 
 
 def _put_aside_if_damaged(log: LeftLog, path: Path, now: datetime) -> bool:
@@ -398,14 +400,6 @@ def _text(stored: bytes) -> str:
     except UnicodeDecodeError:
         _log.error("a text in the database is damaged; its unreadable bytes stand as U+FFFD", size=len(stored))
         return stored.decode(errors="replace")
-
-
-def _check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise StoreError(
-            f"it is damaged ({verdict}); it was left as it is. Move it away to begin anew, or restore a copy of it"
-        )
 
 
 def _log_of(connection: sqlite3.Connection) -> tuple[str, int, int]:
