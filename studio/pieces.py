@@ -57,8 +57,8 @@ class _Impatient:
         self._alarm = Alarm(self._look)
 
     async def __call__(self, message: Message) -> None:
-        self._until = until = self._loop.time() + self._seconds
-        self._alarm.set(until)
+        self._until = self._loop.time() + self._seconds
+        self._alarm.set(self._until)
         try:
             await self._send(message)
         finally:

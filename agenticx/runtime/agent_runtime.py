@@ -80,6 +80,7 @@ class AgentRuntime:
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
+        self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
         self._hooks = HookRegistry.of(hooks).bounded(self._clock.real(self._settings.hook_timeout_seconds))
@@ -168,7 +169,7 @@ class AgentRuntime:
             max_rounds=self._max_rounds,
             clock=self._clock,
             loops=LoopDetector(*self._loop_thresholds),
-            interrupts=Interrupts(self._clock.real(self._settings.turn_timeout_seconds)),
+            interrupts=Interrupts(self._turn_seconds),
             journal=journal or Forgetful(),
             steering=steering or Steering(),
         )
@@ -193,8 +194,7 @@ class AgentRuntime:
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
                 raise
-            turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
-            async with turn.renew_interrupts(turn_seconds):
+            async with turn.renew_interrupts(self._turn_seconds):
                 await self._partial_answer(turn)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------

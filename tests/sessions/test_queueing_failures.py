@@ -138,19 +138,20 @@ class Unanswering:
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self.entered, self.go = asyncio.Event(), asyncio.Event()
-        self._refuses = True
+        self._first = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def append(self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], **more: Any) -> Any:
-        types = {event.type for event in events}
-        if EventType.STEERED in types:
+        steers = any(event.type is EventType.STEERED for event in events)
+        waits = any(event.data.get("input") == "waits" for event in events)
+        if steers:
             self.entered.set()
             await self.go.wait()
         stored = await self._store.append(session_id, turn_id, events, **more)
-        if EventType.STEERED in types or (self._refuses and any(e.data.get("input") == "waits" for e in events)):
-            self._refuses = EventType.STEERED in types and self._refuses
+        if steers or (waits and self._first):
+            self._first = self._first and not waits
             raise StoreError("the disk did not answer")
         return stored
 
