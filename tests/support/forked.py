@@ -11,11 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from threading import Thread
 from typing import IO, Any
 
 from tests.support.forkserver import Program
@@ -53,7 +53,7 @@ class _Started:
         sent = socket.send_fds(_server(), [request], [*descriptors, theirs])
         _server().sendall(request[sent:])
         os.close(theirs)
-        self.status = open(status, "rb", buffering=0)
+        self.status = os.fdopen(status, "rb", buffering=0)
         line = b""
         while not line.endswith(b"\n"):
             byte = self.status.read(1)
@@ -133,48 +133,23 @@ class Process:
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
 
-    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:
+    def communicate(self, input: str = "", timeout: float | None = None) -> tuple[str, str]:
         """Write `input`, read both streams to their ends and wait; raises `subprocess.TimeoutExpired`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        unsent = memoryview((input or "").encode())
-        if self.stdin is not None and not self.stdin.closed:
-            _close_quietly(self.stdin) if not unsent else self.stdin.flush()
-        read: dict[Any, list[bytes]] = {}
-        with selectors.DefaultSelector() as selector:
-            for stream in (self.stdout, self.stderr):
-                read[stream] = []
-                if stream is not None and not stream.closed:
-                    selector.register(stream.buffer, selectors.EVENT_READ, stream)  # type: ignore[attr-defined]
-            if unsent:
-                os.set_blocking(self.stdin.fileno(), False)
-                selector.register(self.stdin, selectors.EVENT_WRITE, self.stdin)
-            while selector.get_map():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise subprocess.TimeoutExpired("forked program", timeout or 0.0)
-                for key, _ in selector.select(left):
-                    if key.data is self.stdin:
-                        unsent = _write(key.fd, unsent)
-                        if not unsent:
-                            selector.unregister(key.fileobj)
-                            _close_quietly(self.stdin)
-                    elif data := key.fileobj.read1(65536):  # type: ignore[union-attr]
-                        read[key.data].append(data)
-                    else:
-                        selector.unregister(key.fileobj)
-        for stream in (self.stdout, self.stderr):
-            if stream is not None:
-                stream.close()
-        self.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        out, err = (_as_text(b"".join(read[stream])) for stream in (self.stdout, self.stderr))
-        return out, err
+        read: dict[str, str] = {}
+        streams = {"out": self.stdout, "err": self.stderr}
+        work = [Thread(target=_send, args=(self.stdin, input), daemon=True)]
+        work += [Thread(target=_read_into, args=(read, *each), daemon=True) for each in streams.items()]
+        for thread in work:
+            thread.start()
+        self.wait(timeout)
+        for thread in work:
+            thread.join()
+        return read["out"], read["err"]
 
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _exc: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 _close_quietly(stream)
@@ -245,32 +220,32 @@ def _child_end(wanted: int, *, reading: bool) -> tuple[int, int | None, bool]:
 
 
 def _text(descriptor: int, *, writing: bool) -> IO[str]:
-    raw: Any = open(descriptor, "wb" if writing else "rb")
-    return io.TextIOWrapper(raw, encoding="utf-8", write_through=writing, line_buffering=writing)
+    raw: Any = os.fdopen(descriptor, "wb" if writing else "rb")
+    return io.TextIOWrapper(raw, encoding="utf-8", write_through=writing)
 
 
-def _write(descriptor: int, data: memoryview) -> memoryview:
-    """Return what is still to be written; nothing where nobody reads."""
-    try:
-        return data[os.write(descriptor, data[:65536]) :]
-    except BrokenPipeError:
-        return data[:0]
+def _send(stream: IO[str] | None, text: str) -> None:
+    if stream is not None and not stream.closed:
+        with suppress(BrokenPipeError):
+            stream.write(text)
+        _close_quietly(stream)
+
+
+def _read_into(read: dict[str, str], name: str, stream: IO[str] | None) -> None:
+    read[name] = ""
+    if stream is not None and not stream.closed:
+        with stream:
+            read[name] = stream.read()
 
 
 def _close_quietly(stream: IO[str]) -> None:
-    try:
+    with suppress(BrokenPipeError):
         stream.close()
-    except BrokenPipeError:
-        pass
-
-
-def _as_text(data: bytes) -> str:
-    return data.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 async def _reader(descriptor: int) -> asyncio.StreamReader:
     reader = asyncio.StreamReader(limit=2**20)
     await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), open(descriptor, "rb", buffering=0)
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
     )
     return reader

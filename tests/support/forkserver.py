@@ -24,6 +24,7 @@ import socket
 import struct
 import sys
 import termios
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 @dataclass(frozen=True)
 class Program:
-    """A request: `python -m module *arguments` in `folder`; `terminal` makes standard input the controlling terminal."""
+    """A request: `python -m module *arguments` in `folder`; `terminal`: input becomes the controlling terminal."""
 
     module: str
     arguments: list[str]
@@ -115,10 +116,8 @@ def _report_ended(running: dict[int, int]) -> None:
         if pid == 0:
             return
         pipe = running.pop(pid)
-        try:
+        with suppress(BrokenPipeError):  # nobody waits for it any more
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
-        except BrokenPipeError:  # nobody waits for it any more
-            pass
         os.close(pipe)
 
 
@@ -133,7 +132,7 @@ def _become(program: Program, descriptors: list[int]) -> None:
     if program.terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     streams: list[Any] = [
-        open(number, mode, encoding="utf-8", errors=error, closefd=False, buffering=_buffering(number))
+        os.fdopen(number, mode, _buffering(number), encoding="utf-8", errors=error, closefd=False)
         for number, mode, error in zip(range(3), "rww", errors, strict=True)
     ]
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams
