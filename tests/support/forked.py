@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import io
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -23,6 +24,7 @@ from tests.support.forkserver import Program
 __all__ = ["AsyncProcess", "Process"]
 
 ROOT = Path(__file__).parents[2]
+_RESOURCES = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
 
 
 @cache
@@ -91,7 +93,7 @@ class Process:
         terminal: bool = False,
     ) -> None:
         given = [_child_end(wanted, reading=index == 0) for index, wanted in enumerate((stdin, stdout, stderr))]
-        program = Program(module, list(arguments), str(cwd), dict(env), new_session=True, terminal=terminal)
+        program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=True, terminal=terminal)
         self._started = _Started(program, [theirs for theirs, _, _ in given])
         for theirs, _, made in given:
             if made:
@@ -173,7 +175,7 @@ class AsyncProcess:
         pipes = [os.pipe(), os.pipe()]
         with open(os.devnull, "rb") as nothing:
             descriptors = [nothing.fileno(), *(theirs for _, theirs in pipes)]
-            program = Program(module, list(arguments), str(cwd), dict(env), new_session=new_session)
+            program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=new_session)
             started = _Started(program, descriptors)
         for _, theirs in pipes:
             os.close(theirs)
@@ -207,6 +209,11 @@ class AsyncProcess:
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
+
+
+def _limits() -> list[tuple[int, tuple[int, int]]]:
+    """Return this process's limits, which a program that it had started itself would inherit."""
+    return [(which, resource.getrlimit(which)) for which in _RESOURCES]
 
 
 def _child_end(wanted: int, *, reading: bool) -> tuple[int, int | None, bool]:

@@ -17,6 +17,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import signal
@@ -38,12 +39,16 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 @dataclass(frozen=True)
 class Program:
-    """A request: `python -m module *arguments` in `folder`; `terminal`: input becomes the controlling terminal."""
+    """A request: `python -m module *arguments` in `folder`; `terminal`: input becomes the controlling terminal.
+
+    `limits` has what `resource.getrlimit` returned for each resource.
+    """
 
     module: str
     arguments: list[str]
     folder: str
     environment: dict[str, str]
+    limits: list[tuple[int, tuple[int, int]]]
     new_session: bool = False
     terminal: bool = False
 
@@ -123,6 +128,8 @@ def _report_ended(running: dict[int, int]) -> None:
 
 def _become(program: Program, descriptors: list[int]) -> None:
     """Run the program in this process, which ends as the interpreter does behind it."""
+    for which, limit in program.limits:
+        resource.setrlimit(which, (limit[0], limit[1]))
     if program.new_session:
         os.setsid()
     errors = [sys.stdin.errors, sys.stdout.errors, sys.stderr.errors]
