@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from tests.support.forkserver import Program
 
-__all__ = ["AsyncProcess", "Process"]
+__all__ = ["ROOT", "AsyncProcess", "Process"]
 
 ROOT = Path(__file__).parents[2]
 _RESOURCES = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
