@@ -1,4 +1,4 @@
-"""What every test shares: async tests run on asyncio; `--deep` runs randomised tests at the full counts."""
+"""Options and fixtures of all tests: the lanes, the randomness and the event loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.bytecode import keep_aside
+from tests.support.lanes import Count, add_options, lane_of
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--deep", action="store_true", help="randomised tests at the counts that the promises name")
+    add_options(parser)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,9 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
     from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
 
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-    settings.register_profile("quick", patient, max_examples=100, derandomize=True)
+    settings.register_profile("quick", patient, max_examples=25, derandomize=True)
+    settings.register_profile("ci", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
-    settings.load_profile("deep" if config.getoption("--deep") else "quick")
+    settings.load_profile(lane_of(config))
+
+
+@pytest.fixture(scope="session")
+def count(request: pytest.FixtureRequest) -> Count:
+    """Return `count(quick, ci, deep)`, which picks the number of cases for the lane that runs."""
+    return Count(lane_of(request.config))
 
 
 @pytest.fixture
@@ -44,7 +52,7 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 
     With --deep it is another one each time. A failing test's report has the seed; AGX_TEST_SEED plays it again.
     """
-    deep = request.config.getoption("--deep")
+    deep = lane_of(request.config) == "deep"
     own = random.SystemRandom().getrandbits(32) if deep else zlib.crc32(request.node.nodeid.encode())
     seed = int(os.environ.get("AGX_TEST_SEED") or own)
     print(f"replay with AGX_TEST_SEED={seed}")

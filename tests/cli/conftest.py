@@ -20,6 +20,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.patience import PATIENCE
+from tests.support.forked import Process
 
 AGX = [sys.executable, "-m", "agenticx.cli"]
 
@@ -31,17 +32,9 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    def start(self, *words: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*AGX, *words],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def start(self, *words: str, stdin: int = subprocess.PIPE) -> Process:
+        """Start `agx` in a session of its own, forked from a process that has its modules imported."""
+        return Process("agenticx.cli", words, cwd=self.folder, env=self.environment, stdin=stdin)
 
     def __call__(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
@@ -66,7 +59,7 @@ def agx(tmp_path: Path) -> Shell:
 class Terminal:
     """A process at a pseudo-terminal, seen as its screen would show it, without colours."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     descriptor: int
     screen: str = field(default="", init=False)
     raw: str = field(default="", init=False)
@@ -112,15 +105,15 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
     def start(*words: str, typed: str = "") -> Terminal:
         ours, theirs = pty.openpty()
         os.write(ours, typed.encode())
-        process = subprocess.Popen(
-            [*AGX, *words],
+        process = Process(
+            "agenticx.cli",
+            words,
             cwd=agx.folder,
             env=agx.environment,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: _take_terminal(theirs),
+            terminal=True,
         )
         os.close(theirs)
         opened.append(Terminal(process, ours))
@@ -132,14 +125,6 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
         with suppress(ProcessLookupError):
             os.killpg(one.process.pid, signal.SIGKILL)
         one.process.wait()
-
-
-def _take_terminal(descriptor: int) -> None:
-    """Make it the controlling terminal, so that typing Ctrl-C sends a signal."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
 
 
 @dataclass

@@ -1,8 +1,7 @@
-"""What the randomised fault tests share: a turn player, and how many cases to run."""
+"""A turn player for the randomised fault tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,3 @@ def play(tmp_path: Path) -> Player:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     return Player(tmp_path / "home", workspace)
-
-
-@pytest.fixture
-def count(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
-    """`count(200, 5_000)`: how many cases to run, the second with --deep."""
-    return lambda few, many: many if request.config.getoption("--deep") else few

@@ -23,6 +23,7 @@ from tests.faults.light import LightTransport
 from tests.faults.log_file import Log, read_log, snapshot
 from tests.patience import PATIENCE
 from tests.studio.serving import READY, agx
+from tests.support.forked import AsyncProcess
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = SETTLE_SECONDS = PATIENCE
@@ -48,7 +49,6 @@ class Commands:
         workspace = home.parent / "workspace"
         workspace.mkdir(parents=True, exist_ok=True)
         process = await agx(home, "serve", "--port", "0", AGX_WORKSPACE_ROOT=str(workspace))
-        assert process.stderr is not None
         ready = READY.search(line := await process.stderr.readline())
         if ready is None:
             raise Died((line + await process.stderr.read()).decode())
@@ -56,7 +56,7 @@ class Commands:
         return Studio(process.pid, url, token, home, asyncio.ensure_future(_ended(process)))
 
 
-async def _ended(process: asyncio.subprocess.Process) -> int:
+async def _ended(process: AsyncProcess) -> int:
     await process.communicate()
     assert process.returncode is not None
     return process.returncode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.faults.checker import findings, told
 from tests.faults.light import LightTransport
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -78,10 +79,10 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
 
 @pytest.mark.promise("E3")
 async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_nothing(
-    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
+    tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with nursery() as nursing:
-        for round_ in range(count(4, 100)):
+        for round_ in range(count(2, 4, 100)):
             world = World(tmp_path / str(round_) / "home")
             async with serving(nursing, world) as client:
                 questions = await ask(world, client)
@@ -100,10 +101,10 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
 
 @pytest.mark.promise("E2")
 async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_question(
-    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]
+    tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with nursery() as nursing:
-        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(400, 10_000))
+        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(100, 400, 10_000))
     assert found == [], told(found)
 
 

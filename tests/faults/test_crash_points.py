@@ -12,10 +12,10 @@ from tests.faults.faulty_stores import POINTS
 from tests.faults.killing import KillLoop
 from tests.faults.long_logs import long_session
 from tests.faults.studios import World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
-SESSIONS = 25
 EVENTS = 10_000
 START_SECONDS = 2.0  # of work
 
@@ -23,10 +23,13 @@ START_SECONDS = 2.0  # of work
 @pytest.mark.promise("A3")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_server_may_end_at_any_point(tmp_path: Path, rng: random.Random, point: str, when: str) -> None:
+async def test_a_server_may_end_at_any_point(
+    tmp_path: Path, rng: random.Random, count: Count, point: str, when: str
+) -> None:
+    sessions = count(5, 25, 25)
     async with nursery() as nursing:
         order = {"crash": [point, when, rng.randint(1, 12)]}
-        loop = KillLoop(nursing, World(tmp_path / "home"), rng, SESSIONS, SESSIONS, kills=False, order=order)
+        loop = KillLoop(nursing, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)
         found = await loop.run(1)
     assert loop.figures.crashed, f"no server came to {order}"
     assert found == [], told(found)

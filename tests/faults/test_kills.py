@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.faults.checker import told
 from tests.faults.killing import KillLoop, portions
 from tests.faults.studios import Commands, World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.promise("A1", "D1", "F1")
 @pytest.mark.parametrize("part", range(4))
 async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
-    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int], part: int
+    tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(50, 1250))):
+    for number, lives in enumerate(portions(count(5, 50, 1_250))):
         world = World(tmp_path / str(number) / "home")
         async with nursery() as nursing:
             loop = KillLoop(nursing, world, rng)
@@ -38,11 +38,11 @@ class Demo(KillLoop):
 
 
 @pytest.mark.promise("A1", "F1")
-async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, count: Callable[[int, int], int]) -> None:
+async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, count: Count) -> None:
     world = World(tmp_path / "home")
     loop = Demo(Commands(), world, rng, sessions=8, look_every=4, modes=["auto"], longest_life=1.0)
     for _ in range(20):  # of a slow machine's short lives none may come to a command
-        found = await loop.run(count(8, 250))
+        found = await loop.run(count(3, 8, 250))
         assert found == [], told(found)
         if world.seen.executions():
             break

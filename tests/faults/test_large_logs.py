@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from httpx_sse import aconnect_sse
 
 from tests.faults.long_logs import long_session
 from tests.faults.studios import Studio, World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -40,10 +40,8 @@ class Figures:
 
 
 @pytest.mark.promise("A6")
-async def test_a_session_of_very_many_events_opens_and_resumes_at_once(
-    tmp_path: Path, count: Callable[[int, int], int]
-) -> None:
-    figures = await large_log_figures(tmp_path / "home", count(200_000, 1_000_000))
+async def test_a_session_of_very_many_events_opens_and_resumes_at_once(tmp_path: Path, count: Count) -> None:
+    figures = await large_log_figures(tmp_path / "home", count(20_000, 200_000, 1_000_000))
     print(figures)
     assert figures.findings() == []
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
-import sys
+import os
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
@@ -14,6 +13,8 @@ import pytest
 
 from tests.faults.failures import GOOD
 from tests.faults.provider import Exchange, Fault, framed, provider, stream
+from tests.support.forked import ROOT, AsyncProcess
+from tests.support.lanes import lane_of
 from tests.wires.wires import WIRES
 
 pytestmark = pytest.mark.anyio
@@ -244,9 +245,11 @@ async def measured(
     script = [GOOD, Fault(name="flood", do=do, code=None), GOOD]
     async with provider(wire, script, [stream(wire, ["x"])] * len(script)) as (made, _):
         url = f"http://127.0.0.1:{made.port}"
-        command = [sys.executable, "-m", "tests.faults.measured_call", wire, url, json.dumps(clocks or {})]
-        child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        out, _ = await child.communicate()
+        child = await AsyncProcess.start(
+            "tests.faults.measured_call", [wire, url, json.dumps(clocks or {})], cwd=ROOT, env=os.environ
+        )
+        out, err = await child.communicate()
+    assert not err, err.decode()
     return json.loads(out)
 
 
@@ -257,10 +260,14 @@ OF_EACH = [wide_text, calls, arguments, kept]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What all wires have in common is tried on two of them, and with --deep on all; likewise what takes long."""
-    deep, names = metafunc.config.getoption("--deep"), set(metafunc.fixturenames)
+    """Try the code that all wires share on one wire, on two in CI and on all with --deep; the rest on two or all."""
+    lane, names = lane_of(metafunc.config), set(metafunc.fixturenames)
+    deep = lane == "deep"
     if {"wire", "refused"} <= names:
-        both = [(wire, flood) for flood in [*OF_ALL, *OF_EACH] for wire in (WIRES if deep or flood in OF_EACH else TWO)]
+        of_all = {"quick": TWO[:1], "ci": TWO, "deep": WIRES}[lane]
+        of_each = TWO if lane == "quick" else WIRES
+        both = [(wire, flood) for flood in OF_ALL for wire in of_all]
+        both += [(wire, flood) for flood in OF_EACH for wire in of_each]
         ids = [f"{flood.__name__}-{wire}" for wire, flood in both]
         metafunc.parametrize(("wire", "refused"), both, ids=ids)
     elif "wire" in names and hasattr(metafunc.function, "wires"):

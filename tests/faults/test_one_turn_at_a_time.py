@@ -14,17 +14,18 @@ import pytest
 from tests.faults.checker import findings, told
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
 POSTS = 64
-ROUNDS, ROUNDS_PER_LIFE = 200, 20
+ROUNDS_PER_LIFE = 10
 LONG = plan((100_000_000, []))
 
 
 @pytest.mark.promise("D1")
 async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_over_kills(
-    tmp_path: Path, rng: random.Random
+    tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     world = World(tmp_path / "home")
     async with nursery() as nursing:
@@ -32,7 +33,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
         await studio.end()
-        for _ in range(ROUNDS // ROUNDS_PER_LIFE):
+        for _ in range(count(20, 200, 200) // ROUNDS_PER_LIFE):
             studio = await nursing.serve(world.home)
             async with studio.caller() as client:
                 for _ in range(ROUNDS_PER_LIFE):

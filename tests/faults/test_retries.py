@@ -306,7 +306,7 @@ def settings(tmp_path):
 
 @pytest.mark.promise("C6")
 async def test_a_retry_is_invisible_or_absent(rng, count, settings):
-    found = await wrongs([rng.getrandbits(32) for _ in range(count(500, 5_000))], settings)
+    found = await wrongs([rng.getrandbits(32) for _ in range(count(100, 500, 5_000))], settings)
 
     assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 
@@ -314,7 +314,7 @@ async def test_a_retry_is_invisible_or_absent(rng, count, settings):
 @pytest.mark.promise("C6")
 @pytest.mark.parametrize("anyio_backend", [JUMPING_OVER_SOCKETS], ids=["jumping"])
 async def test_who_falls_silent_is_not_asked_again(rng, count, settings):
-    for _ in range(count(1, 10)):
+    for _ in range(count(1, 1, 10)):
         found = await wrongs([rng.getrandbits(32) for _ in range(40)], settings, silent=True)
         assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.faults.plan_model import plan
 from tests.faults.studios import Nursery, Studio, World, nursery
 from tests.patience import PATIENCE
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -103,18 +104,16 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
 
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", [REFUSED, UNANSWERED])
-async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str) -> None:
+async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
     async with nursery() as nursing, failing(nursing, tmp_path) as one:
-        assert await first_untouched(one, what) > 10
+        assert await first_untouched(one, what, step=count(1, 4, 4)) > 10
 
 
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", FAILURES)
-async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(
-    tmp_path: Path, what: str, count: Callable[[int, int], int]
-) -> None:
+async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
     async with nursery() as nursing, failing(nursing, tmp_path, disk={}) as one:
-        await first_untouched(one, what, step=count(3, 1))
+        await first_untouched(one, what, step=12 // count(1, 4, 12))
 
 
 async def first_untouched(one: Failing, what: str, step: int = 1) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.faults.disk import unsynced
 from tests.faults.killing import KillLoop, portions
 from tests.faults.log_file import read_log, snapshot
 from tests.faults.studios import World, nursery
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -72,9 +72,9 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 @pytest.mark.promise("A2")
 @pytest.mark.parametrize("part", range(2))
 async def test_a_power_cut_takes_nothing_that_was_told_as_done(
-    tmp_path: Path, rng: random.Random, count: Callable[[int, int], int], part: int
+    tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(12, 2500), 50)):
+    for number, lives in enumerate(portions(count(2, 12, 2_500), 50)):
         folder = tmp_path / str(number)
         world, trace = World(folder / "home"), folder / "trace"
         cuts = PowerCuts(world, trace, rng)

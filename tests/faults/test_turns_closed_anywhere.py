@@ -138,7 +138,7 @@ def hold_leftovers(session: Session, model: ScriptedModel, before: set) -> None:
 
 @pytest.mark.promise("D2")
 async def test_closed_at_any_yield_nothing_is_left(play, rng, count):
-    for _ in range(count(20, 500)):
+    for _ in range(count(4, 20, 500)):
         seed = rng.random()
         position = 0
         while True:
@@ -173,7 +173,7 @@ async def usable_again(play, session):
 
 @pytest.mark.promise("D2")
 async def test_cancelled_at_any_moment_nothing_is_left(play, rng, count):
-    for _ in range(count(100, 2_000)):
+    for _ in range(count(20, 100, 2_000)):
         before = asyncio.all_tasks()
         runtime, session, model = scenario(play, rng)
 
@@ -196,7 +196,7 @@ async def test_cancelled_at_any_moment_nothing_is_left(play, rng, count):
 @pytest.mark.promise("C8")
 async def test_stopped_at_any_moment_the_turn_ends_at_once(play, rng, count):
     slowest, loop = 0.0, asyncio.get_running_loop()
-    for _ in range(count(200, 2_000)):
+    for _ in range(count(40, 200, 2_000)):
         before = asyncio.all_tasks()
         runtime, session, model = scenario(play, rng)
         stop, pressed, events, at_end = StopSignal(), [], [], 0.0

@@ -17,6 +17,7 @@ from agenticx.llms.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState
 from tests.llms.recorded import CHUNKINGS, pieces
 from tests.llms.replies import read_with
+from tests.support.lanes import Count
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
@@ -141,9 +142,9 @@ def test_a_line_without_end_is_refused() -> None:
     assert (parser.feed(b"678901"), parser.overflowed, parser.feed(b"\n1\n"), parser.flush()) == ([], True, [], [])
 
 
-def test_garbled_bytes_never_raise(request: pytest.FixtureRequest) -> None:
+def test_garbled_bytes_never_raise(count: Count) -> None:
     rng = random.Random(5)
-    for _ in range(5000 if request.config.getoption("--deep") else 300):
+    for _ in range(count(100, 300, 5_000)):
         garbled = bytearray(WHOLE)
         for _ in range(rng.randint(1, 5)):
             at = rng.randrange(len(garbled))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from pathlib import Path
 import httpx
 
 from tests.patience import PATIENCE, patient_client
+from tests.support.forked import AsyncProcess
 
-ROOT = Path(__file__).parents[2]
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
 
@@ -28,7 +27,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 class Served:
     """`agx serve` in a process of its own."""
 
-    process: asyncio.subprocess.Process
+    process: AsyncProcess
     port: int
     ticket: str
     home: Path
@@ -50,7 +49,6 @@ class Served:
 async def agx_serve(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> AsyncGenerator[Served]:
     """`mutant` is one of `tests.faults.broken.MUTANTS`."""
     process = await agx(home, "serve", "--port", "0", *arguments, mutant=mutant, **more)
-    assert process.stderr is not None
     try:
         async with asyncio.timeout(PATIENCE):
             line = await process.stderr.readline()
@@ -63,22 +61,12 @@ async def agx_serve(home: Path, *arguments: str, mutant: str | None = None, **mo
         await process.communicate()
 
 
-async def agx(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    program = ["agenticx.cli"] if mutant is None else ["tests.faults.broken_agx", mutant]
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        *program,
-        *arguments,
-        stdout=pipe,
-        stderr=pipe,
-        cwd=home.parent,
-        env=environment(home, **more) | ({} if mutant is None else {"PYTHONPATH": str(ROOT)}),
-    )
+async def agx(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> AsyncProcess:
+    module, *mutants = ["agenticx.cli"] if mutant is None else ["tests.faults.broken_agx", mutant]
+    return await AsyncProcess.start(module, [*mutants, *arguments], cwd=home.parent, env=environment(home, **more))
 
 
-async def outcome(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+async def outcome(process: AsyncProcess) -> tuple[int | None, str, str]:
     try:
         async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate()

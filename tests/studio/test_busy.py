@@ -19,10 +19,10 @@ from tests.llms.files import PNG
 from tests.patience import PATIENCE
 from tests.studio.running import Frame, Studio, StudioMaker, frames_of, until
 from tests.studio.serving import Served, agx_serve, outcome
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS, DEEP_ROUNDS = 3, 200
 PICTURE = {"name": PNG.name, "data": PNG.data}
 
 
@@ -186,9 +186,9 @@ async def test_the_stream_of_a_waiting_message_tells_of_its_turn_and_of_no_other
 @pytest.mark.promise("D1")
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
 async def test_of_64_simultaneous_posts_all_are_accepted_one_turn_runs_at_a_time_and_none_is_lost(
-    make_studio: StudioMaker, request: pytest.FixtureRequest, when_busy: str
+    make_studio: StudioMaker, count: Count, when_busy: str
 ) -> None:
-    rounds = DEEP_ROUNDS if request.config.getoption("--deep") else ROUNDS
+    rounds = count(1, 3, 200)
     async with make_studio(ScriptedModel(["yes"] * 64 * 2 * rounds)) as studio:
         for _ in range(rounds):
             session_id = await studio.session(name="Named")

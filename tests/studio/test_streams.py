@@ -24,6 +24,7 @@ from agenticx.tools.registry import tool
 from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Frame, Studio, StudioMaker, note, until
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -81,9 +82,9 @@ async def test_the_cursor_can_come_in_the_query_and_the_header_wins(make_studio:
 
 @pytest.mark.promise("B1")
 async def test_readers_that_come_and_go_during_a_turn_see_all_of_it_once(
-    make_studio: StudioMaker, request: pytest.FixtureRequest
+    make_studio: StudioMaker, count: Count
 ) -> None:
-    readers, hops = (100, 100) if request.config.getoption("--deep") else (10, 20)
+    readers, hops = count(5, 10, 100), count(10, 20, 100)
     async with make_studio(ScriptedModel([many_events(10_000)])) as studio:
         assert await seen_otherwise(studio, readers, hops, 10_000) == []
 
@@ -457,8 +458,8 @@ def read_to_the_end(quiet: socket.socket) -> None:
 
 
 @pytest.mark.promise("B4")
-async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker, request: pytest.FixtureRequest) -> None:
-    aborts = 2_000 if request.config.getoption("--deep") else 500
+async def test_readers_that_die_leave_nothing_behind(make_studio: StudioMaker, count: Count) -> None:
+    aborts = count(100, 500, 2_000)
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         assert await left_by_the_dead(studio, await with_a_running_turn(studio), aborts) == {"turns": 1}
 

@@ -12,10 +12,9 @@ from agenticx.sessions import SessionRecord
 from agenticx.testing import assert_sequence
 from tests.patience import longest_hold
 from tests.studio.running import Frame, StudioMaker, frames_of, until
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
-
-ROUNDS, DEEP_ROUNDS = 4, 200
 
 
 def types(frames: list[Frame]) -> list[str]:
@@ -53,9 +52,9 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
 
 @pytest.mark.promise("D1")
 async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(
-    make_studio: StudioMaker, request: pytest.FixtureRequest
+    make_studio: StudioMaker, count: Count
 ) -> None:
-    rounds = DEEP_ROUNDS if request.config.getoption("--deep") else ROUNDS
+    rounds = count(1, 4, 200)
     async with make_studio(ScriptedModel([[say("a"), hang()]] * rounds)) as studio:
         session_id, cursor = await studio.session(), None
         for _ in range(rounds):

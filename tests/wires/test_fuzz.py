@@ -18,10 +18,10 @@ from agenticx.messages import AssistantMessage, Message, UserMessage, message_ad
 from agenticx.runtime import sanitize
 from agenticx.runtime.sanitize import is_valid
 from tests.llms.recorded import folder, garble, pieces
+from tests.support.lanes import Count
 from tests.wires.corpus import ODDITIES
 from tests.wires.wires import WIRES, Wire, read
 
-COUNT, DEEP_COUNT = 5_000, 100_000
 LONGEST_BODY = 20_000
 SECONDS = 30.0
 """The CPU time that one short stream may take, read several times; it takes milliseconds."""
@@ -137,13 +137,12 @@ def check_history(wire: Wire, reply: Reply) -> None:
 @pytest.mark.promise("C1", "C2")
 @pytest.mark.parametrize(("wire", "source"), CASES)
 def test_a_mutated_stream_breaks_nothing(
-    wire: Wire, source: Callable[[Wire], list[bytes]], rng: random.Random, request: pytest.FixtureRequest
+    wire: Wire, source: Callable[[Wire], list[bytes]], rng: random.Random, count: Count
 ) -> None:
     bodies = source(wire)
     if not bodies:
         pytest.skip("no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl")
-    deep = request.config.getoption("--deep")
-    for _ in range(-(-(DEEP_COUNT if deep else COUNT) // len(CASES))):
+    for _ in range(-(-count(1_000, 5_000, 100_000) // len(CASES))):
         body = mutated(rng.choice(bodies), wire, rng)
         try:
             check(wire, body, rng)

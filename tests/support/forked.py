@@ -1,0 +1,258 @@
+"""Programs started by the fork server: the parts of `subprocess.Popen` and `asyncio.subprocess.Process` tests use."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import io
+import os
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import IO, Any
+
+from tests.support.forkserver import Program
+
+__all__ = ["ROOT", "AsyncProcess", "Process"]
+
+ROOT = Path(__file__).parents[2]
+_RESOURCES = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+
+
+@cache
+def _server() -> socket.socket:
+    """The socket of this process's fork server, which is started by the first request and ends with this process."""
+    ours, theirs = socket.socketpair()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "COV_", "PYTHONPATH"))}
+    command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno())]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=kept, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+class _Started:
+    """A forked program: its pid, and the pipe that tells when it has ended."""
+
+    def __init__(self, program: Program, descriptors: Sequence[int]) -> None:
+        status, theirs = os.pipe()
+        request = program.encode()
+        sent = socket.send_fds(_server(), [request], [*descriptors, theirs])
+        _server().sendall(request[sent:])
+        os.close(theirs)
+        self.status = os.fdopen(status, "rb", buffering=0)
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = self.status.read(1)
+            if not byte:
+                raise ChildProcessError("the fork server has ended; see its standard error")
+            line += byte
+        self.pid = int(line)
+        self.returncode: int | None = None
+
+    def ended(self) -> int | None:
+        """Take the exit status, which can be read now or, if the fork server was killed, never."""
+        if self.returncode is None:
+            self.returncode = int(self.status.read(16) or -signal.SIGKILL)
+            self.status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+class Process:
+    """A program as `subprocess.Popen` with text streams offers it, for programs whose modules are imported already."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int = subprocess.PIPE,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        terminal: bool = False,
+    ) -> None:
+        given = [_child_end(wanted, reading=index == 0) for index, wanted in enumerate((stdin, stdout, stderr))]
+        program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=True, terminal=terminal)
+        self._started = _Started(program, [theirs for theirs, _, _ in given])
+        for theirs, _, made in given:
+            if made:
+                os.close(theirs)
+        streams = [
+            None if ours is None else _text(ours, writing=index == 0) for index, (_, ours, _) in enumerate(given)
+        ]
+        self.stdin, self.stdout, self.stderr = streams
+        self.pid = self._started.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    def poll(self) -> int | None:
+        return self._wait(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises `subprocess.TimeoutExpired`."""
+        code = self._wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("forked program", timeout or 0.0)
+        return code
+
+    def _wait(self, timeout: float | None) -> int | None:
+        if self.returncode is not None:
+            return self.returncode
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._started.status, selectors.EVENT_READ)
+            return self._started.ended() if selector.select(timeout) else None
+
+    def send_signal(self, number: int) -> None:
+        self.poll()
+        self._started.send_signal(number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, input: str = "", timeout: float | None = None) -> tuple[str, str]:
+        """Write `input`, read both streams to their ends and wait; raises `subprocess.TimeoutExpired`."""
+        read: dict[str, str] = {}
+        streams = {"out": self.stdout, "err": self.stderr}
+        work = [Thread(target=_send, args=(self.stdin, input), daemon=True)]
+        work += [Thread(target=_read_into, args=(read, *each), daemon=True) for each in streams.items()]
+        for thread in work:
+            thread.start()
+        self.wait(timeout)
+        for thread in work:
+            thread.join()
+        return read["out"], read["err"]
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                _close_quietly(stream)
+        self.wait()
+
+
+class AsyncProcess:
+    """A program as `asyncio.subprocess.Process` offers it; standard output and error are pipes, input is inherited."""
+
+    def __init__(self, started: _Started, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+        self._started = started
+        self._ended = asyncio.get_running_loop().create_future()
+        self.stdout, self.stderr = stdout, stderr
+        self.pid = started.pid
+        asyncio.get_running_loop().add_reader(started.status, self._take_end)
+
+    @classmethod
+    async def start(
+        cls, module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], new_session: bool = False
+    ) -> AsyncProcess:
+        pipes = [os.pipe(), os.pipe()]
+        with open(os.devnull, "rb") as nothing:
+            descriptors = [nothing.fileno(), *(theirs for _, theirs in pipes)]
+            program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=new_session)
+            started = _Started(program, descriptors)
+        for _, theirs in pipes:
+            os.close(theirs)
+        stdout, stderr = [await _reader(ours) for ours, _ in pipes]
+        return cls(started, stdout, stderr)
+
+    def _take_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._started.status)
+        self._ended.set_result(self._started.ended())
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        out, err = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await self.wait()
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; raises `ProcessLookupError` once the program has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        self._started.send_signal(number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def _limits() -> list[tuple[int, tuple[int, int]]]:
+    """Return this process's limits, which a program that it had started itself would inherit."""
+    return [(which, resource.getrlimit(which)) for which in _RESOURCES]
+
+
+def _child_end(wanted: int, *, reading: bool) -> tuple[int, int | None, bool]:
+    """The program's descriptor, ours if there is a pipe, and whether the first was opened here."""
+    if wanted == subprocess.PIPE:
+        read, write = os.pipe()
+        return (read, write, True) if reading else (write, read, True)
+    if wanted == subprocess.DEVNULL:
+        return os.open(os.devnull, os.O_RDWR), None, True
+    return wanted, None, False
+
+
+def _text(descriptor: int, *, writing: bool) -> IO[str]:
+    raw: Any = os.fdopen(descriptor, "wb" if writing else "rb")
+    return io.TextIOWrapper(raw, encoding="utf-8", write_through=writing)
+
+
+def _send(stream: IO[str] | None, text: str) -> None:
+    if stream is not None and not stream.closed:
+        with suppress(BrokenPipeError):
+            stream.write(text)
+        _close_quietly(stream)
+
+
+def _read_into(read: dict[str, str], name: str, stream: IO[str] | None) -> None:
+    read[name] = ""
+    if stream is not None and not stream.closed:
+        with stream:
+            read[name] = stream.read()
+
+
+def _close_quietly(stream: IO[str]) -> None:
+    with suppress(BrokenPipeError):
+        stream.close()
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=2**20)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader

@@ -1,0 +1,158 @@
+"""A process that has AgenticX imported and forks Python programs: each starts in a tenth of the time.
+
+    python -m tests.support.forkserver FD
+
+`FD` is one end of a Unix socket. A request is a four-byte length and a JSON object, `Program` as a dict; with it come
+four descriptors: standard input, output and error of the program, and a pipe to which its pid and, when it has ended,
+its exit status are written as lines. The forked program runs `python -m MODULE ARGUMENTS` with its own environment,
+folder, session and signal handlers. It differs from a true start in two ways: modules are imported already, and what
+the interpreter reads once at its start (PYTHON* variables, the locale) is that of this process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import resource
+import runpy
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["HEADER", "Program"]
+
+HEADER = struct.Struct("!I")
+_PACKAGES = ("agenticx", "studio")
+_NOT_IMPORTED = ("agenticx.testing", "agenticx.cli.__main__")
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A request: `python -m module *arguments` in `folder`; `terminal`: input becomes the controlling terminal.
+
+    `limits` has what `resource.getrlimit` returned for each resource.
+    """
+
+    module: str
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    limits: list[tuple[int, tuple[int, int]]]
+    new_session: bool = False
+    terminal: bool = False
+
+    def encode(self) -> bytes:
+        """Return the request's bytes, header included."""
+        body = json.dumps(asdict(self)).encode()
+        return HEADER.pack(len(body)) + body
+
+
+def main() -> None:
+    """Serve requests until the other end of the socket is closed; the forked programs go on."""
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    _import_everything()
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    ours, theirs = os.pipe()
+    for end in (ours, theirs):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    running: dict[int, int] = {}  # pid → the pipe that its status is written to
+    while True:
+        ready, _, _ = select.select([requests, ours], [], [])
+        if ours in ready:
+            os.read(ours, 4096)
+            _report_ended(running)
+        if requests in ready:
+            received = _receive(requests)
+            if received is None:
+                return
+            program, descriptors = received
+            pid = os.fork()
+            if pid == 0:
+                break
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            running[pid] = descriptors[3]
+            os.write(descriptors[3], b"%d\n" % pid)
+    signal.set_wakeup_fd(-1)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    for descriptor in (ours, theirs, *running.values(), descriptors[3], requests.detach()):
+        os.close(descriptor)
+    _become(program, descriptors[:3])
+
+
+def _import_everything() -> None:
+    for name in _PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.startswith(_NOT_IMPORTED):
+                importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
+
+
+def _receive(requests: socket.socket) -> tuple[Program, list[int]] | None:
+    header, descriptors, _, _ = socket.recv_fds(requests, HEADER.size, 4)
+    if not header:
+        return None
+    size = HEADER.unpack(header)[0]
+    body = b""
+    while len(body) < size:
+        body += requests.recv(size - len(body))
+    return Program(**json.loads(body)), descriptors
+
+
+def _report_ended(running: dict[int, int]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        pipe = running.pop(pid)
+        with suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
+        os.close(pipe)
+
+
+def _become(program: Program, descriptors: list[int]) -> None:
+    """Run the program in this process, which ends as the interpreter does behind it."""
+    for which, limit in program.limits:
+        resource.setrlimit(which, (limit[0], limit[1]))
+    if program.new_session:
+        os.setsid()
+    errors = [sys.stdin.errors, sys.stdout.errors, sys.stderr.errors]
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    if program.terminal:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    streams: list[Any] = [
+        os.fdopen(number, mode, _buffering(number), encoding="utf-8", errors=error, closefd=False)
+        for number, mode, error in zip(range(3), "rww", errors, strict=True)
+    ]
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams
+    os.chdir(program.folder)
+    os.environ.clear()
+    os.environ.update(program.environment)
+    sys.argv[1:] = program.arguments
+    runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+
+
+def _buffering(number: int) -> int:
+    return 1 if number == 2 or os.isatty(number) else -1
+
+
+if __name__ == "__main__":
+    main()
