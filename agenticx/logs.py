@@ -20,7 +20,17 @@ from typing import Any, Literal, cast
 
 from agenticx.settings import secret_values
 
-__all__ = ["HIDDEN", "Level", "Logger", "bound_ids", "configure_logging", "excerpt", "get_logger", "redact"]
+__all__ = [
+    "HIDDEN",
+    "Level",
+    "Logger",
+    "bound_ids",
+    "configure_logging",
+    "excerpt",
+    "get_logger",
+    "is_secret_field",
+    "redact",
+]
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -168,7 +178,7 @@ def _redacted(value: object) -> object:
             return excerpt(value, _LONGEST_FIELD)
         case Mapping():
             pairs = cast("Mapping[object, object]", value).items()
-            return {name: HIDDEN if _is_secret(name) and inner else _redacted(inner) for name, inner in pairs}
+            return {name: HIDDEN if is_secret_field(name) and inner else _redacted(inner) for name, inner in pairs}
         case list() | tuple() | set() | frozenset():
             return [_redacted(inner) for inner in cast("list[object]", value)]
         case None | bool() | int() | float():
@@ -177,7 +187,8 @@ def _redacted(value: object) -> object:
             return excerpt(str(value), _LONGEST_FIELD)
 
 
-def _is_secret(name: object) -> bool:
+def is_secret_field(name: object) -> bool:
+    """Return whether the value of a field of that name is hidden whatever it is."""
     return isinstance(name, str) and _SECRET_FIELD.search(name) is not None
 
 

@@ -18,7 +18,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import ForeignError, InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
-from agenticx.logs import HIDDEN, excerpt, get_logger
+from agenticx.logs import HIDDEN, excerpt, get_logger, is_secret_field
 from agenticx.runtime.events import EventType
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
@@ -40,7 +40,7 @@ LOGGED = frozenset(
 """The events that `TurnLog.see` wants. Tokens are not among them: a turn looks here first."""
 
 _ARGUMENTS_CHARS = 200
-_NAME_CHARS = 60
+_LONGEST_NAME = 200
 
 _log = get_logger(__name__)
 
@@ -187,7 +187,7 @@ def _parsed(arguments: str) -> object:
 def _preview(arguments: object) -> str:
     """Return the beginning of `arguments` without secrets; costs no more for a megabyte than for a line."""
     if isinstance(arguments, str):  # not JSON: nothing is left of it where it names a secret
-        return _leaf(arguments, hidden=any(map(is_secret_name, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
+        return _leaf(arguments, hidden=any(map(_is_secret, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
     pieces, length = list[str](), 0
     for piece in _pieces(arguments):
         pieces.append(piece)
@@ -209,7 +209,7 @@ def _pieces(value: object) -> Iterator[str]:
             yield "{"
             for place, (name, inner) in enumerate(cast("dict[str, object]", value).items()):
                 yield f"{', ' if place else ''}{_leaf(name)}: "
-                if is_secret_name(name[: 2 * _ARGUMENTS_CHARS]):
+                if _is_secret(name):
                     yield f'"{HIDDEN}"'
                 else:
                     yield from _pieces(inner)
@@ -224,6 +224,11 @@ def _pieces(value: object) -> Iterator[str]:
             yield _leaf(value)
         case _:
             yield json.dumps(value)
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether an argument of that name is hidden: rather one too many than one too few."""
+    return len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name)
 
 
 def _leaf(text: str, *, hidden: bool = False) -> str:
