@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -19,11 +19,11 @@ from agenticx.errors import ForeignError, InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, is_secret_field
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 
-__all__ = ["LOGGED", "LlmCallLine", "TurnLog"]
+__all__ = ["LOGGED", "LlmCallLine", "TurnLog", "log_cut_turn"]
 
 LOGGED = frozenset(
     {
@@ -88,24 +88,19 @@ class TurnLog:
         _log.info("turn", model=model, rounds=rounds, **ending, seconds=seconds, **_spent(usage or Usage()))
 
     def _tool_call(self, data: Mapping[str, Any]) -> None:
-        call_id = data["tool_call_id"]
-        fields = {"tool_name": data["name"], "call_id": call_id, "outcome": data["outcome"]}
+        call_id, more = data["tool_call_id"], dict[str, Any]()
         if "duration_ms" in data:
-            fields["seconds"] = round(data["duration_ms"] / 1000, 3)
+            more["seconds"] = round(data["duration_ms"] / 1000, 3)
         if call_id in self._arguments:
-            fields["arguments"] = _preview(self._arguments.pop(call_id))
-        _log.info("tool_call", **fields)
+            more["arguments"] = _preview(self._arguments.pop(call_id))
+        _log.info("tool_call", **_call_fields(data), **more)
 
     def _confirm(self, data: Mapping[str, Any]) -> None:
         asked_at, context = self._asked.pop(data["id"])
-        _log.info(
-            "confirm",
-            tool_name=context["tool"],
-            call_id=context.get("tool_call_id"),
-            approved=data["approved"],
-            by=data["by"],
-            seconds=self._seconds_since(asked_at),
-        )
+        _log.info("confirm", **_answer_fields(context, data), seconds=self._seconds_since(asked_at))
+        call_id = context.get("tool_call_id")
+        if "arguments" in data and call_id in self._arguments:  # what runs is what the person made of them
+            self._arguments[call_id] = data["arguments"]
 
     def _seconds_since(self, moment: float) -> float:
         return round(self._clock.monotonic() - moment, 3)
@@ -134,6 +129,32 @@ class LlmCallLine:
         model, usage = self._spent()
         seconds = round(self._clock.monotonic() - self._started, 3)
         _log.info("llm_call", model=model, **_outcome(exc), seconds=seconds, **_spent(usage), **self._fields)
+
+
+def log_cut_turn(
+    events: Sequence[RuntimeEvent], questions: Mapping[str, Mapping[str, Any]], *, rounds: int, usage: Usage | None
+) -> None:
+    """Write the lines that a dead process owed, by the `events` that end its turn; how long things took is not known.
+
+    `questions` are the turn's payloads of `confirm_required`, by id.
+    """
+    for event in events:
+        data = event.data
+        if event.type is EventType.TOOL_RESULT:
+            _log.info("tool_call", **_call_fields(data))
+        elif event.type is EventType.CONFIRM_RESPONSE:
+            _log.info("confirm", **_answer_fields(questions[data["id"]]["context"], data))
+        elif ending := _ending(event.type, data):
+            _log.info("turn", rounds=rounds, **ending, **_spent(usage or Usage()))
+
+
+def _call_fields(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tool_name": result["name"], "call_id": result["tool_call_id"], "outcome": result["outcome"]}
+
+
+def _answer_fields(context: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {"tool_name": context["tool"], "call_id": context.get("tool_call_id")}
+    return {**fields, "approved": response["approved"], "by": response["by"]}
 
 
 def _ending(type_: EventType, data: Mapping[str, Any]) -> dict[str, Any]:

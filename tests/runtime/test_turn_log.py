@@ -340,6 +340,12 @@ async def test_arguments_stand_in_the_line_at_debug_only(play, logged, caplog):
     assert arguments_in(logged()) == ["""'{"path": "a.txt"}'"""]
 
 
+async def test_the_line_has_the_arguments_that_the_person_put_in_their_place(play, debugged):
+    changed = ConfirmAnswer(approved=True, arguments={"text": "mine"})
+    await play([call("note", {"text": "its"}), "Done."], tools=[note], gate=ScriptedGate(changed))
+    assert arguments_in(debugged()) == ["""'{"text": "mine"}'"""]
+
+
 async def test_long_arguments_are_cut_and_say_how_long_they_are(play, debugged):
     arguments = [
         {"text": "x" * 1_000_000},
