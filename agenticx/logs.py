@@ -20,9 +20,26 @@ from typing import Any, Literal, cast
 
 from agenticx.settings import secret_values
 
-__all__ = ["Logger", "bound_ids", "configure_logging", "get_logger", "redact"]
+__all__ = [
+    "HIDDEN",
+    "Level",
+    "Logger",
+    "bound_ids",
+    "configure_logging",
+    "excerpt",
+    "get_logger",
+    "is_secret_field",
+    "redact",
+]
 
-_HIDDEN = "[hidden]"
+Level = Literal["debug", "info", "warning", "error"]
+
+HIDDEN = "[hidden]"
+"""Stands in place of a secret."""
+
+_LONGEST_FIELD = 2_000
+_LONGEST_LINE = 40_000
+_SPLIT_SECRET_CHARS = 1_024
 _NO_IDS: Mapping[str, str] = MappingProxyType({})
 _ids: ContextVar[Mapping[str, str]] = ContextVar("agenticx_log_ids", default=_NO_IDS)
 
@@ -40,6 +57,10 @@ class Logger:
     def bind(self, **fields: object) -> Logger:
         """The same logger with more fields on each line."""
         return Logger(self.name, {**self.fields, **fields})
+
+    def is_enabled(self, level: Level) -> bool:
+        """Return whether lines of this level are written: ask before computing fields that cost something."""
+        return logging.getLogger(self.name).isEnabledFor(getattr(logging, level.upper()))
 
     def debug(self, event: str, **fields: object) -> None:
         self._write(logging.DEBUG, event, fields)
@@ -79,7 +100,7 @@ def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str
         _ids.set(before)  # not reset(token): a generator may be closed in another context than it was started in
 
 
-def configure_logging(level: Literal["debug", "info", "warning", "error"] = "info") -> None:
+def configure_logging(level: Level = "info") -> None:
     """Log to stderr from `level` on; other libraries from warning on, unless `level` is debug."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler.formatter, _RedactingFormatter)]:
@@ -100,7 +121,8 @@ _SHAPES = re.compile(
       \b(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)[-_][A-Za-z0-9_-]{12,}   # provider keys
     | \b(?:gh[oprsu]_|github_pat_)[A-Za-z0-9_]{20,}
     | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{30,} | \bxox[abeprs]-[A-Za-z0-9-]{10,}
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*                   # JSON web tokens
+    | (?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.)[A-Za-z0-9_-]*?\beyJ[A-Za-z0-9_-]{8,}+\.
+      [A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*|\Z)                                   # JSON web tokens
     | -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
     """,
     re.VERBOSE | re.DOTALL,
@@ -111,7 +133,7 @@ _AFTER = re.compile(
     | (?P<header>\b(?:authorization|x-api-key|api-key|x-goog-api-key|cookie|set-cookie)['"]?\s*[:=,]\s*b?['"]?)
       (?!Bearer|Basic|\[hidden)[^\s'",;]{4,}
     | (?P<query>[?&#](?:api_?key|key|token|access_token|ticket|password|secret)=)[^&\s'"]+
-    | (?P<login>\b[a-z][a-z0-9+.-]*://[^\s/:@'"]*:)[^\s/@'"]+(?=@)
+    | (?P<login>(?<=[a-z0-9+.-])://[^\s/:@'"]*+:)[^\s/@'"]++(?=@)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -122,30 +144,51 @@ _SECRET_FIELD = re.compile(
 
 
 def redact(text: str) -> str:
-    """`text` without the values of secret variables and without what has the shape of a key, token or login."""
+    """Return `text` with `HIDDEN` for the values of secret variables and for the shapes of keys, tokens and logins.
+
+    Linear in the length of `text`.
+    """
     for value in secret_values():
-        text = text.replace(value, _HIDDEN)
-    text = _SHAPES.sub(_HIDDEN, text)
-    return _AFTER.sub(lambda match: f"{match[match.lastgroup or 0]}{_HIDDEN}", text)
+        text = text.replace(value, HIDDEN)
+    text = _SHAPES.sub(HIDDEN, text)
+    return _AFTER.sub(lambda match: f"{match[match.lastgroup or 0]}{HIDDEN}", text)
+
+
+def excerpt(text: str, limit: int) -> str:
+    """Return the redacted beginning of `text`, about `limit` characters; a longer one says how long it is.
+
+    The cost depends on `limit` alone. Cutting first would leave the first half of a secret that lies across the cut,
+    which nothing recognises any more. So more than `limit` is redacted, and of that the end, in which half a secret may
+    stand, is left out again.
+    """
+    if len(text) <= limit:
+        return redact(text)
+    margin = max([_SPLIT_SECRET_CHARS, *map(len, secret_values())])
+    read = limit + 2 * margin
+    shown = redact(text[:read])
+    if len(text) > read:
+        shown = shown[:-margin]
+    return f"{shown[:limit]}… ({len(text)} characters)"
 
 
 def _redacted(value: object) -> object:
     """The same for structured values, where a field's name can also say that its value is secret."""
     match value:
         case str():
-            return redact(value)
+            return excerpt(value, _LONGEST_FIELD)
         case Mapping():
             pairs = cast("Mapping[object, object]", value).items()
-            return {name: _HIDDEN if _is_secret(name) and inner else _redacted(inner) for name, inner in pairs}
+            return {name: HIDDEN if is_secret_field(name) and inner else _redacted(inner) for name, inner in pairs}
         case list() | tuple() | set() | frozenset():
             return [_redacted(inner) for inner in cast("list[object]", value)]
         case None | bool() | int() | float():
             return value
         case _:
-            return redact(str(value))
+            return excerpt(str(value), _LONGEST_FIELD)
 
 
-def _is_secret(name: object) -> bool:
+def is_secret_field(name: object) -> bool:
+    """Return whether the value of a field of that name is hidden whatever it is."""
     return isinstance(name, str) and _SECRET_FIELD.search(name) is not None
 
 
@@ -153,7 +196,7 @@ class _RedactingFormatter(logging.Formatter):
     """The last look at a line, whoever wrote it; tracebacks included."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return excerpt(super().format(record), _LONGEST_LINE)
 
 
 # --- structlog --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -417,6 +418,7 @@ def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
+@lru_cache(maxsize=1024)
 def _is_secret(name: str, value: str) -> bool:
     if _API_KEY.search(name):
         return is_real_key(value)

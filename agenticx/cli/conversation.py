@@ -17,7 +17,13 @@ from agenticx.cli.desk import Desk, Known, NewSession, Place
 from agenticx.cli.finding import own_store, server_desk, store_in_memory
 from agenticx.cli.loopback import Loopback
 from agenticx.cli.narrate import Note, Tone
-from agenticx.cli.options import enabled_tools, refuse_for_server, settings_for, workspace_of
+from agenticx.cli.options import (
+    configure_terminal_logging,
+    enabled_tools,
+    refuse_for_server,
+    settings_for,
+    workspace_of,
+)
 from agenticx.cli.own_desk import OwnDesk, PolicyGate
 from agenticx.cli.render import Output
 from agenticx.cli.turns import play
@@ -25,7 +31,6 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
 from agenticx.llms.named import NamedModels
-from agenticx.logs import configure_logging
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.base import Store
@@ -154,7 +159,7 @@ def conversing(arguments: Namespace, output: Output) -> Generator[Conversation]:
 async def _opened(arguments: Namespace, output: Output, runner: asyncio.Runner) -> Conversation:
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
-    configure_logging("warning" if settings.log_level == "info" else settings.log_level)  # a person reads along
+    configure_terminal_logging(settings)
     enabled_tools(settings)  # raises for a name that no tool has
     unasked = answer_unasked(yes=arguments.yes)
     wanted = NewSession(

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import get_args
 
 from agenticx.errors import SettingsError
+from agenticx.logs import configure_logging
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["add_arguments", "current_folder", "enabled_tools", "refuse_for_server", "settings_for", "workspace_of"]
+__all__ = [
+    "add_arguments",
+    "configure_terminal_logging",
+    "current_folder",
+    "enabled_tools",
+    "refuse_for_server",
+    "settings_for",
+    "workspace_of",
+]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -77,3 +86,8 @@ def enabled_tools(settings: Settings) -> Sequence[Tool]:
     if unknown:
         raise SettingsError(f"AGX_ENABLED_TOOLS names {unknown[0]!r}, which is no tool; tools are: {', '.join(tools)}")
     return tuple(tools[name] for name in settings.enabled_tools)
+
+
+def configure_terminal_logging(settings: Settings) -> None:
+    """Log from warning on, because the terminal shows the turn itself; a level that was set counts as it is."""
+    configure_logging(settings.log_level if "log_level" in settings.model_fields_set else "warning")

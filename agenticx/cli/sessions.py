@@ -22,6 +22,7 @@ from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.finding import own_store, server_desk
 from agenticx.cli.loopback import Loopback
 from agenticx.cli.narrate import Note
+from agenticx.cli.options import configure_terminal_logging
 from agenticx.cli.own_desk import OwnDesk
 from agenticx.cli.render import output_for
 from agenticx.cli.session_views import as_object, as_text, listed, replayed
@@ -29,7 +30,6 @@ from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
 from agenticx.llms.named import NamedModels
-from agenticx.logs import configure_logging
 from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.settings import Settings, load_settings
@@ -190,7 +190,7 @@ async def _delete(arguments: Namespace) -> int:
 async def _desk() -> AsyncGenerator[tuple[Desk, Settings]]:
     """The server that has the sessions, or the database; raises `OwnedElsewhere` where another program has it."""
     settings = load_settings()
-    configure_logging("warning" if settings.log_level == "info" else settings.log_level)
+    configure_terminal_logging(settings)
     where = own_store(settings)
     if isinstance(where, Loopback):
         yield server_desk(settings, where, _say), settings

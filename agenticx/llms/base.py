@@ -404,6 +404,11 @@ class ReplyBuilder:
         """The visible text so far."""
         return "".join(self._text)
 
+    @property
+    def usage(self) -> Usage:
+        """The counts that came so far."""
+        return self._usage
+
     def reply(self) -> Reply:
         """What was said so far; `complete` only if the end marker was seen."""
         finished = self._finished

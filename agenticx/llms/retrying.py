@@ -29,6 +29,7 @@ from agenticx.llms.base import (
     takes_output_schema,
 )
 from agenticx.llms.wrapping import opened
+from agenticx.logs import get_logger
 
 __all__ = ["RetryPolicy", "RetryingModel"]
 
@@ -45,6 +46,8 @@ _NO_SUCH_MODEL = re.compile(
 
 _JITTER = 1.25
 _MOST_DOUBLINGS = 30
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,7 @@ class RetryingModel:
                 first = await self._first(source, request, plan)
             except ModelError as error:
                 attempt = plan.after(error)
+                _log_retry(plan, attempt, error)
             else:
                 yield first
                 async for batch in source:
@@ -171,6 +175,12 @@ class RetryingModel:
             text = f"{plan.model.name} ended its answer before it began"
             raise ModelError(text, code="provider.truncated", retryable=True)
         return first
+
+
+def _log_retry(plan: _Plan, attempt: Attempt, error: ModelError) -> None:
+    """Log that another attempt follows. `attempt` counts those of one model: that of a fallback's first is 1."""
+    fields = {"attempt": plan.failed + 1, "model": attempt.model, "wait_seconds": round(attempt.wait_seconds, 3)}
+    _log.info("retry", **fields, code=error.code, error=str(error))
 
 
 async def _begun(source: AsyncGenerator[Sequence[Delta]], name: str) -> Sequence[Delta] | None:

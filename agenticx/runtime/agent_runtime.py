@@ -24,6 +24,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply
 from agenticx.llms.duck import adapt
+from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage, clean_text
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
@@ -135,8 +136,9 @@ class AgentRuntime:
             message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
             _begin(turn, message, client_turn_id, parent_turn_id)
         forget_stop = watch_stop(should_stop, turn.stop)
-        task = asyncio.create_task(self._run(turn, calls), name=f"agx turn {session.id}")
-        task.add_done_callback(lambda _: turn.channel.close())
+        with bound_ids(session=session.id, agent=agent_id):
+            task = asyncio.create_task(self._run(turn, calls), name=f"agx turn {session.id}")
+            task.add_done_callback(turn.end)
         try:
             while batch := await turn.channel.take():
                 for event in batch:
@@ -338,4 +340,5 @@ def _take_up(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
     turn.session.begin_turn(turn)
     turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
     turn.asked.update(point.questions)
+    turn.log.resume(point)
     return point.calls

@@ -13,6 +13,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, com
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt
 
 __all__ = ["TAG", "Compacted", "ContextCompactor", "Spent", "estimate_tokens"]
@@ -220,12 +221,13 @@ class ContextCompactor:
 
     async def _asked(self, model: ChatModel, request: ModelRequest, builder: ReplyBuilder) -> str:
         """What the model answers; raises for anything but a whole answer in time."""
-        limit = self.clock.real(self.timeout)
-        reply, error = await foreign.call(complete, model, request, builder, what="the compaction summary", limit=limit)
-        if error is not None:
-            raise error
-        if not (reply.complete and reply.stop == "end" and reply.text.strip()):
-            raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+        limit, what = self.clock.real(self.timeout), "the compaction summary"
+        with LlmCallLine(self.clock, lambda: (model.name, builder.usage), purpose="compaction"):
+            reply, error = await foreign.call(complete, model, request, builder, what=what, limit=limit)
+            if error is not None:
+                raise error
+            if not (reply.complete and reply.stop == "end" and reply.text.strip()):
+                raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
         return clean_text(reply.text.strip())
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import ModelError
-from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, gave_up
+from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, Usage, gave_up
 from agenticx.messages import clean_text
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.runtime.events import EventType
 from agenticx.runtime.expiry import clock_expired
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_log import LlmCallLine
 
 __all__ = ["call_model"]
 
@@ -27,6 +28,11 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)
+    with LlmCallLine(turn.clock, call.spent):
+        return await _whole_reply(turn, call, model, request)
+
+
+async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: ModelRequest) -> tuple[Reply, str]:
     complete = False
     try:
         await call.stream(model, request)
@@ -62,6 +68,10 @@ class _ModelCall:
         self._turn = turn
         self._clocks = clocks
         self._deadlines = Deadlines(clocks, turn.clock.monotonic())
+
+    def spent(self) -> tuple[str, Usage]:
+        """Return the model that was asked last, and its counts so far."""
+        return self.model_name, self.writer.usage
 
     async def stream(self, model: ChatModel, request: ModelRequest) -> None:
         """Receive until the model ends; raises `ClockExpired` when one of the clocks does so first."""

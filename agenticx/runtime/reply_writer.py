@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agenticx.llms.base import Attempt, Delta, Reply, ReplyBuilder, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.llms.base import Attempt, Delta, Reply, ReplyBuilder, TextDelta, ThinkingDelta, ToolCallDelta, Usage
 from agenticx.messages import AssistantMessage, clean_text, new_id
 from agenticx.runtime.events import EventType
 from agenticx.runtime.turn import Turn
@@ -45,6 +45,11 @@ class ReplyWriter:
     def began(self) -> bool:
         """Whether anything of the reply was shown."""
         return bool(self._offset or self._thinking_offset or self._call_ids)
+
+    @property
+    def usage(self) -> Usage:
+        """The counts that came so far."""
+        return self._builder.usage
 
     def take_attempt(self) -> Attempt | None:
         attempt, self.attempt = self.attempt, None

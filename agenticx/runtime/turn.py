@@ -21,6 +21,7 @@ from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.resuming import CallJournal, Forgetful, Question
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
+from agenticx.runtime.turn_log import LOGGED, TurnLog
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["Turn", "attached", "usage_data"]
@@ -57,7 +58,11 @@ class Turn:
     told_about_tools: bool = False
     stopped: bool = False
     overflowed: bool = False
+    log: TurnLog = field(init=False)
     _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def __post_init__(self) -> None:
+        self.log = TurnLog(self.clock)
 
     @property
     def is_meta(self) -> bool:
@@ -70,6 +75,13 @@ class Turn:
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
+        if type_ in LOGGED:
+            self.log.see(type_, data)
+
+    def end(self, task: asyncio.Task[None]) -> None:
+        """No more events will come: `task`, which ran the turn, is done."""
+        self.channel.close()
+        self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
     def stop(self) -> None:
         """The person wants the turn to end."""

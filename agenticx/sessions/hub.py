@@ -14,6 +14,7 @@ from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
+from agenticx.runtime.turn_log import log_cut_turn
 from agenticx.sessions.at_hand import AtHand
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import Confirming
@@ -283,7 +284,8 @@ class Hub:
                 running = RunningTurn(turn, title=title_of(turn.input))
                 running.started.set_result(turn.after_seq)
                 return self._turns.begin(live, running, point, model, tools, settings)
-        await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
+        events = await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
+        log_cut_turn(events, cut.questions, rounds=cut.round, usage=cut.usage)
 
     def _repeatable(self, record: SessionRecord) -> Callable[[str], bool]:
         """Whether the session has a tool of a name whose calls may be run again."""

@@ -232,13 +232,18 @@ class Turns:
             if late:
                 await asyncio.wait(late, timeout=0.5)
 
-    async def end(self, live: LiveSession, turn: TurnRecord, code: str, text: str) -> None:
-        """Say what became of everything that the turn had under way, and end it, unless the log has its end already."""
+    async def end(self, live: LiveSession, turn: TurnRecord, code: str, text: str) -> Sequence[RuntimeEvent]:
+        """Append the events that answer what the turn had under way and end it; returns them.
+
+        None are appended where the log has the turn's end already.
+        """
         cut = await self.cut(turn)
         if cut.ended:
-            return
+            return ()
         live.session.messages += cut.unsaid(live.session.messages)
-        await live.append(turn.id, cut.ending(live.session.messages, code, text))
+        events = cut.ending(live.session.messages, code, text)
+        await live.append(turn.id, events)
+        return events
 
     def end_later(self, turn: TurnRecord) -> None:
         """Have `turn` ended before the session's next one begins: now it cannot be."""

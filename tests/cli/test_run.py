@@ -40,6 +40,14 @@ def test_calls_and_results_go_to_stderr(agx: Any) -> None:
     assert "→" not in done.stdout
 
 
+def test_the_log_of_a_turn_is_shown_only_where_its_level_was_set(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha\n")
+    assert "llm_call" not in agx("run", "read a.txt").stderr
+    agx.environment["AGX_LOG_LEVEL"] = "info"
+    words = [line.split()[4] for line in agx("run", "read a.txt").stderr.splitlines() if " INFO " in line]
+    assert words == ["llm_call", "tool_call", "llm_call", "turn"]
+
+
 def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agenticx.logs import bound_ids, configure_logging, get_logger, redact
+from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, redact
+from tests.llms.linear import grows_linearly
 
 SECRETS = {
     "provider key": "sk-proj-abcdefghijklmnop1234",
@@ -27,6 +28,9 @@ SECRETS = {
     "login": "nats://agx:hunter2hunter2@db.example:4222",
     "pem": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
 }
+
+
+SECRET_PARTS = ("0123456789", "abcdefghijklmnop", "dXNlcjpwYXNz", "hunter2", "c2lnbmF0", "MIIEow", "ijklmnop")
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +115,7 @@ def test_a_secret_is_hidden_wherever_it_stands(
         log.exception("failed")
     logging.getLogger("httpcore").debug("%s", [("x", secret), (b"Authorization", b"Bearer 0123456789")])
     written = capsys.readouterr().err
-    for part in ("0123456789", "abcdefghijklmnop", "dXNlcjpwYXNz", "hunter2", "c2lnbmF0", "MIIEow", "ijklmnop"):
+    for part in SECRET_PARTS:
         assert part not in written.replace("127.0.0.1", "")
     assert written.count("[hidden]") >= 6
 
@@ -130,6 +134,73 @@ def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
 def test_ordinary_text_is_left_alone() -> None:
     text = "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value"
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a.",
+        "a:",
+        "a://",
+        "a://b:",
+        "eyJ-",
+        "eyJabcdefgh.",
+        "eyJabcdefgh-eyJ.",
+        "sk-",
+        "-----BEGIN ",
+        "-----END ",
+        "cookie: ",
+        "Bearer ",
+        "?key=",
+        " ",
+        "x",
+    ],
+)
+def test_redacting_takes_time_by_the_length_of_the_text(pattern: str) -> None:
+    assert grows_linearly(lambda size: redact((pattern * size)[:size]))
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "x-eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl and eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.",
+        "9+postgres://agx:c2lnbmF0dXJl@db/x HTTPS://u:c2lnbmF0dXJl@h:1 redis://:c2lnbmF0dXJl@h",
+    ],
+)
+def test_tokens_and_logins_are_hidden_wherever_they_begin(text: str) -> None:
+    assert "eyJ" not in redact(text)
+    assert "c2lnbmF0" not in redact(text)
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("kind", SECRETS)
+def test_an_excerpt_holds_no_piece_of_a_secret_wherever_it_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789" * 20)
+    pieces = {part[at : at + 6] for part in SECRET_PARTS for at in range(len(part) - 5)}
+    for secret in (SECRETS[kind], "canary-0123456789" * 20):
+        for text in (".", f"{SECRETS['github']} "):
+            for before in range(0, 5_000 // len(text), 23):
+                shown = excerpt(text * before + secret + "." * 9_000, 100)
+                assert not [piece for piece in pieces if piece in shown.replace("127.0.0.1", "")]
+
+
+def test_an_excerpt_costs_by_what_it_shows() -> None:
+    assert excerpt("a.eyJ-" * 200_000, 10) == "a.eyJ-a.ey… (1200000 characters)"
+    assert excerpt("a.eyJ-", 10) == "a.eyJ-"
+    text = "a.eyJ-" * 200_000
+    assert grows_linearly(lambda size: [excerpt(text[:size], 200) for _ in range(5)], 10_000, 1_200_000)
+
+
+def test_a_value_and_a_line_are_cut_where_they_are_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    get_logger("agenticx.x").info("long", error=ValueError("v" * 1_000_000))
+    logging.getLogger("other").warning("w" * 1_000_000)
+    one, two = lines(capsys)
+    assert one == f"INFO    agenticx.x long error='{'v' * 2_000}… (1000000 characters)'"
+    assert two.endswith(" characters)")
+    assert len(two) < 40_100
 
 
 def test_a_placeholder_for_a_key_is_not_hidden_in_ordinary_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,7 @@ async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str,
 
 @pytest.mark.parametrize("idempotent", [True, False, None])
 async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
-    tmp_path: Path, idempotent: bool | None
+    tmp_path: Path, idempotent: bool | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, runs = asyncio.Event(), list[str]()
 
@@ -91,6 +93,7 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     dying.dead = True
 
     second = hub_on(inner, ScriptedModel(["Done."]))
+    caplog.set_level(logging.INFO, logger="agenticx")
     await second.recover()
     if idempotent is not False:
         yes = ConfirmAnswer(approved=True)
@@ -100,6 +103,12 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     results = [(one["data"]["outcome"], one["data"]["name"]) for one in events if one["type"] == "tool_result"]
     if idempotent is False:
         assert (results, runs) == ([("unknown", "look"), ("cancelled", "ask")], ["it"])
+        assert [re.sub(r" (session|turn)='\w+'|call_id='\w+'", "", line) for line in caplog.messages[-4:]] == [
+            "confirm tool_name='ask'  approved=False by='restart'",
+            "tool_call tool_name='look'  outcome='unknown'",
+            "tool_call tool_name='ask'  outcome='cancelled'",
+            "turn rounds=1 reason='interrupted' error='The program ended while this turn was running.'",
+        ]
     else:
         assert (results, runs) == ([("ok", "look"), ("ok", "ask")], ["it", "it"])
     await second.close()

@@ -20,7 +20,7 @@ READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
-    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", **more}
+    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", "AGX_LOG_LEVEL": "warning", **more}
 
 
 @dataclass

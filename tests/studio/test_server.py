@@ -195,6 +195,22 @@ async def test_the_log_repeats_nothing_of_a_body_that_was_refused(tmp_path: Path
     assert "private words" not in err
 
 
+async def test_the_server_logs_each_turn_unless_told_otherwise(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home", AGX_LOG_LEVEL="") as served, served.client() as client:
+        session_id = (await client.post("/api/sessions", json={})).json()["id"]
+        begun = await client.post(f"/api/sessions/{session_id}/turns", json={"input": "say private words"})
+        async with client.stream("GET", f"/api/sessions/{session_id}/events") as answer:
+            await until(frames_of(answer), "final")
+        served.process.send_signal(signal.SIGTERM)
+        _, _, err = await outcome(served.process)
+    ids = f"session='{session_id}' turn='{begun.json()['turn_id']}' agent='meta'"
+    assert [line.partition(" model=")[0].split(" ", 2)[2] for line in err.splitlines()] == [
+        f"INFO    agenticx.runtime.turn_log llm_call {ids}",
+        f"INFO    agenticx.runtime.turn_log turn {ids}",
+    ]
+    assert "private words" not in err
+
+
 async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
