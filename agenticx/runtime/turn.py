@@ -18,6 +18,7 @@ from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
+from agenticx.runtime.polling import Polls
 from agenticx.runtime.resuming import CallJournal, Forgetful, Question
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
@@ -44,6 +45,7 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
+    polls: Polls = field(default_factory=Polls)
     journal: CallJournal = field(default_factory=Forgetful)
     steering: Steering = field(default_factory=Steering)
     asked: dict[str, Question] = field(default_factory=dict[str, Question])
@@ -69,6 +71,8 @@ class Turn:
         return HookContext(self.session.id, self.agent_id, self.round)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
+        if type_ is EventType.ARTIFACT:
+            self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
 
     def stop(self) -> None:
