@@ -261,6 +261,7 @@ class AgentRuntime:
         """Judge the round that is over: a warning reminds the model behind the results, a loop ends the turn."""
         turn.loops.record_state(*turn.session.state.plan)
         recorded = [_recorded(turn, *one) for one in zip(calls, outcomes, strict=True)]
+        turn.looking.clear()
         if sum(len(call.arguments) + len(call.result) for call in recorded) > _LONG_ROUND_CHARS:
             await run_in_thread(turn.loops.record_round, recorded, name="agx loop detector")
         else:
@@ -327,7 +328,7 @@ def _max_tool_rounds(settings: Settings) -> int:
 
 
 def _recorded(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
-    read_only = call.name in turn.tools and turn.tools.get(call.name).read_only
+    read_only = call.id in turn.looking or (call.name in turn.tools and turn.tools.get(call.name).read_only)
     return RecordedCall(
         tool=call.name, arguments=call.arguments, result=outcome.text, outcome=outcome.outcome, read_only=read_only
     )

@@ -13,13 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.result_text import finds_nothing, says_pending, without_echo, without_times
+from agenticx.runtime.result_text import (
+    confirms,
+    exit_code,
+    finds_nothing,
+    says_pending,
+    without_echo,
+    without_times,
+)
 
 __all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
 
@@ -29,11 +38,14 @@ PENDING_FACTOR = 3
 _REMEMBERED = 4_096
 _CANONICAL_CHARS = 8_192
 _ECHO_CHARS = 300
-_ECHOES = 16
+_ECHOES = 32
+_COMPARED_CHARS = 8_192
 
 # How much a round counts towards the thresholds, in sixths.
-_WHOLE, _HALF, _NONE = 6, 3, 0
+_WHOLE, _HALF, _CHANGED, _NONE = 6, 3, 2, 0
 _PENDING = _WHOLE // PENDING_FACTOR
+
+_DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +82,14 @@ class LoopDetector:
     """Judge the rounds of one turn.
 
     - `generic_repeat`: the same calls with the same results, round after round.
-    - `ping_pong`: two different rounds in turn, each with unchanged results.
+    - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
     - `no_progress`: rounds none of which brought anything new. New are a result or a write that was not seen before,
       an artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result
-      that says that nothing was found. A read whose other arguments gave the text that is already known counts half.
+      that says that nothing was found.
+
+    For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
+    gave the text that is already known (unless that says that a check passed), or if a failure has a text of its own;
+    a third, if the result of a read changed back to one that was known.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
     them. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
@@ -86,8 +102,9 @@ class LoopDetector:
             )
         self._warning = warning_threshold
         self._critical = critical_threshold
-        self._rounds: deque[tuple[bytes, bool]] = deque(maxlen=PENDING_FACTOR * critical_threshold)
+        self._rounds: deque[_Round] = deque(maxlen=PENDING_FACTOR * critical_threshold)
         self._seen: dict[bytes, None] = {}
+        self._latest: dict[bytes, bytes] = {}
         self._state: bytes | None = None
         self._brought = False
         self._stale = 0
@@ -147,13 +164,17 @@ class LoopDetector:
         pending = any(mark.pending for mark in marks)
         weight = min(self._weight(mark) for mark in marks)
         for mark in marks:
-            self._is_new(mark.call)
+            self._is_new(mark.whole)
             self._is_new(mark.text)
+            self._latest.pop(mark.call, None)
+            self._latest[mark.call] = mark.whole
+            if len(self._latest) > _REMEMBERED:
+                del self._latest[next(iter(self._latest))]
         self._since_pending = 0 if pending else self._since_pending + 1
         if brought:
             self._start_anew()
             return
-        self._rounds.append((_digest_of(*sorted({mark.call for mark in marks})), pending))
+        self._rounds.append(_Round.of(marks))
         self._count(weight)
 
     def _count(self, weight: int) -> None:
@@ -165,10 +186,18 @@ class LoopDetector:
         self._stale_sixths += min(weight, _PENDING) if near_pending else weight
 
     def _weight(self, mark: _Mark) -> int:
-        """How much a call speaks for a loop; `_NONE` is progress."""
-        if mark.fruitless or mark.call in self._seen:
-            return _PENDING if mark.pending else _WHOLE
-        return _HALF if mark.read_only and mark.text in self._seen else _NONE
+        """How much a call speaks for a loop, in sixths of a round; `_NONE` is progress."""
+        if mark.pending and (mark.failed or mark.whole in self._seen):
+            return _PENDING
+        if mark.failed:
+            of_its_own = mark.ran and self._stale and mark.text not in self._seen
+            return _HALF if of_its_own else _WHOLE
+        if mark.whole in self._seen:
+            changed = mark.read_only and self._latest.get(mark.call) not in {None, mark.whole}
+            return _CHANGED if changed else _WHOLE
+        if mark.fruitless:
+            return _WHOLE
+        return _HALF if mark.comparable and mark.text in self._seen else _NONE
 
     def _start_anew(self) -> None:
         self._rounds.clear()
@@ -209,40 +238,77 @@ class LoopDetector:
     def _tail(self, *, period: int) -> tuple[int, int]:
         """How many rounds at the tail repeat with `period`, and what they count for; zeros if the tail does not."""
         rounds = list(self._rounds)
-        if len(rounds) <= period or (period == 2 and rounds[-1] == rounds[-2]):
+        if len(rounds) <= period or (period == 2 and rounds[-1].calls == rounds[-2].calls):
             return 0, 0
         count = period
         while count < len(rounds) and rounds[-1 - count] == rounds[-1 - count + period]:
             count += 1
         if count == period:
             return 0, 0
-        pending = any(pending for _, pending in rounds[-period:])
+        pending = any(one.pending for one in rounds[-period:])
         return count, count * (_PENDING if pending else _WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A call as the detector compares it: digests of the call with its result, and of the result alone."""
+    """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
+
+    `ran` is false for a call that was refused before its tool could run; `comparable` says that a text that is known
+    from other arguments brings little.
+    """
 
     call: bytes
+    whole: bytes
     text: bytes
     read_only: bool
     pending: bool
+    failed: bool
+    ran: bool
     fruitless: bool
+    comparable: bool
 
     @classmethod
     def of(cls, call: RecordedCall) -> _Mark:
         arguments, given = _canonical(call.arguments)
-        echo = sorted({call.tool, *given}, key=len, reverse=True)
+        echo = _echo(call.tool, given)
+        failed = call.outcome != "ok"
         result = without_times(call.result)
         text = without_echo(result, echo)
-        whole = _digest(result)
+        full = _digest(result)
+        key = _digest(call.tool, arguments)
+        if len(text) > _COMPARED_CHARS:
+            text = result
+        elif failed:
+            text = _DIGITS.sub("0", text)
         return cls(
-            call=_digest_of(_digest(call.tool, arguments, call.outcome), whole),
-            text=_digest_of(_digest(call.tool), whole if text is result else _digest(text)),
+            call=key,
+            whole=_digest_of(key, _digest(call.outcome), full),
+            text=_digest(call.tool, _DIGITS.sub("0", text) if failed else text)
+            if len(text) < _COMPARED_CHARS
+            else full,
             read_only=call.read_only,
             pending=call.read_only and says_pending(result),
-            fruitless=call.outcome != "ok" or finds_nothing(result, echo, read_only=call.read_only),
+            failed=failed,
+            ran=call.outcome in {"error", "timed_out"},
+            fruitless=finds_nothing(result, echo, read_only=call.read_only),
+            comparable=bool(exit_code(result)) or (call.read_only and not confirms(result)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Digests of a round's calls, without and with their results."""
+
+    calls: bytes
+    whole: bytes
+    pending: bool
+
+    @classmethod
+    def of(cls, marks: Sequence[_Mark]) -> _Round:
+        return cls(
+            calls=_digest_of(*sorted({mark.call for mark in marks})),
+            whole=_digest_of(*sorted({mark.whole for mark in marks})),
+            pending=any(mark.pending for mark in marks),
         )
 
 
@@ -261,8 +327,14 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
     except (ValueError, RecursionError):  # not JSON, or too deep: compared as it is written
         return arguments, []
     fields = cast("dict[str, Any]", value).values() if isinstance(value, dict) else ()
-    strings = [field for field in fields if isinstance(field, str) and 3 <= len(field) <= _ECHO_CHARS]
-    return text, strings[:_ECHOES]
+    return text, [field for field in fields if isinstance(field, str) and len(field) <= _ECHO_CHARS]
+
+
+def _echo(tool: str, given: Sequence[str]) -> list[str]:
+    """The strings that a result may merely repeat, long ones first: the tool's name, the given ones and their words."""
+    words = (word for text in given for word in text.split() if len(word) >= 4)
+    said = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
+    return sorted(said, key=len, reverse=True)[:_ECHOES]
 
 
 def _digest(*parts: str) -> bytes:

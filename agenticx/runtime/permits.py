@@ -48,6 +48,8 @@ class Permits:
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
     ) -> Mapping[str, Any]:
         assessment = self._assess(tool, arguments, context)
+        if assessment.risk == "read" and assessment.command is not None:
+            turn.looking.add(context.call_id)
         verdict = decide(turn.session.permission_mode, assessment)
         asked = turn.asked.pop(context.call_id, None)
         if verdict.decision != "ask":

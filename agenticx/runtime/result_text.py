@@ -1,4 +1,4 @@
-"""Judge by the text of a tool's result whether it found nothing, or says that something is not finished yet.
+"""Judge by the text of a tool's result: it found nothing, a check passed, or something is not finished yet.
 
 Only short results are judged: at most `SHORT_CHARS` characters of text, `JSON_CHARS` of JSON. The time that it takes is
 bounded by that, whatever the text.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-__all__ = ["finds_nothing", "says_pending", "without_echo", "without_times"]
+__all__ = ["confirms", "exit_code", "finds_nothing", "says_pending", "without_echo", "without_times"]
 
 SHORT_CHARS = 300
 JSON_CHARS = 4_096
@@ -26,7 +26,7 @@ _THING = (
 _NOTHING = re.compile(
     rf"\b(?:no|0|zero)\s(?:\w{{1,20}}\s){{0,2}}{_THING}\b(?!\schanged)"
     r"|\bnothing\s(?:was\s)?(?:found|matched)\b|\bfound\snothing\b|\bnone\s(?:was\s|were\s)?found\b"
-    r"|\bnot\sfound\b|\bdid(?:\snot|n.t)\smatch\b|\bno\ssuch\b|\bdoes(?:\snot|n.t)\sexist\b|\bthere\sis\sno\b"
+    r"|\bnot\sfound\b|\bdid(?:\snot|n.t)\smatch\b|\bno\s(?:such|matching)\b|\bdoes(?:\snot|n.t)\sexist\b|\bthere\sis\sno\b"
     r"|\bkeine?\s(?:treffer|ergebnisse)\b|\baucun\srésultat|\bsin\sresultados|没有找到|未找到|没有结果|无结果",
     re.IGNORECASE,
 )
@@ -50,37 +50,67 @@ _FOUND_KEYS = frozenset(
     ]
 )
 _EXIT = re.compile(r"\n?\[exit code (\d{1,9})\]\Z")
+_EXIT_CHARS = 25
 _NO_OUTPUT = "(no output)"
 
 
-def finds_nothing(text: str, echo: Iterable[str] = (), *, read_only: bool) -> bool:
+def exit_code(text: str) -> int | None:
+    """Return the exit code with which the report of a command ends, or None if it does not."""
+    found = _EXIT.search(text[-_EXIT_CHARS:])
+    return None if found is None else int(found[1])
+
+
+def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
     """Return whether `text` says that a call found nothing; `echo` are the strings the call itself was given.
 
     Empty output of a call that may have changed something says nothing about that: many commands succeed in silence.
     """
     text = text.strip()
-    exit_code = _EXIT.search(text)
-    output = text if exit_code is None else text[: exit_code.start()]
+    code = exit_code(text)
+    output = text if code is None else text[: text.rindex("[exit code")].rstrip()
     if output in {"", _NO_OUTPUT}:
-        return read_only or (exit_code is not None and int(exit_code[1]) != 0)
+        return read_only or bool(code)
     if len(output) <= JSON_CHARS and output[0] in "[{n":
         try:
-            return _is_empty(json.loads(output))
+            empty = _is_empty(json.loads(output), depth=2)
         except (ValueError, RecursionError):
-            pass
+            empty = None
+        if empty is not None:
+            return empty
     if len(output) > SHORT_CHARS:
         return False
     opening = _NOTHING.match(output.lstrip("([ "))
     return opening is not None or _NOTHING.search(without_echo(output, echo)) is not None
 
 
-def _is_empty(value: Any) -> bool:
-    """Return whether a JSON value is empty, or an object whose results are all empty or zero."""
+def _is_empty(value: Any, *, depth: int) -> bool | None:
+    """Return whether a JSON value holds no results; None for an object that does not say.
+
+    An object holds none if all its fields that are named like results are empty or zero.
+    """
     if not isinstance(value, dict):
         return value is None or value == []
     fields = cast("dict[str, Any]", value)
     findings = [found for key, found in fields.items() if key.lower() in _FOUND_KEYS]
-    return not any(findings) if findings else not fields
+    if not findings:
+        return True if not fields else None
+    return all(not found or (depth > 0 and _is_empty(found, depth=depth - 1) is True) for found in findings)
+
+
+# --- a check that passed ----------------------------------------------------------------------------------------------
+
+_PASSED = re.compile(
+    r"\b(?:ok|okay|passed|passes|valid|clean|alive|reachable|success(?:ful)?|succeeded|verified|good)\b"
+    r"|\b(?:no|0|zero)\s(?:\w{1,20}\s){0,2}(?:issues?|errors?|problems?|warnings?|findings?|vulnerabilit(?:y|ies)"
+    r"|failures?|violations?|conflicts?|differences?|duplicates?)\b",
+    re.IGNORECASE,
+)
+_CHECK_CHARS = 120
+
+
+def confirms(text: str) -> bool:
+    """Return whether `text` is the short result of a check that passed: "OK", "3 valid", "No issues found"."""
+    return len(text) <= _CHECK_CHARS and _PASSED.search(text) is not None
 
 
 # --- not finished yet -------------------------------------------------------------------------------------------------
@@ -159,7 +189,7 @@ def without_times(text: str) -> str:
     return f"{_TIMES.sub('⌚', head)}{middle}{_TIMES.sub('⌚', tail)}"
 
 
-def without_echo(text: str, echo: Iterable[str]) -> str:
+def without_echo(text: str, echo: Sequence[str]) -> str:
     """Return a short `text` with the strings of `echo` made equal; long text as it is."""
     if len(text) > _ECHOED_CHARS:
         return text

@@ -34,7 +34,10 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """One user message and all that follows. Everything that a turn emits goes through `emit`."""
+    """One user message and all that follows. Everything that a turn emits goes through `emit`.
+
+    `looking` holds the ids of the round's commands that were proved to change nothing, though their tool might.
+    """
 
     session: Session
     agent_id: str
@@ -46,6 +49,7 @@ class Turn:
     clock: Clock
     loops: LoopDetector
     polls: Polls = field(default_factory=Polls)
+    looking: set[str] = field(default_factory=set[str])
     journal: CallJournal = field(default_factory=Forgetful)
     steering: Steering = field(default_factory=Steering)
     asked: dict[str, Question] = field(default_factory=dict[str, Question])

@@ -12,6 +12,7 @@ random, was put aside before the detector was written and was not looked at whil
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,27 +22,48 @@ from typing import Any
 
 from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
 
-__all__ = ["FILES", "READ_ONLY", "Figures", "Sequence_", "arguments_text", "corpus", "judge", "measure", "misses"]
+__all__ = [
+    "FILES",
+    "READ_ONLY",
+    "Figures",
+    "Sequence_",
+    "arguments_text",
+    "corpus",
+    "judge",
+    "measure",
+    "misses",
+    "only_looks",
+]
 
-FILES = ("tuning", "held_out")
+FILES = ("tuning", "held_out", "further")
 READ_ONLY = frozenset(
     [
         "add",
         "audit",
+        "check_link",
         "check_syntax",
+        "count_rows",
         "define",
+        "describe",
+        "dns",
+        "errors_of",
         "fetch_page",
         "fetch_rows",
         "file_read",
         "file_search",
         "find_symbol",
         "find_user",
+        "flights",
+        "get_doc",
+        "get_lamp",
+        "get_sensor",
         "get_user",
         "get_weather",
         "http_get",
         "inbox",
         "is_free",
         "job_status",
+        "kubectl_get",
         "lint",
         "list_commits",
         "list_files",
@@ -49,8 +71,13 @@ READ_ONLY = frozenset(
         "list_orders",
         "lookup",
         "metrics",
+        "outliers",
+        "page_text",
         "ping",
+        "pipeline_status",
         "read_mail",
+        "recall",
+        "rooms",
         "scratchpad_read",
         "search_api",
         "search_docs",
@@ -59,10 +86,14 @@ READ_ONLY = frozenset(
         "slow_query",
         "sql",
         "translate",
+        "validate_json",
+        "verify",
         "web_search",
     ]
 )
 """The tools of the corpus that change nothing; all others may."""
+
+_LOOKING = re.compile(r"(?:cat|find|grep|head|ls|stat|tail|wc|git (?:diff|log|status))\b[^|;&>$`]*")
 
 Call = Mapping[str, Any]
 
@@ -136,8 +167,13 @@ def _recorded(call: Call) -> RecordedCall:
         arguments=arguments_text(call),
         result=call["result"],
         outcome=call.get("outcome", "ok"),
-        read_only=call["tool"] in READ_ONLY,
+        read_only=call["tool"] in READ_ONLY or only_looks(call),
     )
+
+
+def only_looks(call: Call) -> bool:
+    """Whether this is a command that `bash_exec` can see to be harmless."""
+    return call["tool"] == "bash_exec" and _LOOKING.fullmatch(call["arguments"]["command"]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +237,7 @@ def main(arguments: Sequence[str]) -> None:
             f"{figures.ended_honest} honest ones ended, {figures.warned_honest} warned"
         )
     if "--misses" in arguments:
-        print(*misses(sets["tuning"]), sep="\n")
+        print(*misses(sets["tuning"] + sets["further"]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -65,8 +65,10 @@ class RecordedTool:
         self._recorded = recorded
 
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        denied = self._recorded.next_of(self.schema.name, arguments).get("outcome") == "denied"
-        return Assessment(risk="execute" if denied else "read")
+        answer = self._recorded.next_of(self.schema.name, arguments)
+        denied = answer.get("outcome") == "denied"
+        command = arguments["command"] if loops.only_looks(answer) else None
+        return Assessment(risk="execute" if denied else "read", command=command)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
