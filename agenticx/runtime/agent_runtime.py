@@ -328,9 +328,12 @@ def _max_tool_rounds(settings: Settings) -> int:
 
 
 def _recorded(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
-    read_only = call.id in turn.looking or (call.name in turn.tools and turn.tools.get(call.name).read_only)
     return RecordedCall(
-        tool=call.name, arguments=call.arguments, result=outcome.text, outcome=outcome.outcome, read_only=read_only
+        tool=call.name,
+        arguments=call.arguments,
+        result=outcome.text,
+        outcome=outcome.outcome,
+        read_only=turn.only_reads(call),
     )
 
 

@@ -274,6 +274,7 @@ class _Mark:
         failed = call.outcome != "ok"
         result = without_times(call.result)
         text = without_echo(result, echo)
+        passed = not failed and confirms(result)
         full = _digest(result)
         key = _digest(call.tool, arguments)
         if len(text) > _COMPARED_CHARS:
@@ -290,8 +291,8 @@ class _Mark:
             pending=call.read_only and says_pending(result),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
-            fruitless=finds_nothing(result, echo, read_only=call.read_only),
-            comparable=bool(exit_code(result)) or (call.read_only and not confirms(result)),
+            fruitless=not passed and finds_nothing(result, echo, read_only=call.read_only),
+            comparable=not passed and (call.read_only or bool(exit_code(result))),
         )
 
 

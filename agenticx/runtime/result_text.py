@@ -100,17 +100,33 @@ def _is_empty(value: Any, *, depth: int) -> bool | None:
 # --- a check that passed ----------------------------------------------------------------------------------------------
 
 _PASSED = re.compile(
-    r"\b(?:ok|okay|passed|passes|valid|clean|alive|reachable|success(?:ful)?|succeeded|verified|good)\b"
-    r"|\b(?:no|0|zero)\s(?:\w{1,20}\s){0,2}(?:issues?|errors?|problems?|warnings?|findings?|vulnerabilit(?:y|ies)"
-    r"|failures?|violations?|conflicts?|differences?|duplicates?)\b",
+    r"(?P<negated>\b(?:no|not|isn.t|aren.t|wasn.t|never)\s)?"
+    r"\b(?:(?:ok|okay|passed|passes|valid|clean|alive|reachable|success(?:ful)?|succeeded|verified|good)\b"
+    r"|(?:no|0|zero)\s(?:\w{1,20}\s){0,2}(?:issues?|errors?|problems?|warnings?|findings?|vulnerabilit(?:y|ies)"
+    r"|failures?|violations?|conflicts?|differences?|duplicates?)\b)",
     re.IGNORECASE,
 )
+_PASSED_KEYS = frozenset(["clean", "healthy", "ok", "passed", "success", "valid"])
 _CHECK_CHARS = 120
 
 
 def confirms(text: str) -> bool:
-    """Return whether `text` is the short result of a check that passed: "OK", "3 valid", "No issues found"."""
-    return len(text) <= _CHECK_CHARS and _PASSED.search(text) is not None
+    """Return whether `text` is the short result of a check that passed.
+
+    "OK", "3 valid", "No issues found" and `{"valid": true}` are, but neither "not valid" nor `{"ok": false}`.
+    """
+    text = text.strip()
+    if len(text) > _CHECK_CHARS:
+        return False
+    if text.startswith("{"):
+        try:
+            fields: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        flags = [value for key, value in fields.items() if key.lower() in _PASSED_KEYS]
+        return bool(flags) and all(value is True for value in flags)
+    said = [found["negated"] is None for found in _PASSED.finditer(text)]
+    return bool(said) and all(said)
 
 
 # --- not finished yet -------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 class Turn:
     """One user message and all that follows. Everything that a turn emits goes through `emit`.
 
-    `looking` holds the ids of the round's commands that were proved to change nothing, though their tool might.
+    `looking` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     """
 
     session: Session
@@ -73,6 +73,10 @@ class Turn:
     @property
     def hook_context(self) -> HookContext:
         return HookContext(self.session.id, self.agent_id, self.round)
+
+    def only_reads(self, call: ToolCall) -> bool:
+        """Whether a call changes nothing, to the judgement of loops and polling: its tool is read-only or its command."""
+        return call.id in self.looking or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:

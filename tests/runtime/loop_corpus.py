@@ -6,13 +6,13 @@ times. `arguments` is an object, or text where the model wrote no JSON. `state` 
 `artifact` the content of one that it made. `begins` is the round, counted from 1, with which a loop begins.
 
 A sequence is positive if it gets a critical verdict; warnings are counted apart. `held_out.jsonl`, a third drawn at
-random, was put aside before the detector was written and was not looked at while it was tuned.
+random, was put aside before the detector was written and was not looked at while it was tuned. `further.jsonl` was
+written after its first version, against its weak points (precision 0.857, recall 0.923 then), and changed it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
+from agenticx.tools.looking import seems_to_look
 
 __all__ = [
     "FILES",
     "READ_ONLY",
+    "SHELL",
     "Figures",
-    "Sequence_",
+    "Labelled",
     "arguments_text",
     "corpus",
     "judge",
     "measure",
     "misses",
-    "only_looks",
 ]
 
 FILES = ("tuning", "held_out", "further")
@@ -93,13 +94,13 @@ READ_ONLY = frozenset(
 )
 """The tools of the corpus that change nothing; all others may."""
 
-_LOOKING = re.compile(r"(?:cat|find|grep|head|ls|stat|tail|wc|git (?:diff|log|status))\b[^|;&>$`]*")
+SHELL = "bash_exec"
 
 Call = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence_:
+class Labelled:
     """One sequence with its rounds written out."""
 
     label: str
@@ -114,12 +115,12 @@ class Sequence_:
 
 
 @cache
-def corpus(file: str) -> tuple[Sequence_, ...]:
+def corpus(file: str) -> tuple[Labelled, ...]:
     """The sequences of one file."""
     path = Path(__file__).with_name("loops") / f"{file}.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return tuple(
-        Sequence_(row["label"], row["family"], row["name"], row.get("begins", 1), tuple(_rounds(row["rounds"])))
+        Labelled(row["label"], row["family"], row["name"], row.get("begins", 1), tuple(_rounds(row["rounds"])))
         for row in rows
     )
 
@@ -141,7 +142,7 @@ def arguments_text(call: Call) -> str:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def judge(sequence: Sequence_) -> tuple[list[int], int | None, LoopVerdict | None]:
+def judge(sequence: Labelled) -> tuple[list[int], int | None, LoopVerdict | None]:
     """The rounds that were warned of, the round of the critical verdict and that verdict, if there was one."""
     detector = LoopDetector()
     detector.record_state("")
@@ -167,13 +168,8 @@ def _recorded(call: Call) -> RecordedCall:
         arguments=arguments_text(call),
         result=call["result"],
         outcome=call.get("outcome", "ok"),
-        read_only=call["tool"] in READ_ONLY or only_looks(call),
+        read_only=call["tool"] in READ_ONLY or (call["tool"] == SHELL and seems_to_look(call["arguments"]["command"])),
     )
-
-
-def only_looks(call: Call) -> bool:
-    """Whether this is a command that `bash_exec` can see to be harmless."""
-    return call["tool"] == "bash_exec" and _LOOKING.fullmatch(call["arguments"]["command"]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +192,7 @@ class Figures:
         return self.found / self.loops
 
 
-def measure(sequences: Sequence[Sequence_]) -> Figures:
+def measure(sequences: Sequence[Labelled]) -> Figures:
     """Judge all of them."""
     judged = [(sequence, *judge(sequence)) for sequence in sequences]
     loops = [(sequence, ended) for sequence, _, ended, _ in judged if sequence.label == "loop"]
@@ -212,7 +208,7 @@ def measure(sequences: Sequence[Sequence_]) -> Figures:
     )
 
 
-def misses(sequences: Sequence[Sequence_]) -> list[str]:
+def misses(sequences: Sequence[Labelled]) -> list[str]:
     """Titles of the loops that were not found and of the honest sequences that were ended."""
     wrong: list[str] = []
     for sequence in sequences:

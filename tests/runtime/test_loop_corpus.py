@@ -42,7 +42,7 @@ def test_precision_and_recall_hold_and_loops_are_found_in_time():
 class Recorded:
     """The answers of a sequence, handed out by whatever part of a turn gave them: tool, gate or hook."""
 
-    def __init__(self, sequence: loops.Sequence_) -> None:
+    def __init__(self, sequence: loops.Labelled) -> None:
         self._answers: dict[tuple[str, str], deque[Mapping[str, Any]]] = defaultdict(deque)
         for answer in (answer for calls in sequence.rounds for answer in calls):
             self._answers[answer["tool"], repr(answer["arguments"])].append(answer)
@@ -66,9 +66,9 @@ class RecordedTool:
 
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         answer = self._recorded.next_of(self.schema.name, arguments)
-        denied = answer.get("outcome") == "denied"
-        command = arguments["command"] if loops.only_looks(answer) else None
-        return Assessment(risk="execute" if denied else "read", command=command)
+        command = arguments["command"] if self.schema.name == loops.SHELL else None
+        asks = command is not None or answer.get("outcome") == "denied"
+        return Assessment(risk="execute" if asks else "read", command=command)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
@@ -89,13 +89,16 @@ class RecordedTool:
 
 
 class Refusing(ConfirmGate):
-    """A gate and a hook that refuse what was refused."""
+    """A gate, and a hook, that refuse what was refused."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        self._recorded.take(context["tool"], context["arguments"])
+        name, arguments = context["tool"], context["arguments"]
+        if self._recorded.next_of(name, arguments).get("outcome") != "denied":
+            return True
+        self._recorded.take(name, arguments)
         return False
 
     def hook(self) -> AgentHook:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import ToolError
+from agenticx.runtime import AutoApproveConfirmGate
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import ToolContext
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
@@ -20,6 +22,7 @@ def same(n: int = 0) -> str:
 
 ROUND = ["round_start", "tool_call_delta", "tool_call:same", "tool_result:ok"]
 SHORT = {"loop_warning_threshold": 3, "loop_critical_threshold": 5}
+LONG = {"compaction_threshold_messages": 1_000, "compaction_threshold_chars": 100_000_000}
 REMEDY = "Try something else, or answer with what you have and say what is missing."
 
 
@@ -140,6 +143,31 @@ async def test_twenty_different_searches_in_vain_are_a_loop(play):
 
     assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
     assert run.terminal["detector"] == "no_progress"
+
+
+async def test_searches_of_the_shell_in_vain_are_a_loop_and_silent_commands_are_not(play):
+    auto = play.session(permission_mode="auto")
+    find = [call("bash_exec", {"command": f"find . -name {word} | head"}) for word in "abcdefgh"]
+    run = await play(find, tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate())
+    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+
+    make = [call("bash_exec", {"command": f"mkdir {word}"}) for word in "abcdefghijkl"]
+    auto = play.session(permission_mode="auto")
+    run = await play(
+        [*make, "done"], tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate(), max_tool_rounds=20
+    )
+    assert run.of("error") == []
+
+
+async def test_rounds_with_much_text_are_judged_alike(play):
+    @tool(risk="read")
+    def huge() -> str:
+        """Answer at length."""
+        return "x" * 300_000
+
+    run = await play([call("huge")] * 8, tools=[huge], settings={"tool_result_chars": 1_000_000, **LONG})
+
+    assert run.outline[-1] == "error:loop_detected"
 
 
 async def test_notes_to_dos_and_artifacts_are_progress(play):

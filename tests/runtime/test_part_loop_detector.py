@@ -194,6 +194,39 @@ def test_a_result_that_only_repeats_the_question_says_nothing_new():
     assert rounds_found(calls) == {9: ("warning", "no_progress"), 17: ("critical", "no_progress")}
 
 
+@pytest.mark.parametrize("result", ["OK", "{path}: valid", "No issues found.", '{"valid": true}', "0 vulnerabilities"])
+def test_a_check_that_passes_for_one_thing_after_the_other_is_progress(result):
+    calls = [[one("check", f'{{"path": "src/{n}.py"}}', result.replace("{path}", f"src/{n}.py"))] for n in range(40)]
+    assert rounds_found(calls) == {}
+
+
+@pytest.mark.parametrize("result", ["not ok", '{"ok": false}', "not valid", "nothing useful"])
+def test_a_check_that_does_not_pass_counts_half(result):
+    calls = [[one("check", f'{{"n": {n}}}', result)] for n in range(17)]
+    assert rounds_found(calls)[17] == ("critical", "no_progress")
+
+
+def test_failures_that_each_say_something_else_count_half():
+    failures = [
+        [one("run_python", f'{{"code": "step {n}"}}', f"{name}Error", "error")]
+        for n, name in enumerate("ABCDEFGHIJKLMNO")
+    ]
+    assert rounds_found(failures) == {7: ("warning", "no_progress"), 15: ("critical", "no_progress")}
+    alike = [[one("run_python", f'{{"code": "step {n}"}}', f"line {n}: NameError", "error")] for n in range(8)]
+    assert rounds_found(alike)[8] == ("critical", "no_progress")
+
+
+def test_a_read_whose_result_goes_to_and_fro_counts_a_third():
+    flapping = [[one("health", "", ("up", "down")[n % 2])] for n in range(26)]
+    assert rounds_found(flapping) == {14: ("warning", "no_progress"), 26: ("critical", "no_progress")}
+    switched = [
+        [one("set", str(n % 2), "switched", read_only=False)] if m else [one("get", "", str(n % 2))]
+        for n in range(10)
+        for m in (1, 0)
+    ]
+    assert min(rounds_found(switched)) <= 12
+
+
 def test_a_hit_that_contains_the_words_of_a_miss_is_a_hit():
     found = [
         [one("search", '{"pattern": "not found"}', f"src/a.py:{n}: raise KeyError('not found')")] for n in range(20)
