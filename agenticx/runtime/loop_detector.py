@@ -21,14 +21,7 @@ from itertools import islice
 from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.result_text import (
-    confirms,
-    exit_code,
-    finds_nothing,
-    says_pending,
-    without_echo,
-    without_times,
-)
+from agenticx.runtime.result_text import confirms, exit_code, finds_nothing, says_pending, without_echo, without_times
 
 __all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
 
@@ -92,7 +85,7 @@ class LoopDetector:
     a third, if the result of a read changed back to one that was known.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
-    them. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
+    each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
     """
 
     def __init__(self, warning_threshold: int = 4, critical_threshold: int = 8) -> None:
@@ -103,8 +96,9 @@ class LoopDetector:
         self._warning = warning_threshold
         self._critical = critical_threshold
         self._rounds: deque[_Round] = deque(maxlen=PENDING_FACTOR * critical_threshold)
-        self._seen: dict[bytes, None] = {}
+        self._seen: dict[bytes, bytes] = {}
         self._latest: dict[bytes, bytes] = {}
+        self._made: dict[bytes, bytes] = {}
         self._state: bytes | None = None
         self._brought = False
         self._stale = 0
@@ -144,12 +138,12 @@ class LoopDetector:
         """
         state = _digest("state", *parts)
         first, self._state = self._state is None, state
-        if self._is_new(state) and not first:
+        if _remember(self._made, state) and not first:
             self._brought = True
 
     def record_artifact(self, *parts: str) -> None:
         """Record an artifact; one that was not there before is progress of the round under way."""
-        if self._is_new(_digest("artifact", *parts)):
+        if _remember(self._made, _digest("artifact", *parts)):
             self._brought = True
 
     def record_round(self, calls: Sequence[RecordedCall]) -> None:
@@ -164,12 +158,9 @@ class LoopDetector:
         pending = any(mark.pending for mark in marks)
         weight = min(self._weight(mark) for mark in marks)
         for mark in marks:
-            self._is_new(mark.whole)
-            self._is_new(mark.text)
-            self._latest.pop(mark.call, None)
-            self._latest[mark.call] = mark.whole
-            if len(self._latest) > _REMEMBERED:
-                del self._latest[next(iter(self._latest))]
+            _remember(self._seen, mark.whole)
+            _remember(self._seen, mark.text)
+            _remember(self._latest, mark.call, mark.whole)
         self._since_pending = 0 if pending else self._since_pending + 1
         if brought:
             self._start_anew()
@@ -187,8 +178,9 @@ class LoopDetector:
 
     def _weight(self, mark: _Mark) -> int:
         """How much a call speaks for a loop, in sixths of a round; `_NONE` is progress."""
-        if mark.pending and (mark.failed or mark.whole in self._seen):
-            return _PENDING
+        if mark.pending:
+            known = mark.failed or mark.whole in self._seen or mark.text in self._seen
+            return _PENDING if known else _NONE
         if mark.failed:
             of_its_own = mark.ran and self._stale and mark.text not in self._seen
             return _HALF if of_its_own else _WHOLE
@@ -202,16 +194,6 @@ class LoopDetector:
     def _start_anew(self) -> None:
         self._rounds.clear()
         self._stale = self._stale_sixths = 0
-
-    def _is_new(self, digest: bytes) -> bool:
-        """Remember `digest` as the latest, and return whether it was not remembered before."""
-        new = digest not in self._seen
-        if not new:
-            del self._seen[digest]
-        elif len(self._seen) >= _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        self._seen[digest] = None
-        return new
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
@@ -284,9 +266,7 @@ class _Mark:
         return cls(
             call=key,
             whole=_digest_of(key, _digest(call.outcome), full),
-            text=_digest(call.tool, _DIGITS.sub("0", text) if failed else text)
-            if len(text) < _COMPARED_CHARS
-            else full,
+            text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
             read_only=call.read_only,
             pending=call.read_only and says_pending(result),
             failed=failed,
@@ -311,6 +291,15 @@ class _Round:
             whole=_digest_of(*sorted({mark.whole for mark in marks})),
             pending=any(mark.pending for mark in marks),
         )
+
+
+def _remember(store: dict[bytes, bytes], key: bytes, value: bytes = b"") -> bool:
+    """Put `key` behind all others, forget the oldest if there are too many, and return whether it is new."""
+    new = store.pop(key, None) is None
+    store[key] = value
+    if len(store) > _REMEMBERED:
+        del store[next(iter(store))]
+    return new
 
 
 def signature(tool: str, arguments: str) -> bytes:

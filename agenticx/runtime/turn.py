@@ -75,7 +75,7 @@ class Turn:
         return HookContext(self.session.id, self.agent_id, self.round)
 
     def only_reads(self, call: ToolCall) -> bool:
-        """Whether a call changes nothing, to the judgement of loops and polling: its tool is read-only or its command."""
+        """Whether a call counts as a read for loops and polling: its tool is read-only, or its command only looks."""
         return call.id in self.looking or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:

@@ -302,10 +302,11 @@ def test_what_is_remembered_does_not_grow():
     detector, text = LoopDetector(), "x" * 100_000
     for number in range(20_000):
         detector.record_round([one("read", f"{number}", f"{number}{text[:10]}")])
+        detector.record_artifact("a.html", f"{number}")
     detector.record_round([one("read", text, text)])
-    held = [value for name in ("_seen", "_rounds") for value in getattr(detector, name)]
-    assert len(held) <= 5_000
-    assert max(sys.getsizeof(value) for value in held) < 200
+    stores = [value for value in vars(detector).values() if isinstance(value, dict)]
+    assert [len(store) for store in stores] == [4_096] * 3
+    assert max(sys.getsizeof(held) for store in stores for pair in store.items() for held in pair) < 60
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from agenticx.runtime import StopSignal
 from agenticx.runtime.result_text import says_pending
 from agenticx.testing import call
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from tests.jumping import LoopClock
 
@@ -87,6 +88,15 @@ async def test_a_call_that_may_change_something_is_not_held_up(play):
     run = await play([call("submit"), call("submit"), "ok"], tools=[submit])
 
     assert run.of("stall") == []
+
+
+async def test_a_command_that_only_looks_is_waited_for_as_well(play):
+    (play.workspace / "job.state").write_text("queued\n")
+    look = call("bash_exec", {"command": "cat job.state"})
+    run = await play([look, look, "ok"], tools=builtin_tools())
+
+    assert [result for _, _, result in run.results] == ["queued\n[exit code 0]"] * 2
+    assert [limit for limit, _ in waits(run)] == [1]
 
 
 async def test_the_stop_button_ends_the_wait(play):
