@@ -138,6 +138,9 @@ _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "
 def _stall(data: Mapping[str, Any]) -> Note:
     missing = _MISSING[data["phase"]]
     match data["action"]:
+        case "waiting" if data["phase"] == "tool":
+            rest = max(data["limit_seconds"] - data["elapsed_seconds"], 0)
+            return Note(f"… not finished yet, asking again in {rest:.0f} s")
         case "retrying" if "reason" in data:
             reason, model = visible_line(data["reason"]), visible_line(data["model"], _NAME_CHARS)
             return Note(f"… {reason}; asking {model}", "warning")

@@ -34,7 +34,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.inline_calls import inline_calls
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, ended, watch_stop
-from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.permits import Permits
@@ -45,12 +45,15 @@ from agenticx.runtime.steering import Steering
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import Turn, attached
 from agenticx.settings import Settings, load_settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentRuntime"]
 
 _BARE_TOOL_ROUNDS = 10
+_LONG_ROUND_CHARS = 100_000
+"""A round with more text than this is recorded in a thread."""
 
 
 class AgentRuntime:
@@ -170,11 +173,16 @@ class AgentRuntime:
             model_name=self._model.name,
             max_rounds=self._max_rounds,
             clock=self._clock,
-            loops=LoopDetector(*self._loop_thresholds),
+            loops=self._new_detector(session),
             interrupts=Interrupts(self._turn_seconds),
             journal=journal or Forgetful(),
             steering=steering or Steering(),
         )
+
+    def _new_detector(self, session: Session) -> LoopDetector:
+        detector = LoopDetector(*self._loop_thresholds)
+        detector.record_state(*session.state.plan)
+        return detector
 
     async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         """Every ending of a turn. What is not translated here is a bug and propagates."""
@@ -191,7 +199,7 @@ class AgentRuntime:
         try:
             async with turn.interrupts:
                 if calls:
-                    self._watch(turn, calls, await self._calls.take_up(turn, calls))
+                    await self._watch(turn, calls, await self._calls.take_up(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
@@ -249,21 +257,25 @@ class AgentRuntime:
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.remember_reply(reply, message_id, calls)
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
-        self._watch(turn, calls, outcomes)
+        await self._watch(turn, calls, outcomes)
 
-    def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
-        """Look for a loop: a warning reminds the model behind the results, a critical one ends the turn."""
-        for index, (call, outcome) in enumerate(zip(calls, outcomes, strict=True)):
-            failed, beside = outcome.outcome != "ok", index > 0
-            turn.loops.record_call(call.name, call.arguments, outcome.text, failed=failed, same_round=beside)
-            verdict = turn.loops.check()
-            if verdict is None:
-                continue
-            if verdict.level == "critical":
-                raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
-            data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
-            turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
-            turn.remind(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
+    async def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
+        """Judge the round that is over: a warning reminds the model behind the results, a loop ends the turn."""
+        turn.loops.record_state(*turn.session.state.plan)
+        recorded = [_recorded(turn, *one) for one in zip(calls, outcomes, strict=True)]
+        turn.looking.clear()
+        if sum(len(call.arguments) + len(call.result) for call in recorded) > _LONG_ROUND_CHARS:
+            await run_in_thread(turn.loops.record_round, recorded, name="agx loop detector")
+        else:
+            turn.loops.record_round(recorded)
+        verdict = turn.loops.check()
+        if verdict is None:
+            return
+        if verdict.level == "critical":
+            raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
+        data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
+        turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
+        turn.remind(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
 
     def _ask_again(self, turn: Turn, reply: Reply, message_id: str, fault: str) -> None:
         """The answer is not the object that was asked for: the model is told why, behind what it said."""
@@ -315,6 +327,16 @@ class AgentRuntime:
 def _max_tool_rounds(settings: Settings) -> int:
     """What was set, wherever that was; else the default of a bare runtime."""
     return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _BARE_TOOL_ROUNDS
+
+
+def _recorded(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
+    return RecordedCall(
+        tool=call.name,
+        arguments=call.arguments,
+        result=outcome.text,
+        outcome=outcome.outcome,
+        read_only=turn.only_reads(call),
+    )
 
 
 def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:

@@ -234,7 +234,11 @@ class UsageData(TypedDict):
 
 
 class Stall(TypedDict):
-    """While `retrying`, `reason` is what went wrong and `model` the one that is asked now, which may be a fallback."""
+    """While `retrying`, `reason` is what went wrong and `model` the one that is asked now, which may be a fallback.
+
+    `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated whose last result, `elapsed_seconds` ago,
+    said that something is pending.
+    """
 
     phase: Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"]
     elapsed_seconds: float

@@ -1,21 +1,49 @@
-"""Notices a model that goes round in circles: the same calls with the same results, again and again."""
+"""Find loops: rounds of calls that repeat, alternate, or bring nothing new.
+
+Differences from seed 002:
+
+1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
+   identical calls within a round count once, and so do calls that fail or repeat side by side.
+2. A round in which the person (or the mode) denied a call is no part of a loop: counting starts anew behind it.
+3. A read-only call whose unchanged result says that something is pending, running or queued has three times the
+   thresholds (`result_text.says_pending`; the runtime also waits before it repeats such a call: `polling`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal, cast
 
-__all__ = ["Detector", "LoopDetector", "LoopVerdict"]
+from agenticx.messages import ToolOutcome
+from agenticx.runtime.result_text import confirms, exit_code, finds_nothing, says_pending, without_echo, without_times
+
+__all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
 
 Detector = Literal["generic_repeat", "ping_pong", "no_progress"]
 
-_Mark = tuple[str, str, str]
+PENDING_FACTOR = 3
+_REMEMBERED = 4_096
+_CANONICAL_CHARS = 8_192
+_ECHO_CHARS = 300
+_ECHOES = 32
+_COMPARED_CHARS = 8_192
+
+# How much a round counts towards the thresholds, in sixths.
+_WHOLE, _HALF, _CHANGED, _NONE = 6, 3, 2, 0
+_PENDING = _WHOLE // PENDING_FACTOR
+
+_DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class LoopVerdict:
-    """What `check` found: `count` calls in a row that show the pattern of `detector`."""
+    """A pattern of `detector` over the last `count` rounds."""
 
     level: Literal["warning", "critical"]
     detector: Detector
@@ -26,18 +54,38 @@ class LoopVerdict:
         """A sentence that the model and the person can both use."""
         what = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
-            "ping_pong": f"the last {self.count} calls alternate between the same two calls with the same results",
+            "ping_pong": f"the last {self.count} rounds alternate between the same two calls with the same results",
             "no_progress": f"the last {self.count} rounds of calls failed or brought nothing that was not seen before",
         }
         return what[self.detector]
 
 
-class LoopDetector:
-    """Counts over (tool, arguments, result): the same call with a new result is progress, so polling is no loop.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """One answered call. `arguments` is the model's JSON text, or any other text that is the same for equal calls."""
 
-    - `generic_repeat`: one call with one result, repeated.
-    - `ping_pong`: two different calls in turn, each with its own unchanged result.
-    - `no_progress`: rounds of calls none of which brought anything new; a failing call never does.
+    tool: str
+    arguments: str
+    result: str = ""
+    outcome: ToolOutcome = "ok"
+    read_only: bool = False
+
+
+class LoopDetector:
+    """Judge the rounds of one turn.
+
+    - `generic_repeat`: the same calls with the same results, round after round.
+    - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
+    - `no_progress`: rounds none of which brought anything new. New are a result or a write that was not seen before,
+      an artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result
+      that says that nothing was found.
+
+    For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
+    gave the text that is already known (unless that says that a check passed), or if a failure has a text of its own;
+    a third, if the result of a read changed back to one that was known.
+
+    `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
+    each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
     """
 
     def __init__(self, warning_threshold: int = 4, critical_threshold: int = 8) -> None:
@@ -47,10 +95,18 @@ class LoopDetector:
             )
         self._warning = warning_threshold
         self._critical = critical_threshold
-        self._recent: deque[_Mark] = deque(maxlen=critical_threshold)
-        self._seen: set[_Mark] = set()
+        self._rounds: deque[_Round] = deque(maxlen=PENDING_FACTOR * critical_threshold)
+        self._seen: dict[bytes, bytes] = {}
+        self._latest: dict[bytes, bytes] = {}
+        self._made: dict[bytes, bytes] = {}
+        self._state: bytes | None = None
+        self._brought = False
         self._stale = 0
+        self._stale_sixths = 0
+        self._since_pending = warning_threshold
         self._warned: set[Detector] = set()
+
+    # --- recording ----------------------------------------------------------------------------------------------------
 
     def record_call(
         self,
@@ -59,45 +115,226 @@ class LoopDetector:
         result_signature: str = "",
         *,
         failed: bool = False,
-        same_round: bool = False,
+        read_only: bool = False,
     ) -> None:
-        """Note one executed call; the signatures are compared for equality only.
+        """Record a round of one call; the signatures may be the arguments and the result themselves."""
+        outcome: ToolOutcome = "error" if failed else "ok"
+        self.record_round(
+            [
+                RecordedCall(
+                    tool=tool_name,
+                    arguments=args_signature,
+                    result=result_signature,
+                    outcome=outcome,
+                    read_only=read_only,
+                )
+            ]
+        )
 
-        `same_round` says that it stands beside the call before it: together they count once for `no_progress`.
+    def record_state(self, *parts: str) -> None:
+        """Record the scratchpad and the to-do list as they are; a change is progress of the round under way.
+
+        What is recorded first is where the turn begins.
         """
-        mark = (tool_name, args_signature, result_signature)
-        if not failed and mark not in self._seen:
-            self._stale = 0
-        elif not same_round or not self._stale:
-            self._stale += 1
-        self._seen.add(mark)
-        self._recent.append(mark)
+        state = _digest("state", *parts)
+        first, self._state = self._state is None, state
+        if _remember(self._made, state) and not first:
+            self._brought = True
+
+    def record_artifact(self, *parts: str) -> None:
+        """Record an artifact; one that was not there before is progress of the round under way."""
+        if _remember(self._made, _digest("artifact", *parts)):
+            self._brought = True
+
+    def record_round(self, calls: Sequence[RecordedCall]) -> None:
+        """Record the calls of one round together."""
+        if not calls:
+            return
+        brought, self._brought = self._brought, False
+        if any(call.outcome == "denied" for call in calls):
+            self._start_anew()
+            return
+        marks = [_Mark.of(call) for call in calls]
+        pending = any(mark.pending for mark in marks)
+        weight = min(self._weight(mark) for mark in marks)
+        for mark in marks:
+            _remember(self._seen, mark.whole)
+            _remember(self._seen, mark.text)
+            _remember(self._latest, mark.call, mark.whole)
+        self._since_pending = 0 if pending else self._since_pending + 1
+        if brought:
+            self._start_anew()
+            return
+        self._rounds.append(_Round.of(marks))
+        self._count(weight)
+
+    def _count(self, weight: int) -> None:
+        if weight == _NONE:
+            self._stale = self._stale_sixths = 0
+            return
+        near_pending = self._since_pending < self._warning  # what is done between two polls of something pending
+        self._stale += 1
+        self._stale_sixths += min(weight, _PENDING) if near_pending else weight
+
+    def _weight(self, mark: _Mark) -> int:
+        """How much a call speaks for a loop, in sixths of a round; `_NONE` is progress."""
+        if mark.pending:
+            known = mark.failed or mark.whole in self._seen or mark.text in self._seen
+            return _PENDING if known else _NONE
+        if mark.failed:
+            of_its_own = mark.ran and self._stale and mark.text not in self._seen
+            return _HALF if of_its_own else _WHOLE
+        if mark.whole in self._seen:
+            changed = mark.read_only and self._latest.get(mark.call) not in {None, mark.whole}
+            return _CHANGED if changed else _WHOLE
+        if mark.fruitless:
+            return _WHOLE
+        return _HALF if mark.comparable and mark.text in self._seen else _NONE
+
+    def _start_anew(self) -> None:
+        self._rounds.clear()
+        self._stale = self._stale_sixths = 0
+
+    # --- judging ------------------------------------------------------------------------------------------------------
 
     def check(self) -> LoopVerdict | None:
-        """The worst pattern at the tail, if it is new or critical: a streak is warned of once, until it breaks."""
-        counts: dict[Detector, int] = {
+        """Return a critical pattern at the tail, or a new warning; a streak is warned of once, until it breaks."""
+        streaks: dict[Detector, tuple[int, int]] = {
             "generic_repeat": self._tail(period=1),
             "ping_pong": self._tail(period=2),
-            "no_progress": self._stale,
+            "no_progress": (self._stale, self._stale_sixths),
         }
-        self._warned = {detector for detector in self._warned if counts[detector] >= self._warning}
-        for detector, count in counts.items():
-            if count >= self._critical:
+        warning, critical = self._warning * _WHOLE, self._critical * _WHOLE
+        self._warned = {detector for detector in self._warned if streaks[detector][1] >= warning}
+        for detector, (count, sixths) in streaks.items():
+            if sixths >= critical:
                 return LoopVerdict("critical", detector, count)
         if self._warned:
             return None
-        for detector, count in counts.items():
-            if count >= self._warning:
+        for detector, (count, sixths) in streaks.items():
+            if sixths >= warning:
                 self._warned.add(detector)
                 return LoopVerdict("warning", detector, count)
         return None
 
-    def _tail(self, *, period: int) -> int:
-        """How many marks at the tail repeat with `period`; 0 if the tail does not repeat."""
-        recent = list(self._recent)
-        if len(recent) <= period or (period == 2 and recent[-1] == recent[-2]):
-            return 0
+    def _tail(self, *, period: int) -> tuple[int, int]:
+        """How many rounds at the tail repeat with `period`, and what they count for; zeros if the tail does not."""
+        rounds = list(self._rounds)
+        if len(rounds) <= period or (period == 2 and rounds[-1].calls == rounds[-2].calls):
+            return 0, 0
         count = period
-        while count < len(recent) and recent[-1 - count] == recent[-1 - count + period]:
+        while count < len(rounds) and rounds[-1 - count] == rounds[-1 - count + period]:
             count += 1
-        return count if count > period else 0
+        if count == period:
+            return 0, 0
+        pending = any(one.pending for one in rounds[-period:])
+        return count, count * (_PENDING if pending else _WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
+
+    `ran` is false for a call that was refused before its tool could run; `comparable` says that a text that is known
+    from other arguments brings little.
+    """
+
+    call: bytes
+    whole: bytes
+    text: bytes
+    read_only: bool
+    pending: bool
+    failed: bool
+    ran: bool
+    fruitless: bool
+    comparable: bool
+
+    @classmethod
+    def of(cls, call: RecordedCall) -> _Mark:
+        arguments, given = _canonical(call.arguments)
+        echo = _echo(call.tool, given)
+        failed = call.outcome != "ok"
+        result = without_times(call.result)
+        text = without_echo(result, echo)
+        passed = not failed and confirms(result)
+        full = _digest(result)
+        key = _digest(call.tool, arguments)
+        if len(text) > _COMPARED_CHARS:
+            text = result
+        elif failed:
+            text = _DIGITS.sub("0", text)
+        return cls(
+            call=key,
+            whole=_digest_of(key, _digest(call.outcome), full),
+            text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
+            read_only=call.read_only,
+            pending=call.read_only and says_pending(result),
+            failed=failed,
+            ran=call.outcome in {"error", "timed_out"},
+            fruitless=not passed and finds_nothing(result, echo, read_only=call.read_only),
+            comparable=not passed and (call.read_only or bool(exit_code(result))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Digests of a round's calls, without and with their results."""
+
+    calls: bytes
+    whole: bytes
+    pending: bool
+
+    @classmethod
+    def of(cls, marks: Sequence[_Mark]) -> _Round:
+        return cls(
+            calls=_digest_of(*sorted({mark.call for mark in marks})),
+            whole=_digest_of(*sorted({mark.whole for mark in marks})),
+            pending=any(mark.pending for mark in marks),
+        )
+
+
+def _remember(store: dict[bytes, bytes], key: bytes, value: bytes = b"") -> bool:
+    """Put `key` behind all others, forget the oldest if there are too many, and return whether it is new."""
+    new = store.pop(key, None) is None
+    store[key] = value
+    if len(store) > _REMEMBERED:
+        del store[next(iter(store))]
+    return new
+
+
+def signature(tool: str, arguments: str) -> bytes:
+    """Return the same 16 bytes for the same call, however its JSON is written."""
+    return _digest(tool, _canonical(arguments)[0])
+
+
+def _canonical(arguments: str) -> tuple[str, list[str]]:
+    """The arguments with sorted keys and without spare blanks, and the strings among them; long ones as they are."""
+    if len(arguments) > _CANONICAL_CHARS:
+        return arguments, []
+    try:
+        value: Any = json.loads(arguments)
+        text = json.dumps(value, sort_keys=True)
+    except (ValueError, RecursionError):  # not JSON, or too deep: compared as it is written
+        return arguments, []
+    fields = cast("dict[str, Any]", value).values() if isinstance(value, dict) else ()
+    return text, [field for field in fields if isinstance(field, str) and len(field) <= _ECHO_CHARS]
+
+
+def _echo(tool: str, given: Sequence[str]) -> list[str]:
+    """The strings that a result may merely repeat, long ones first: the tool's name, the given ones and their words."""
+    words = (word for text in given for word in text.split() if len(word) >= 4)
+    said = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
+    return sorted(said, key=len, reverse=True)[:_ECHOES]
+
+
+def _digest(*parts: str) -> bytes:
+    sum_ = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        sum_.update(len(data).to_bytes(8))
+        sum_.update(data)
+    return sum_.digest()
+
+
+def _digest_of(*digests: bytes) -> bytes:
+    return hashlib.blake2b(b"".join(digests), digest_size=16).digest()

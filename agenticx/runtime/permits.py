@@ -19,6 +19,7 @@ from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.tools.base import Assessment, Tool, ToolContext
+from agenticx.tools.looking import seems_to_look
 from agenticx.tools.permissions import Verdict, decide
 
 __all__ = ["Permits", "Refused", "validate"]
@@ -48,6 +49,8 @@ class Permits:
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
     ) -> Mapping[str, Any]:
         assessment = self._assess(tool, arguments, context)
+        if assessment.command is not None and seems_to_look(assessment.command):
+            turn.looking.add(context.call_id)
         verdict = decide(turn.session.permission_mode, assessment)
         asked = turn.asked.pop(context.call_id, None)
         if verdict.decision != "ask":

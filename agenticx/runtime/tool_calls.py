@@ -199,7 +199,11 @@ class ToolCalls:
             permitted = await self.permits.obtain(turn, one.tool, one.arguments, context)
         except Refused as exc:
             return CallOutcome(str(exc), exc.outcome)
+        if turn.only_reads(one.call):
+            await turn.polls.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
         outcome = await self._execute(turn, one, one.tool, permitted, context)
+        if turn.only_reads(one.call):
+            turn.polls.record(one.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
         return await self._reviewed(turn, one, outcome)
 
     async def _execute(

@@ -18,6 +18,7 @@ from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
+from agenticx.runtime.polling import Polls
 from agenticx.runtime.resuming import CallJournal, Forgetful, Question
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
@@ -34,7 +35,10 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """One user message and all that follows. Everything that a turn emits goes through `emit`."""
+    """One user message and all that follows. Everything that a turn emits goes through `emit`.
+
+    `looking` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
+    """
 
     session: Session
     agent_id: str
@@ -45,6 +49,8 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
+    polls: Polls = field(default_factory=Polls)
+    looking: set[str] = field(default_factory=set[str])
     journal: CallJournal = field(default_factory=Forgetful)
     steering: Steering = field(default_factory=Steering)
     asked: dict[str, Question] = field(default_factory=dict[str, Question])
@@ -73,7 +79,13 @@ class Turn:
     def hook_context(self) -> HookContext:
         return HookContext(self.session.id, self.agent_id, self.round)
 
+    def only_reads(self, call: ToolCall) -> bool:
+        """Whether a call counts as a read for loops and polling: its tool is read-only, or its command only looks."""
+        return call.id in self.looking or (call.name in self.tools and self.tools.get(call.name).read_only)
+
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
+        if type_ is EventType.ARTIFACT:
+            self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
         if type_ in LOGGED:
             self.log.see(type_, data)

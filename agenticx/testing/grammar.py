@@ -53,7 +53,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     3. `round_start` counts up from 1.
     4. All calls of a round come before any of them runs. Each has an id of its own within the session and is answered
        by exactly one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
-    5. `tool_progress` and `artifact` stand between a call and its result.
+    5. `tool_progress`, `artifact` and a `stall` of a tool stand between a call and its result.
     6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
        only in a waiting token, of which a model call has one at most.
@@ -257,6 +257,9 @@ class _Turn:
         self.running = True
         return [] if self.open_calls else [f"{event.type} outside of any call"]
 
+    def stall(self, event: View) -> list[str]:
+        return self.during_call(event) if event.data.get("phase") == "tool" else []
+
     def ask(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
         problems = self.during_call(event)
@@ -312,6 +315,7 @@ _RULES: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "tool_progress": _Turn.tool_progress,
     "tool_result": _Turn.tool_result,
     "artifact": _Turn.during_call,
+    "stall": _Turn.stall,
     "confirm_required": _Turn.ask,
     "confirm_response": _Turn.answer,
     "question_asked": _Turn.ask,

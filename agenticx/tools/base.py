@@ -48,6 +48,11 @@ class ToolState:
     files: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def plan(self) -> tuple[str, str]:
+        """The to-do list and the scratchpad as text, for comparison."""
+        return repr(self.todos), repr(self.scratchpad)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:

@@ -229,7 +229,11 @@ export class Conversation {
 
   on_compaction({ compacted_count }) { this.note(`${compacted_count} older messages were summarised.`); }
 
-  on_stall({ phase, action, elapsed_seconds, reason, model }) {
+  on_stall({ phase, action, elapsed_seconds, limit_seconds, reason, model }) {
+    if (phase === "tool" && action === "waiting") {
+      this.state = `not finished yet, asking again in ${Math.max(0, Math.round(limit_seconds - elapsed_seconds))} s`;
+      return;
+    }
     this.state = `${MISSING[phase] ?? phase} for ${Math.round(elapsed_seconds)} s`;
     if (action !== "retrying" || !reason) return;
     this.note(visible(`${reason}; asking ${model}.`));

@@ -53,6 +53,7 @@ def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
         ("stall", {"phase": "first_chunk", "action": "retrying", **times, "retry_at": "2026-01-01T00:00:00Z"}),
         ("stall", {"phase": "hard", "action": "failed", **times}),
         ("stall", {"phase": "tool", "action": "failed", **times}),
+        ("stall", {"phase": "tool", "action": "waiting", "elapsed_seconds": 0.9, "limit_seconds": 4.0}),
         ("stall", {"phase": "confirm", "action": "failed", **times}),
     )
     assert err.splitlines() == [
@@ -61,6 +62,7 @@ def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
         "… no word of the model after 9 s, asking again",
         "… no end of the answer within 8 s",
         "… no result of the tool within 8 s",
+        "… not finished yet, asking again in 3 s",
         "… no answer to the question within 8 s",
     ]
 

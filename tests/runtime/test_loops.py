@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.testing import ScriptedModel, call
+from agenticx.errors import ToolError
+from agenticx.runtime import AutoApproveConfirmGate
+from agenticx.testing import ScriptedGate, ScriptedModel, call
+from agenticx.tools.base import ToolContext
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
@@ -18,6 +22,7 @@ def same(n: int = 0) -> str:
 
 ROUND = ["round_start", "tool_call_delta", "tool_call:same", "tool_result:ok"]
 SHORT = {"loop_warning_threshold": 3, "loop_critical_threshold": 5}
+LONG = {"compaction_threshold_messages": 1_000, "compaction_threshold_chars": 100_000_000}
 REMEDY = "Try something else, or answer with what you have and say what is missing."
 
 
@@ -40,7 +45,7 @@ async def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_ended
 
 
 async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(play):
-    run = await play([[call("same"), call("same")], [call("same"), call("same")], "ok"], tools=[same], **SHORT)
+    run = await play([[call("same"), call("same")], call("same"), call("same"), "ok"], tools=[same], **SHORT)
 
     reminder = ("reminder", f"[reminder] The same call gave the same result 3 times in a row. {REMEDY}")
     assert [row[0] for row in run.rows] == [
@@ -50,12 +55,13 @@ async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(pla
         "tool",
         "assistant",
         "tool",
+        "assistant",
         "tool",
         "reminder",
         "assistant",
     ]
-    assert run.rows[7] == reminder
-    assert run.model.requests[2].messages[-1].content == reminder[1]
+    assert run.rows[8] == reminder
+    assert run.model.requests[3].messages[-1].content == reminder[1]
 
 
 async def test_two_calls_in_turn_are_ping_pong(play):
@@ -102,18 +108,87 @@ async def test_a_loop_of_refused_calls_is_a_loop(play):
     assert run.outline[-1] == "error:loop_detected"
 
 
-async def test_a_loop_within_one_round_still_answers_each_call(play):
-    run = await play([[call("same")] * 7], tools=[same], **SHORT)
+async def test_calls_within_one_round_are_no_loop(play):
+    @tool(risk="read")
+    def missing(n: int) -> str:
+        """Fail."""
+        raise ToolError("there is no such file")
 
-    assert run.outline == [
-        "turn_started",
-        "round_start",
-        "tool_call_delta",
-        *["tool_call:same"] * 7,
-        *["tool_result:ok"] * 7,
-        "error:loop_warning",
-        "error:loop_detected",
-    ]
+    alike = [[call("same") for _ in range(9)], [call("missing", {"n": n}) for n in range(9)], "done"]
+    run = await play(alike, tools=[same, missing])
+
+    assert run.of("error") == []
+    assert run.terminal["text"] == "done"
+
+
+async def test_eight_refusals_by_the_person_are_no_loop(play):
+    @tool
+    def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    run = await play([*[call("launch")] * 9, "I give up"], tools=[launch], gate=ScriptedGate(*[False] * 9))
+
+    assert {outcome for _, outcome, _ in run.results} == {"denied"}
+    assert run.of("error") == []
+
+
+async def test_twenty_different_searches_in_vain_are_a_loop(play):
+    @tool(risk="read")
+    def search(query: str) -> str:
+        """Find nothing."""
+        return "[no match in 12 files]"
+
+    run = await play([call("search", {"query": f"word {n}"}) for n in range(8)], tools=[search])
+
+    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+    assert run.terminal["detector"] == "no_progress"
+
+
+async def test_searches_of_the_shell_in_vain_are_a_loop_and_silent_commands_are_not(play):
+    auto = play.session(permission_mode="auto")
+    find = [call("bash_exec", {"command": f"find . -name {word} | head"}) for word in "abcdefgh"]
+    run = await play(find, tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate())
+    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+
+    make = [call("bash_exec", {"command": f"mkdir {word}"}) for word in "abcdefghijkl"]
+    auto = play.session(permission_mode="auto")
+    run = await play(
+        [*make, "done"], tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate(), max_tool_rounds=20
+    )
+    assert run.of("error") == []
+
+
+async def test_rounds_with_much_text_are_judged_alike(play):
+    @tool(risk="read")
+    def huge() -> str:
+        """Answer at length."""
+        return "x" * 300_000
+
+    run = await play([call("huge")] * 8, tools=[huge], settings={"tool_result_chars": 1_000_000, **LONG})
+
+    assert run.outline[-1] == "error:loop_detected"
+
+
+async def test_notes_to_dos_and_artifacts_are_progress(play):
+    @tool(risk="read", read_only=False)
+    def keep(where: str, n: int, context: ToolContext) -> str:
+        """Keep something, and say no more than that."""
+        match where:
+            case "note":
+                context.state.scratchpad["n"] = f"{n}"
+            case "to-do":
+                context.state.todos = [{"text": f"{n}", "status": "pending"}]
+            case _:
+                context.emit("artifact", {"path": "a.html", "content": f"{n}", "final": True})
+        return "nothing found"
+
+    script = [call("keep", {"where": where, "n": n}) for where in ("note", "to-do", "artifact") for n in range(6)]
+    run = await play([*script, "done"], tools=[keep], max_tool_rounds=20)
+    assert run.of("error") == []
+
+    run = await play([call("keep", {"where": "note", "n": 1})] * 9, tools=[keep])
+    assert run.outline[-1] == "error:loop_detected"
 
 
 async def test_each_turn_counts_anew(play):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict
+from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
 
 
 def verdicts(calls, **thresholds):
@@ -122,12 +125,202 @@ def test_failing_calls_bring_no_progress_whatever_they_ask_for():
     assert found == {4: ("warning", "no_progress"), 8: ("critical", "no_progress")}
 
 
+def rounds_found(rounds, **thresholds):
+    """The verdicts that are any, by the number of the round; a round is a list of `RecordedCall`s."""
+    detector, found = LoopDetector(**thresholds), {}
+    for number, calls in enumerate(rounds, 1):
+        detector.record_round(calls)
+        if (said := detector.check()) is not None:
+            found[number] = (said.level, said.detector)
+    return found
+
+
+def one(tool="search", arguments="", result="", outcome="ok", read_only=True):
+    return RecordedCall(tool=tool, arguments=arguments, result=result, outcome=outcome, read_only=read_only)
+
+
 def test_failures_side_by_side_count_once_and_a_success_ends_the_count():
+    many = [one("file_read", f"{n}", f"no file {n}", "error") for n in range(20)]
+    assert rounds_found([many] * 3) == {}
+    assert (
+        rounds_found(
+            [
+                [one("file_read", f"{n}", "no file", "error"), one("list_files", f"{n}", f"a{n}.py, b{n}.py")]
+                for n in range(10)
+            ]
+        )
+        == {}
+    )
+
+
+def test_equal_calls_of_one_round_count_once():
+    assert rounds_found([[one("file_read", "a", "text")] * 50]) == {}
+    assert rounds_found([[one("file_read", "a", "text")] * n for n in (1, 9, 2, 7, 1, 1, 4, 3)]) == {
+        4: ("warning", "generic_repeat"),
+        8: ("critical", "generic_repeat"),
+    }
+
+
+def test_the_order_of_calls_within_a_round_makes_no_difference():
+    pair = [one("file_read", "a", "A"), one("file_read", "b", "B")]
+    assert rounds_found([pair, pair[::-1]] * 4)[8] == ("critical", "generic_repeat")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "",
+        "[]",
+        "null",
+        '{"total": 0, "items": []}',
+        "[no match in 120 files]",
+        "No results for this.",
+        "Nothing found.",
+        "0 hits",
+        "user not found",
+        "Your search did not match any documents.",
+        "(no output)\n[exit code 1]",
+    ],
+)
+def test_different_searches_that_find_nothing_are_no_progress(result):
+    calls = [[one("search", f'{{"query": "word {n}"}}', result)] for n in range(20)]
+    assert rounds_found(calls[:8]) == {4: ("warning", "no_progress"), 8: ("critical", "no_progress")}
+
+
+def test_a_result_that_only_repeats_the_question_says_nothing_new():
+    calls = [
+        [one("ask", f'{{"q": "subject {n}"}}', f"I know of subject {n} as little as of all else.")] for n in range(17)
+    ]
+    assert rounds_found(calls) == {9: ("warning", "no_progress"), 17: ("critical", "no_progress")}
+
+
+@pytest.mark.parametrize("result", ["OK", "{path}: valid", "No issues found.", '{"valid": true}', "0 vulnerabilities"])
+def test_a_check_that_passes_for_one_thing_after_the_other_is_progress(result):
+    calls = [[one("check", f'{{"path": "src/{n}.py"}}', result.replace("{path}", f"src/{n}.py"))] for n in range(40)]
+    assert rounds_found(calls) == {}
+
+
+@pytest.mark.parametrize("result", ["not ok", '{"ok": false}', "not valid", "nothing useful"])
+def test_a_check_that_does_not_pass_counts_half(result):
+    calls = [[one("check", f'{{"n": {n}}}', result)] for n in range(17)]
+    assert rounds_found(calls)[17] == ("critical", "no_progress")
+
+
+def test_failures_that_each_say_something_else_count_half():
+    failures = [
+        [one("run_python", f'{{"code": "step {n}"}}', f"{name}Error", "error")]
+        for n, name in enumerate("ABCDEFGHIJKLMNO")
+    ]
+    assert rounds_found(failures) == {7: ("warning", "no_progress"), 15: ("critical", "no_progress")}
+    alike = [[one("run_python", f'{{"code": "step {n}"}}', f"line {n}: NameError", "error")] for n in range(8)]
+    assert rounds_found(alike)[8] == ("critical", "no_progress")
+
+
+def test_a_read_whose_result_goes_to_and_fro_counts_a_third():
+    flapping = [[one("health", "", ("up", "down")[n % 2])] for n in range(26)]
+    assert rounds_found(flapping) == {14: ("warning", "no_progress"), 26: ("critical", "no_progress")}
+    switched = [
+        [one("set", str(n % 2), "switched", read_only=False)] if m else [one("get", "", str(n % 2))]
+        for n in range(10)
+        for m in (1, 0)
+    ]
+    assert min(rounds_found(switched)) <= 12
+
+
+def test_a_hit_that_contains_the_words_of_a_miss_is_a_hit():
+    found = [
+        [one("search", '{"pattern": "not found"}', f"src/a.py:{n}: raise KeyError('not found')")] for n in range(20)
+    ]
+    assert rounds_found(found) == {}
+
+
+def test_silent_commands_that_may_change_something_are_progress():
+    calls = [[one("bash_exec", f"mv {n} new/", "(no output)\n[exit code 0]", read_only=False)] for n in range(30)]
+    assert rounds_found(calls) == {}
+
+
+def test_refusals_by_the_person_are_no_loop_and_counting_starts_anew_behind_them():
+    denied = [one("bash_exec", "rm -rf build", "Denied by the user.", "denied", read_only=False)]
+    assert rounds_found([denied] * 30) == {}
+    same = [one("file_read", "a", "text")]
+    assert rounds_found([*[same] * 3, denied, *[same] * 3]) == {}
+    assert rounds_found([*[same] * 3, denied, *[same] * 8])[12] == ("critical", "generic_repeat")
+
+
+def test_calls_that_a_hook_blocks_again_and_again_are_a_loop():
+    blocked = [[one("file_write", f"vendor/{n}", "Blocked: not there", "blocked", read_only=False)] for n in range(8)]
+    assert rounds_found(blocked)[8] == ("critical", "no_progress")
+
+
+@pytest.mark.parametrize("detector", ["generic_repeat", "ping_pong"])
+def test_what_is_pending_has_three_times_the_thresholds(detector):
+    polls = [[one("job", "1", "queued")], [one("job", "1" if detector == "generic_repeat" else "2", "queued")]] * 12
+    assert rounds_found(polls) == {12: ("warning", detector), 24: ("critical", detector)}
+
+
+def test_what_is_done_between_two_polls_does_not_shorten_the_patience():
+    polls = [[one("job", "1", '{"status": "running"}')], [one("bash_exec", "sleep 30", "(no output)", read_only=False)]]
+    assert rounds_found(polls * 12) == {12: ("warning", "ping_pong"), 24: ("critical", "ping_pong")}
+
+
+def test_only_a_read_only_call_is_asked_again_patiently():
+    assert rounds_found([[one("start", "1", "pending", read_only=False)]] * 8)[8] == ("critical", "generic_repeat")
+
+
+def test_a_change_of_notes_or_to_dos_and_a_new_artifact_are_progress_and_the_same_ones_are_not():
+    def play(record):
+        detector = LoopDetector()
+        detector.record_state("", "")
+        for number in range(8):
+            record(detector, number)
+            detector.record_round([one("search", f"{number}", "no match")])
+            if (said := detector.check()) is not None and said.level == "critical":
+                return said.detector
+        return None
+
+    assert play(lambda detector, n: detector.record_state(f"note {n}", "")) is None
+    assert play(lambda detector, n: detector.record_state("", f"item {n}")) is None
+    assert play(lambda detector, n: detector.record_artifact("a.html", f"<p>{n}")) is None
+    assert play(lambda detector, n: detector.record_state("", "")) == "no_progress"
     detector = LoopDetector()
-    for number in range(20):
-        detector.record_call("file_read", str(number), f"no file {number}", failed=True, same_round=number > 0)
-    assert detector.check() is None
     for number in range(10):
-        detector.record_call("file_read", f"a{number}", f"no file a{number}", failed=True)
-        detector.record_call("list_files", f"{number}", f"files of {number}", same_round=True)
-        assert detector.check() is None
+        detector.record_artifact("a.html", "<p>")
+        detector.record_state("ab"[number % 2], "")
+        detector.record_round([one("search", f"{number}", "no match")])
+    verdict = detector.check()
+    assert verdict is not None
+    assert (verdict.level, verdict.detector, verdict.count) == ("critical", "no_progress", 8)
+
+
+def test_the_same_arguments_in_another_order_and_another_time_of_day_make_no_difference():
+    written = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a": 1,\n "b": 2 }', '{"a":1, "b":2}']
+    calls = [[one("run", text, f"1 failed in 0.{n}7s at 10:00:0{n}")] for n, text in enumerate(written * 2)]
+    assert rounds_found(calls)[8] == ("critical", "generic_repeat")
+
+
+def test_what_is_remembered_does_not_grow():
+    detector, text = LoopDetector(), "x" * 100_000
+    for number in range(20_000):
+        detector.record_round([one("read", f"{number}", f"{number}{text[:10]}")])
+        detector.record_artifact("a.html", f"{number}")
+    detector.record_round([one("read", text, text)])
+    stores = [value for value in vars(detector).values() if isinstance(value, dict)]
+    assert [len(store) for store in stores] == [4_096] * 3
+    assert max(sys.getsizeof(held) for store in stores for pair in store.items() for held in pair) < 60
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["[", '{"a":' * 2, "no ", "1", "0.", "00:00:", "not yet ", "\ud800", '"status": ', "[exit code 1", "é"],
+)
+def test_the_cost_of_a_text_is_linear_in_its_length(hostile):
+    def cost(size):
+        text = hostile * (size // len(hostile))
+        best = float("inf")
+        for _ in range(5):
+            detector, began = LoopDetector(), time.process_time()
+            detector.record_round([one("read", text, text)])
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert max(cost(n) for n in (200, 4_000, 16_000, 60_000, 1_000_000)) < 0.05

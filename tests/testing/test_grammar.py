@@ -21,6 +21,7 @@ ASKED = (
     {"id": "q", "question": "?", "context": CONTEXT, "digest": "d", "expires_at": "2030-01-01T00:00:00Z"},
 )
 ANSWERED = ("confirm_response", {"id": "q", "approved": True, "by": "user"})
+TOOL_STALL = ("stall", {"phase": "tool", "elapsed_seconds": 0.0, "limit_seconds": 2.0, "action": "waiting"})
 PROGRESS = ("tool_progress", {"tool_call_id": "c1", "name": "add", "elapsed_seconds": 2.0})
 RESULT = ("tool_result", {"tool_call_id": "c1", "name": "add", "result": "3", "is_error": False, "outcome": "ok"})
 RESULT_2 = ("tool_result", {"tool_call_id": "c2", "name": "add", "result": "3", "is_error": False, "outcome": "ok"})
@@ -113,6 +114,7 @@ def test_a_running_turn_passes_only_as_such():
             "event 4 (tool_result:denied): is_error is False for outcome denied",
         ),
         ([STARTED, ROUND, PROGRESS, STOPPED], "event 3 (tool_progress): c1 is not a call without a result"),
+        ([STARTED, ROUND, TOOL_STALL, STOPPED], "event 3 (stall:tool): stall outside of any call"),
         (
             [STARTED, ("artifact", {"path": "a", "content": "", "final": True}), STOPPED],
             "event 2 (artifact): artifact outside of any call",
