@@ -39,7 +39,7 @@ async def test_a_long_history_becomes_a_summary_and_its_tail(play):
     ]
     data = dict(run.of("compaction")[0].data)
     assert data.pop("tokens_before") > data.pop("tokens_after") > 0
-    assert data == {"compacted_count": 23, "summary": "They asked 0 to 11."}
+    assert data == {"compacted_count": 23, "summary": "They asked 0 to 11.", "tokens_spent": 109}
     assert run.rows[0] == ("system", "[compacted] Summary of 23 earlier messages:\nThey asked 0 to 11.")
     assert session.messages[1:8] == tail
     assert run.rows[8:] == [("user", "go"), ("assistant", "Hi.")]
