@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from pathlib import Path
 
-from agenticx.errors import SessionBusy
+from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import AssistantMessage, Message, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
@@ -23,8 +23,8 @@ class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces them, by `shorten`.
 
     `compacted` holds the original messages, in order, for which summaries and shortened tool results now stand in
-    `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there these messages
-    are kept in the store (`Store.compacted`).
+    `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
+    keeps them (`Store.compacted`), and `stored_compacted` is their number.
 
     `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
     may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.
@@ -38,6 +38,7 @@ class Session:
     permission_mode: PermissionMode = "default"
     messages: list[Message] = field(default_factory=list[Message])
     compacted: list[Message] = field(default_factory=list[Message])
+    stored_compacted: int = 0
     state: ToolState = field(default_factory=ToolState)
     allowed: set[str] = field(default_factory=set[str])
     resumed: bool = False
@@ -84,6 +85,7 @@ class Session:
         kept = self._front_of(originals)
         if not kept:
             self.compacted.clear()
+            self.stored_compacted = 0
         self.compacted.extend(originals[kept:cut])
         self.messages[:] = messages
         self.mark_front(front)
@@ -91,10 +93,12 @@ class Session:
     def restore_compacted(self) -> None:
         """Put `compacted` back where it was: `messages` is the whole conversation again, without summaries.
 
-        Raises `SessionBusy` while a turn runs.
+        Raises `SessionBusy` while a turn runs, and `AgenticXError` where a store keeps what was compacted.
         """
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} runs a turn; wait for its terminal event")
+        if self.stored_compacted:
+            raise AgenticXError(f"the store keeps what was compacted in session {self.id!r}; rewind or fork it there")
         if self.compacted:
             self.messages[:] = [*self.compacted, *self.messages[self.front :]]
             self.compacted.clear()
