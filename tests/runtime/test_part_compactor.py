@@ -299,7 +299,9 @@ async def test_summaries_of_a_model_that_always_fails_are_cut_at_twice_the_limit
 
 @pytest.mark.parametrize("merge", [False, True])
 async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries(merge):
-    first = await summarised(ContextCompactor(), [user("the old request"), *rounds(12, 200)], "s" * 7_980 * merge + "S")
+    first = await summarised(
+        ContextCompactor(), [user("the old request"), *rounds(12, 1_500)], "s" * 7_980 * merge + "S"
+    )
     assert first.messages[0].content.endswith(f"{MARK}the old request")
     history = [*first.messages, user("the new request"), *rounds(12, 200)]
     second = await ContextCompactor().maybe_compact(history, ScriptedModel(["SECOND", "BOTH"][: 1 + merge]))
@@ -309,10 +311,10 @@ async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries
 
 
 async def test_the_request_of_a_turn_goes_along_when_summaries_become_one():
-    history = [user("the request"), *rounds(12, 600)]
+    history = [user("the request"), *rounds(12, 1_500)]
     first = await summarised(ContextCompactor(), history, "s" * 7_990)
     second = await ContextCompactor().maybe_compact(
-        [*first.messages, *rounds(12, 600)], ScriptedModel(["SECOND", "BOTH"])
+        [*first.messages, *rounds(12, 1_500)], ScriptedModel(["SECOND", "BOTH"])
     )
     assert [row.content for row in summaries_of(second.messages)] == [
         f"{TAG} Summary of 2 earlier summaries:\nBOTH{MARK}the request"
@@ -337,7 +339,7 @@ async def test_summaries_count_as_one_row():
 async def test_after_a_compaction_none_is_due():
     for window in (None, 1_500):
         compactor, model = ContextCompactor(threshold_messages=None, threshold_chars=None), Copyist(window=window)
-        compacted = await compactor.maybe_compact([user("u" * 300) for _ in range(21)], model)
+        compacted = await compactor.maybe_compact([user(f"FACT-{n}" + "u" * 300) for n in range(21)], model)
         assert not compactor.is_due(compacted.messages, model)
 
 
