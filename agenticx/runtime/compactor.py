@@ -14,9 +14,10 @@ Differences to seed 002:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import is_not
 from typing import overload
 
 from agenticx import foreign
@@ -162,13 +163,17 @@ class ContextCompactor:
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
             return None
-        cut, pruned = self._cut(messages), self._pruned(messages)
-        if any(new is not old for new, old in zip(pruned, messages, strict=True)) and not self.is_due(pruned, model):
-            before = max(estimate_tokens(messages), input_tokens or 0)
+        before, cut, pruned = (
+            max(estimate_tokens(messages), input_tokens or 0),
+            self._cut(messages),
+            self._pruned(messages),
+        )
+        if any(map(is_not, pruned, messages)) and not self.is_due(pruned, model):
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None, cut, cut)
-        if not self.worth_asking(messages):
+        parts, size = self._parts(messages), _characters(messages)
+        if not self._is_worth_asking(parts, size):
             return None
-        return await self.compact(messages, model, input_tokens=input_tokens, spent=spent)
+        return await self._compact(parts, _Asking(self, model, spent), size, before)
 
     async def compact(
         self,
@@ -182,15 +187,17 @@ class ContextCompactor:
 
         Returns None if that gains nothing.
         """
-        before = max(estimate_tokens(messages), input_tokens or 0)
-        parts = self._parts(messages)
+        before, parts = max(estimate_tokens(messages), input_tokens or 0), self._parts(messages)
         if not parts.new:
             return None
-        asking = _Asking(self, adapt(llm), spent)
+        return await self._compact(parts, _Asking(self, adapt(llm), spent), _characters(messages), before)
+
+    async def _compact(self, parts: _Parts, asking: _Asking, size: int, before: int) -> Compacted | None:
+        """Return the history, now of `size` characters and `before` tokens, with its new rows summarised if smaller."""
         rows, summary = await _summarised(parts, asking)
         result = [*rows, *parts.kept]
-        if _characters(result) >= _characters(messages):
-            _log.info("compaction would not make the history smaller; it stays as it is", messages=len(messages))
+        if _characters(result) >= size:
+            _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
         after, front = estimate_tokens(result), len(rows) + len(parts.carried)
         return Compacted(result, len(parts.new), summary, before, after, asking.usage, front, parts.cut)
@@ -216,7 +223,9 @@ class ContextCompactor:
         Rows that it replaces must be longer than what takes their place, and a large tail must not have a few small
         rows summarised in every round.
         """
-        parts = self._parts(messages)
+        return self._is_worth_asking(self._parts(messages), _characters(messages))
+
+    def _is_worth_asking(self, parts: _Parts, whole: int) -> bool:
         size = _characters(parts.new)
         gain = size - len(_current_request(parts.new, parts.kept))
         if gain < _SUMMARY_CHARS:
@@ -225,7 +234,7 @@ class ContextCompactor:
             return True
         if not parts.summaries:
             return gain >= _WORTH_CHARS
-        return size * 4 > _characters(messages)
+        return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
         """The rows and characters of a history, to be passed to `has_changed` later."""
@@ -402,12 +411,23 @@ def is_summary(message: Message) -> bool:
 
 
 def _render(messages: Sequence[Message]) -> str:
-    """The rows as a transcript, head and tail of it if it is very long."""
-    text = "\n\n".join(_render_row(message) for message in messages)
+    """The rows as a transcript, head and tail of it if it is very long; the rest is not even rendered."""
+    text = "\n\n".join(_first_rows(messages, _INPUT_CHARS + 1))
     if len(text) <= _INPUT_CHARS:
         return text
     half = _INPUT_CHARS // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+    end = "\n\n".join(reversed(list(_first_rows(reversed(messages), half))))
+    return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
+
+
+def _first_rows(messages: Iterable[Message], characters: int) -> Iterator[str]:
+    """The first rows as text, until they hold that many characters."""
+    for message in messages:
+        if characters <= 0:
+            return
+        text = _render_row(message)
+        characters -= len(text)
+        yield text
 
 
 def _render_row(message: Message) -> str:

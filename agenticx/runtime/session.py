@@ -24,7 +24,8 @@ class Session:
 
     `compacted` holds the original messages, in order, for which summaries and shortened tool results now stand in
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
-    keeps them (`Store.compacted`), and `stored_compacted` is their number.
+    keeps them (`Store.compacted`), and `stored_compacted` is their number. A summary whose originals were never kept
+    counts as an original.
 
     `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
     may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.

@@ -335,6 +335,16 @@ async def test_summaries_count_as_one_row():
     assert compactor.is_due([*history, user("one more")], model)
 
 
+async def test_of_very_long_rows_head_and_tail_are_summarised():
+    history = [user("FIRST" + "a" * 300_000), *rounds(200, 1_000), user("b" * 300_000 + "LAST"), *rounds(8)]
+    model = ScriptedModel(["SUMMARY"])
+    await ContextCompactor(prune_tool_result_chars=2_000).maybe_compact(history, model)
+    asked = model.requests[0].messages[-1].content
+    assert (asked.startswith("user: FIRSTaaa"), "bLAST\n\nassistant: " in asked) == (True, True)
+    assert asked.count("[… the middle was left out …]") == 1
+    assert 399_000 < len(asked) < 401_000
+
+
 @pytest.mark.promise("D4")
 async def test_after_a_compaction_none_is_due():
     for window in (None, 1_500):
