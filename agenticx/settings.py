@@ -290,10 +290,10 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
 def _runtime_table(values: dict[str, Any], path: Path) -> _Given:
     """Take seed 002's name `runtime.max_tool_rounds` out of `values`; raises `SettingsError`."""
     table, name = values.pop("runtime"), "max_tool_rounds"
-    if not isinstance(table, dict) or (unknown := sorted(cast(dict[str, Any], table).keys() - {name})):
-        what = f"runtime.{unknown[0]}" if isinstance(table, dict) else "runtime"
-        raise SettingsError(f"{_shown(what)} in {path} is not a setting; the one of that table is runtime.{name}")
-    given = cast(dict[str, Any], table)
+    given = cast(dict[str, Any], table) if isinstance(table, dict) else {}
+    unknown = [f"runtime.{other}" for other in given if other != name] if isinstance(table, dict) else ["runtime"]
+    if unknown:
+        raise SettingsError(f"{_shown(unknown[0])} in {path} is not a setting; the one of that table is runtime.{name}")
     if name in values and given.get(name, values[name]) != values[name]:
         raise SettingsError(
             f"runtime.{name} in {path} is {_shown(given[name])} and {name} is {_shown(values[name])}; they are the same"

@@ -9,7 +9,7 @@ Differences to seed 002:
    they count as one row.
 2. With a known context window the compactor of an `AgentRuntime` goes by tokens alone, unless a threshold is set: 20
    messages are nothing in a window of 200,000 tokens.
-3. Where shortening old tool results already brings a history under its limits, nothing is summarised.
+3. Where shortening old tool results already brings a history well under its limits, nothing is summarised.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ Spent = Callable[[Usage], None]
 TAG = "[compacted]"
 WINDOW_SHARE = 0.7
 """The part of a known context window that may be used before history is compacted; the rest is left for the answer."""
+
+PRUNED_SHARE = 0.8
+"""The part of a limit under which shortened tool results must bring a history: else the next round shortens again."""
 
 THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
 """The thresholds of seed 002."""
@@ -157,8 +160,8 @@ class ContextCompactor:
         `input_tokens` is the provider's count for the last call; `spent` is also called for a summary that failed, took
         too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one: system
         rows tagged `[compacted]`. The retained tail follows, at whose head the current request stands if files came
-        with it. Where shortening old tool results already brings the history under its limits, the result is the same
-        rows with those results cut to head and tail.
+        with it. Where shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the
+        result is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
@@ -168,7 +171,8 @@ class ContextCompactor:
             self._cut(messages),
             self._pruned(messages),
         )
-        if any(map(is_not, pruned, messages)) and not self.is_due(pruned, model):
+        changed = any(map(is_not, pruned, messages))
+        if changed and not self._is_over(pruned, model.context_window, 0, PRUNED_SHARE):
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None, cut, cut)
         parts, size = self._parts(messages), _characters(messages)
         if not self._is_worth_asking(parts, size):
@@ -204,18 +208,21 @@ class ContextCompactor:
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
         """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
-        window = adapt(llm).context_window
+        return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
+
+    def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
+        """Whether the history has more rows than may be, or is over that share of the limits of its size."""
         most_rows, most_chars = self.threshold_messages, self.threshold_chars
         if window is None:
             most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
         if most_rows is not None and len(messages) > most_rows and _rows(messages) > most_rows:
             return True
-        if most_chars is not None and _characters(messages) > most_chars:
+        if most_chars is not None and _characters(messages) > most_chars * share:
             return True
         if window is None:
             return False
-        limit = window * WINDOW_SHARE
-        return (input_tokens is not None and input_tokens > limit) or estimate_tokens(messages) > limit
+        limit = window * WINDOW_SHARE * share
+        return input_tokens > limit or estimate_tokens(messages) > limit
 
     def worth_asking(self, messages: Sequence[Message]) -> bool:
         """Whether a summary can gain enough to be paid for: decided before the model is asked.

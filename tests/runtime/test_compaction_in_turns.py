@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -272,6 +273,27 @@ async def test_in_a_small_window_no_compaction_follows_at_once_and_no_fact_is_fo
     assert text.count("word for word: Find FACT-go!") == 1
 
 
+async def test_results_are_not_shortened_anew_in_every_round(play):
+    @tool(risk="read")
+    def read(n: int) -> str:
+        """Read."""
+        return f"{n} " + "x" * 9_000
+
+    shortened = []
+
+    def note(event):
+        if event.type == "tool_result":
+            shortened.append(sum("of this old result were left out" in row.content for row in session.messages))
+
+    session = play.session()
+    calls = [call("read", {"n": n}) for n in range(30)]
+    model = Copyist([*calls, "Done."])
+    await play(model, tools=[read], session=session, on=note, max_tool_rounds=40)
+
+    changed = [place for place in range(1, 30) if shortened[place] != shortened[place - 1]]
+    assert all(later - earlier >= 2 for earlier, later in pairwise(changed))
+
+
 # --- the order of steps -----------------------------------------------------------------------------------------------
 
 
@@ -319,16 +341,17 @@ async def test_shortened_tool_results_are_put_back_as_they_were(play):
     pairs = [
         (
             AssistantMessage(tool_calls=(ToolCall(id=f"c{n}", name="look"),)),
-            ToolMessage(tool_call_id=f"c{n}", name="look", content=f"{n}" * 9_000),
+            ToolMessage(tool_call_id=f"c{n}", name="look", content=f"{n}" * 6_000),
         )
         for n in range(6)
     ]
     original = [row for pair in pairs for row in pair]
     session = play.session(messages=list(original))
-    run = await play(["Hi."], session=session)
+    compactor = ContextCompactor(threshold_chars=30_000, prune_tool_result_chars=200, retain_recent_messages=4)
+    run = await play(["Hi."], session=session, compactor=compactor)
 
     assert run.of("compaction") == []
-    assert len(session.messages[1].content) < 5_000
+    assert len(session.messages[1].content) < 500
     session.restore_compacted()
     assert session.messages[:12] == original
     assert run.rows[12:] == [("user", "go"), ("assistant", "Hi.")]

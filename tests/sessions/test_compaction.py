@@ -116,6 +116,7 @@ class Place:
 
     async def filled(self, turns: int = 20) -> list[Message]:
         """Run turns, each in a process of its own; returns all messages, as they were when they were said."""
+        everything: list[Message] = []
         for _ in range(turns):
             hub, store = await self.open()
             await self.turn(hub, store)
