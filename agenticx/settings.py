@@ -91,12 +91,12 @@ class Settings(BaseModel):
     compaction_threshold_messages: Annotated[int, whole(8, 100_000)] | None = Field(
         None,
         examples=[20],
-        description="More messages than this are compacted; unset: 20, with a known context window none.",
+        description="More messages than this are compacted; unset: 20, or no limit if the context window is known.",
     )
     compaction_threshold_chars: Annotated[int, whole(1_000, 100_000_000)] | None = Field(
         None,
         examples=[48_000],
-        description="More characters than this are compacted; unset: 48000, with a known context window none.",
+        description="More characters than this are compacted; unset: 48000, or no limit if the window is known.",
     )
     compaction_retain_messages: Annotated[int, whole(4, 10_000)] = Field(
         8, description="Messages at the end that compaction keeps as they are."

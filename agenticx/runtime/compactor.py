@@ -127,9 +127,10 @@ class _Parts:
 class ContextCompactor:
     """Compacts a history of more than `threshold_messages` rows or `threshold_chars` characters.
 
-    One that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None counts
-    only where the window is unknown, as the default of the AgentRuntime page; an `AgentRuntime` makes its compactor
-    so of settings that are not set. If one of the two is set, that one always counts, the other one as None.
+    One that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None is the
+    default of the AgentRuntime page where the window is unknown, and no limit where it is known. The compactor that an
+    `AgentRuntime` makes by itself has None for each threshold that neither argument, variable nor settings file sets:
+    where only one is set, that one counts in every window.
 
     `timeout` bounds each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
     these minimums of the AgentRuntime page.

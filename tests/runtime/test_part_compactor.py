@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agenticx.attachments import make_attachment
 from agenticx.errors import ModelError
 from agenticx.llms.base import TextDelta, Usage
 from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
+from agenticx.runtime import Session
 from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, ContextCompactor, estimate_tokens, is_summary
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
 from tests.runtime.histories import assistant, number, result, system, user, valid_histories, violations
@@ -120,6 +122,25 @@ async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
         history = compacted.messages
         if len(asked) <= 4_000:
             assert any(asked in row.content for row in history)
+
+
+@pytest.mark.promise("D4")
+@given(chains(), st.sampled_from(["", "SUMMARY", "s" * 5_000]))
+async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
+    compactor, session, everything = ContextCompactor(prune_tool_result_chars=200), Session(), []
+    for place, piece in enumerate(pieces):
+        rows = [row for row in piece if row.role != "system"]
+        if place % 9 == 0:
+            rows.insert(0, user("see", attachments=(make_attachment("f.txt", b"text"),)))
+        session.messages += rows
+        everything += rows
+        originals = list(session.messages)
+        compacted = await summarised(compactor, originals, summary)
+        if compacted is not None:
+            session.shorten(originals, compacted.cut, compacted.messages, compacted.front)
+    session.restore_compacted()
+    assert session.messages == everything
+    assert session.compacted == []
 
 
 # --- when -----------------------------------------------------------------------------------------------------------
