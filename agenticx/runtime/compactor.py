@@ -167,11 +167,8 @@ class ContextCompactor:
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
             return None
-        before, cut, pruned = (
-            max(estimate_tokens(messages), input_tokens or 0),
-            self._cut(messages),
-            self._pruned(messages),
-        )
+        before = max(estimate_tokens(messages), input_tokens or 0)
+        cut, pruned = self._cut(messages), self._pruned(messages)
         changed = any(map(is_not, pruned, messages))
         if changed and not self._is_over(pruned, model.context_window, 0, PRUNED_SHARE):
             return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None, cut, cut)
@@ -312,7 +309,7 @@ class _Asking:
         try:
             summary = await self._text(request, builder)
         except AgenticXError as exc:
-            _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))
+            _log.warning("a compaction summary failed; the beginnings of its rows take its place", reason=str(exc))
         finally:
             self._account(builder.reply().usage, failed=summary is None)
         return summary

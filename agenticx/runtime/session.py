@@ -38,13 +38,13 @@ class Session:
     workspace: Path = field(default_factory=Path.cwd)
     permission_mode: PermissionMode = "default"
     messages: list[Message] = field(default_factory=list[Message])
-    compacted: list[Message] = field(default_factory=list[Message])
-    stored_compacted: int = 0
     state: ToolState = field(default_factory=ToolState)
     allowed: set[str] = field(default_factory=set[str])
     resumed: bool = False
     incompressible: tuple[int, int] | None = None
     snapshots: Snapshots | None = None
+    compacted: list[Message] = field(default_factory=list[Message])
+    stored_compacted: int = 0
     _running: object = field(default=None, init=False, repr=False)
     _front: list[Message] = field(default_factory=list[Message], init=False, repr=False)
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
