@@ -14,7 +14,7 @@ Differences to seed 002:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import is_not
@@ -26,7 +26,8 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.runtime.row_text import render, snippets
 from agenticx.settings import prompt
 
 __all__ = [
@@ -64,9 +65,7 @@ _SUMMARY_CHARS = 1_000
 
 _TOKEN_CHARS = 4
 _WORTH_CHARS = 2_000
-_SNIPPET_CHARS = 200
 _REQUEST_CHARS = 4_000
-_INPUT_CHARS = 400_000
 
 _log = get_logger(__name__)
 
@@ -301,7 +300,7 @@ class _Asking:
     async def summary(self, rows: Sequence[Message]) -> str | None:
         """Return the model's summary of `rows`, or None where it fails or takes too long."""
         request = ModelRequest(
-            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=_render(rows))],
+            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=render(rows))],
             tool_choice="none",
             timeout=self.compactor.timeout,
         )
@@ -343,7 +342,7 @@ async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], st
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
     earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
     answer = await asking.summary(parts.new)
-    summary = _snippets(parts.new) if answer is None else answer
+    summary = snippets(parts.new) if answer is None else answer
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     rows = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(row) for row in rows], _summaries_limit(asking.model)
@@ -410,53 +409,6 @@ def _texts(messages: Sequence[Message]) -> Iterator[str]:
 def is_summary(message: Message) -> bool:
     """Whether a row is a summary that a compaction made."""
     return isinstance(message, SystemMessage) and message.content.startswith(TAG)
-
-
-# --- rows as text -----------------------------------------------------------------------------------------------------
-
-
-def _render(messages: Sequence[Message]) -> str:
-    """The rows as a transcript, head and tail of it if it is very long; the rest is not even rendered."""
-    text = "\n\n".join(_first_rows(messages, _INPUT_CHARS + 1))
-    if len(text) <= _INPUT_CHARS:
-        return text
-    half = _INPUT_CHARS // 2
-    end = "\n\n".join(reversed(list(_first_rows(reversed(messages), half))))
-    return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
-
-
-def _first_rows(messages: Iterable[Message], characters: int) -> Iterator[str]:
-    """The first rows as text, until they hold that many characters."""
-    for message in messages:
-        if characters <= 0:
-            return
-        text = _render_row(message)
-        characters -= len(text)
-        yield text
-
-
-def _render_row(message: Message) -> str:
-    match message:
-        case AssistantMessage():
-            calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
-            return f"assistant: {message.content}{calls}"
-        case ToolMessage():
-            return f"result of {message.name} ({message.outcome}): {message.content}"
-        case UserMessage():
-            return f"user: {message.content}{''.join(map(_render_file, message.attachments))}"
-        case SystemMessage():
-            return f"system: {message.content}"
-
-
-def _render_file(attachment: Attachment) -> str:
-    what = f"\n[attached {attachment.name}, {attachment.media_type}]"
-    return f"{what}\n{attachment.text}" if attachment.kind == "text" else what
-
-
-def _snippets(messages: Sequence[Message]) -> str:
-    """The fallback of the AgentRuntime page: the beginning of each row."""
-    rows = (_render_row(message) for message in messages)
-    return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
 
 
 # --- the current request ----------------------------------------------------------------------------------------------
