@@ -12,17 +12,19 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agenticx.errors import SettingsError
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
+from agenticx.setting_values import absolute, clamped, folder, listed, matching, number, one_of, whole
 
 __all__ = [
+    "NOT_READ_YET",
     "PROJECT_FILE",
     "PROJECT_SETTINGS",
     "Settings",
@@ -45,117 +47,13 @@ _SHOWN_CHARS = 200  # of a name or value that somebody wrote into a file
 # `agenticx.logs` is built on this module (it hides `secret_values`), so this one logs without it.
 _log = logging.getLogger(__name__)
 
-_Number = TypeVar("_Number", int, float)
 
-
-# --- what a value may be ----------------------------------------------------------------------------------------------
-
-
-def _number(low: float, high: float, *, off: bool = False) -> BeforeValidator:
-    """Decimals from low to high; with `off` also 0."""
-    allowed = f"must be a decimal number from {low:g} to {high:g}" + (", or 0 for off" if off else "")
-
-    def check(value: object) -> float:
-        number = _parsed(float, value, allowed)
-        if low <= number <= high or (off and number == 0):
-            return number
-        raise ValueError(allowed)
-
-    return BeforeValidator(check)
-
-
-def _whole(low: int, high: int) -> BeforeValidator:
-    allowed = f"must be a whole number from {low} to {high}"
-
-    def check(value: object) -> int:
-        number = _parsed(int, value, allowed)
-        if low <= number <= high:
-            return number
-        raise ValueError(allowed)
-
-    return BeforeValidator(check)
-
-
-def _clamped(low: int, high: int, name: str) -> BeforeValidator:
-    """Whole numbers; one outside the range becomes the nearest inside it, with a log line."""
-    allowed = f"must be a whole number from {low} to {high}"
-
-    def check(value: object) -> int:
-        number = _parsed(int, value, allowed)
-        nearest = min(max(number, low), high)
-        if nearest != number:
-            _log.warning("%s is %d; using %d, the nearest from %d to %d", name, number, nearest, low, high)
-        return nearest
-
-    return BeforeValidator(check)
-
-
-def _parsed(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Number:
-    numeric = isinstance(value, str | int) or (kind is float and isinstance(value, float))
-    if not numeric or isinstance(value, bool):
-        raise ValueError(allowed)
-    try:
-        return kind(value)
-    except (ValueError, OverflowError):
-        raise ValueError(allowed) from None
-
-
-def _one_of(*words: str) -> BeforeValidator:
-    def check(value: object) -> str:
-        word = value.strip().lower() if isinstance(value, str) else value
-        if word not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return str(word)
-
-    return BeforeValidator(check)
-
-
-def _listed(pattern: str, allowed: str) -> BeforeValidator:
-    """A list, or text with commas or blanks between its items; each item fits `pattern`."""
-
-    def check(value: object) -> tuple[str, ...]:
-        items: Any = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
-        if not isinstance(items, list | tuple) or not all(_fits(pattern, item) for item in cast(list[object], items)):
-            raise ValueError(f"must be {allowed}, separated by commas")
-        return tuple(cast(list[str], items))
-
-    return BeforeValidator(check)
-
-
-def _fits(pattern: str, item: object) -> bool:
-    return isinstance(item, str) and re.fullmatch(pattern, item) is not None
-
-
-def _matching(pattern: str, allowed: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"must be {allowed}")
-        return value
-
-    return AfterValidator(check)
-
-
-def _absolute(path: Path) -> Path:
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError:  # of somebody who has no account here
-        raise ValueError("must be a path whose ~ is somebody's home folder") from None
-
-
-def _folder(path: Path) -> Path:
-    """The path, which is a folder or can become one."""
-    found = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
-    if found is not None and not os.path.isdir(found):
-        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is none")
-    return path
-
-
-_Seconds = Annotated[float, _number(0.05, 86_400)]
-_Folder = Annotated[Path, AfterValidator(_absolute)]
+_Seconds = Annotated[float, number(0.05, 86_400)]
+_Folder = Annotated[Path, AfterValidator(absolute)]
 
 
 class Settings(BaseModel):
-    """Every setting; seconds are decimals from 0.05 to 86400, and no order between the clocks is required."""
+    """Every setting; seconds are decimals from 0.05 to 86400 unless they say otherwise, in no order required."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -163,84 +61,94 @@ class Settings(BaseModel):
     llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas that bring text.")
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
     llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
-    llm_attempts: Annotated[int, _whole(1, 10)] = Field(
+    llm_attempts: Annotated[int, whole(1, 10)] = Field(
         3, description="How often one model is asked before it is given up; only before its first delta."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
         60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
     )
-    max_tool_rounds: Annotated[int, _clamped(10, 120, "max_tool_rounds")] = Field(
+    max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
     )
-    turn_timeout_seconds: Annotated[float, _number(0.05, 86_400, off=True)] = Field(
+    turn_timeout_seconds: Annotated[float, number(0.05, 86_400, off=True)] = Field(
         0, description="Longest time for a whole turn; 0 is off."
     )
-    on_exhausted: Annotated[Literal["error", "partial"], _one_of("error", "partial")] = Field(
+    on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error", description="Out of rounds or turn time: end in an error, or with a partial answer (error, partial)."
     )
-    status_query_budget_per_turn: Annotated[int, _whole(0, 1000)] = Field(
+    status_query_budget_per_turn: Annotated[int, whole(0, 1000)] = Field(
         2, description="How often one turn may ask for the state of a sub-agent."
     )
     status_query_cooldown_seconds: _Seconds = Field(8, description="Shortest time between two such questions.")
     tool_timeout_seconds: _Seconds = Field(120, description="Longest time for one tool call, unless the tool says.")
     confirm_timeout_seconds: _Seconds = Field(600, description="How long a question waits for the person; then: no.")
+    question_timeout_seconds: Annotated[float, number(1, 31_536_000)] = Field(
+        604_800, description="How long a question that an agent asks waits for its answer; 1 to 31536000."
+    )
+    team_max_turns: Annotated[int, whole(1, 10_000)] = Field(
+        100, description="Turns of all agents of a team together, until the team ends."
+    )
     hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.")
-    compaction_threshold_messages: Annotated[int, _whole(8, 100_000)] = Field(
-        20, description="More messages than this are compacted."
+    compaction_threshold_messages: Annotated[int, whole(8, 100_000)] | None = Field(
+        None,
+        examples=[20],
+        description="More messages than this are compacted; unset: 20, or no limit if the context window is known.",
     )
-    compaction_threshold_chars: Annotated[int, _whole(1_000, 100_000_000)] = Field(
-        48_000, description="More characters than this are compacted."
+    compaction_threshold_chars: Annotated[int, whole(1_000, 100_000_000)] | None = Field(
+        None,
+        examples=[48_000],
+        description="More characters than this are compacted; unset: 48000, or no limit if the window is known.",
     )
-    compaction_retain_messages: Annotated[int, _whole(4, 10_000)] = Field(
+    compaction_retain_messages: Annotated[int, whole(4, 10_000)] = Field(
         8, description="Messages at the end that compaction keeps as they are."
     )
     compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for writing a summary.")
-    tool_result_chars: Annotated[int, _whole(200, 10_000_000)] = Field(
+    tool_result_chars: Annotated[int, whole(200, 10_000_000)] = Field(
         30_000, description="Longest tool result; of a longer one head and tail are kept."
     )
-    prune_tool_result_chars: Annotated[int, _whole(200, 10_000_000)] = Field(
+    prune_tool_result_chars: Annotated[int, whole(200, 10_000_000)] = Field(
         4_000, description="Longest tool result of an old round, once history is compacted."
     )
-    xml_tools: Annotated[Literal["auto", "always"], _one_of("auto", "always")] = Field(
+    xml_tools: Annotated[Literal["auto", "always"], one_of("auto", "always")] = Field(
         "auto", description="Tools in the prompt: for models without function calling, or for all (auto, always)."
     )
     model: str | None = Field(
         None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
     )
-    fallback_models: Annotated[tuple[str, ...], _listed(r"[^\s,]+", "names of models")] = Field(
+    fallback_models: Annotated[tuple[str, ...], listed(r"[^\s,]+", "names of models")] = Field(
         (), description="Models that take over, in order, when the first cannot answer."
     )
     permission_mode: Annotated[
-        Literal["default", "accept_edits", "plan", "auto"], _one_of("default", "accept_edits", "plan", "auto")
+        Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
     ] = Field("default", description="Mode of new sessions (default, accept_edits, plan, auto).")
-    enabled_tools: Annotated[tuple[str, ...], _listed(r"[\w.-]+", "names of tools")] | None = Field(
+    enabled_tools: Annotated[tuple[str, ...], listed(r"[\w.-]+", "names of tools")] | None = Field(
         None, description="Tools of new sessions; unset: all."
     )
     workspace_root: _Folder | None = Field(
         None, description="Workspace of new sessions in the studio; unset: the folder it was started in."
     )
-    home: Annotated[_Folder, AfterValidator(_folder)] = Field(
+    home: Annotated[_Folder, AfterValidator(folder)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
         description="Where sessions, the token and your own settings are kept; set by AGX_HOME alone.",
     )
-    store_url: Annotated[str, _matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
+    store_url: Annotated[str, matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
         None, description="Where sessions and events are kept (sqlite:///PATH)."
     )
-    resume_interrupted: Annotated[Literal["confirms", "off"], _one_of("confirms", "off")] = Field(
+    resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
         description="After a restart: only turns that wait for a person go on, or none does (confirms, off).",
     )
     token_file: _Folder | None = Field(
         None, description="File with the server's token, mode 0600; unset: made at first start in home."
     )
-    allowed_origins: Annotated[tuple[str, ...], _listed(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
+    allowed_origins: Annotated[tuple[str, ...], listed(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
         (), description="Origins other than our own page that may call the server, each exactly as it is sent."
     )
-    allowed_hosts: Annotated[tuple[str, ...], _listed(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
+    allowed_hosts: Annotated[tuple[str, ...], listed(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
         Field((), description="Host names the server answers to when it is bound to more than loopback.")
     )
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], _one_of("debug", "info", "warning", "error")] = (
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")] = (
         Field("info", description="What is logged to stderr (debug, info, warning, error).")
     )
 
@@ -277,9 +185,16 @@ class Settings(BaseModel):
 
 
 PROJECT_SETTINGS = frozenset(
-    name for name in Settings.model_fields if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn"))
+    name
+    for name in Settings.model_fields
+    if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn", "_turns"))
 )
 """What a project file may set: durations and amounts, each bounded by its range."""
+
+NOT_READ_YET = frozenset(
+    {"question_timeout_seconds", "status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"}
+)
+"""Settings of the contract that are checked, but have no effect before agents and teams exist."""
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -301,7 +216,7 @@ def load_settings(
     variables = _from_variables(environ)
     home, where = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
     try:
-        user_file = _absolute(Path(home)) / _FILE_NAME
+        user_file = absolute(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
     said, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
@@ -319,7 +234,7 @@ def _checked(given: _Given, yielding: frozenset[str] = frozenset()) -> Settings:
 
 def _is_user_file(path: Path, user_file: Path) -> bool:
     """Whether a project's file is the person's own: the project is the folder above the home, or the usual home's."""
-    usual = _absolute(Settings.model_fields["home"].default) / _FILE_NAME
+    usual = absolute(Settings.model_fields["home"].default) / _FILE_NAME
     return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))  # links in a ring too
 
 
@@ -365,11 +280,27 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
         values = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SettingsError(f"{path} is not TOML: {exc}") from exc
+    runtime = _runtime_table(values, path) if "runtime" in values else {}
     for name in values:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
             raise SettingsError(f"{_shown(name)} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}")
-    return {name: (value, f"{name} in {path}") for name, value in values.items()}
+    return {name: (value, f"{name} in {path}") for name, value in values.items()} | runtime
+
+
+def _runtime_table(values: dict[str, Any], path: Path) -> _Given:
+    """Take seed 002's name `runtime.max_tool_rounds` out of `values`; raises `SettingsError`."""
+    table, name = values.pop("runtime"), "max_tool_rounds"
+    given = cast(dict[str, Any], table) if isinstance(table, dict) else {}
+    unknown = [f"runtime.{other}" for other in given if other != name] if isinstance(table, dict) else ["runtime"]
+    if unknown:
+        raise SettingsError(f"{_shown(unknown[0])} in {path} is not a setting; the one of that table is runtime.{name}")
+    if name in values and given.get(name, values[name]) != values[name]:
+        raise SettingsError(
+            f"runtime.{name} in {path} is {_shown(given[name])} and {name} is {_shown(values[name])}; they are the same"
+            " setting, so leave one of them out"
+        )
+    return {name: (given[name], f"runtime.{name} in {path}")} if given else {}
 
 
 def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
@@ -448,19 +379,19 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     Raises `SettingsError`.
     """
     own = home or _own_folder()
-    for folder in (own, *_config_folders()):
+    for path in (place / name for place in (own, *_config_folders())):
         try:
-            return (folder / name).read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8")
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as exc:
-            raise SettingsError(f"{folder / name} cannot be read: {exc}") from exc
+            raise SettingsError(f"{path} cannot be read: {exc}") from exc
     raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
 
 
 def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
     """The file of that name that we ship and the one in `home` (default: AGX_HOME), each where there is one."""
-    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
+    shipped = next((place / name for place in _config_folders() if (place / name).is_file()), None)
     for path in (shipped, (home or _own_folder()) / name):
         if path is None or not path.is_file():
             continue
@@ -478,7 +409,7 @@ def prompt(name: str, *, home: Path | None = None) -> str:
 
 
 def _own_folder() -> Path:
-    return _absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
+    return absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 
 def _config_folders() -> tuple[Path, Path]:

@@ -3,7 +3,7 @@
     run_turn            the edge: the one async generator; drains a channel and cleans up
     └── _run            every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
-            ├── prepare    compact, sanitise, before_model (request)
+            ├── prepare    sanitise, compact, before_model (request)
             ├── _think     call the model under its clocks (model_call), after_model
             ├── _act       run the calls (tool_calls), watch for loops
             ├── _finish    no calls: the answer

@@ -1,9 +1,23 @@
-"""Keeps a conversation within the model's window: old rows become one summary, the recent tail stays as it is."""
+"""Compaction: old rows of a history become summaries, the recent tail stays as it is.
+
+Differences to seed 002:
+
+1. A summary is made of the rows since the last one and stays a row of its own. The seed's single system row would have
+   each compaction summarise the summary before it, and forget a part of it each time. The result therefore begins with
+   one system row tagged `[compacted]` for each compaction; once these rows hold more than `SUMMARIES_CHARS` characters
+   together, or half of what may be used of a small window, they are summarised into one. Towards `threshold_messages`
+   they count as one row.
+2. With a known context window the compactor of an `AgentRuntime` goes by tokens alone, unless a threshold is set: 20
+   messages are nothing in a window of 200,000 tokens.
+3. Where shortening old tool results already brings a history well under its limits, nothing is summarised.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import is_not
 from typing import overload
 
 from agenticx import foreign
@@ -12,29 +26,47 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.runtime.row_text import render, snippets
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt
 
-__all__ = ["TAG", "Compacted", "ContextCompactor", "Spent", "estimate_tokens"]
+__all__ = [
+    "SUMMARIES_CHARS",
+    "TAG",
+    "WINDOW_SHARE",
+    "Compacted",
+    "ContextCompactor",
+    "Spent",
+    "estimate_tokens",
+    "is_summary",
+]
 
 Spent = Callable[[Usage], None]
-"""Is told what a summary cost, whatever became of it."""
+"""Called with the usage of each summary, also of one that failed."""
 
 TAG = "[compacted]"
-WINDOW_SHARE = 0.8
-"""The part of a known context window that may be used before history is compacted."""
+WINDOW_SHARE = 0.7
+"""The part of a known context window that may be used before history is compacted; the rest is left for the answer."""
+
+PRUNED_SHARE = 0.8
+"""The part of a limit under which shortened tool results must bring a history: else the next round shortens again."""
+
+THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
+"""The thresholds of seed 002."""
+
+SUMMARIES_CHARS = 8_000
+"""The most characters of all summaries together, the current request not counted; with more they become one."""
 
 GROWTH = 1.5
 """How many times its characters a history must have before a summary that gained nothing is asked for again."""
 
 _SUMMARY_CHARS = 1_000
-"""What a summary of short rows may well take: the four points that its prompt asks for, in a few sentences each."""
+"""The usual length of a summary of short rows: the four points that its prompt asks for, in a few sentences each."""
 
+_TOKEN_CHARS = 4
 _WORTH_CHARS = 2_000
-_SNIPPET_CHARS = 200
 _REQUEST_CHARS = 4_000
-_INPUT_CHARS = 400_000
 
 _log = get_logger(__name__)
 
@@ -43,7 +75,8 @@ _log = get_logger(__name__)
 class Compacted(Sequence[Message]):
     """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
 
-    `summary` is "" where pruning old tool results was enough; tokens are estimates; `usage` is what the summary cost.
+    Its first `front` messages stand for the first `cut` of the original ones. `summary` is "" where shortening old tool
+    results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider counted it.
     """
 
     messages: list[Message]
@@ -52,6 +85,8 @@ class Compacted(Sequence[Message]):
     tokens_before: int
     tokens_after: int
     usage: Usage | None
+    front: int = 0
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -63,25 +98,54 @@ class Compacted(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         return self.messages[index]
 
+    @property
+    def tokens_spent(self) -> int | None:
+        """The input and output tokens of the summaries; None where the provider did not count both."""
+        if self.usage is None:
+            return None
+        read, written = self.usage.total_input_tokens, self.usage.total_output_tokens
+        return None if read is None or written is None else read + written
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A history taken apart: `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are."""
+
+    cut: int
+    summaries: list[Message]
+    new: list[Message]
+    carried: list[Message]
+    tail: list[Message]
+
+    @property
+    def kept(self) -> list[Message]:
+        """The rows behind the summaries."""
+        return [*self.carried, *self.tail]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompactor:
-    """Compacts when history is longer than `threshold_messages` rows or `threshold_chars` characters, or when the
-    model's window is known and nearly full.
+    """Compacts a history of more than `threshold_messages` rows or `threshold_chars` characters.
 
-    `timeout` bounds the summary call, in seconds of `clock`. Minimums are those of the AgentRuntime page: thresholds
-    below 8 rows and a tail below 4 are raised to them.
+    One that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None is the
+    default of the AgentRuntime page where the window is unknown, and no limit where it is known. The compactor that an
+    `AgentRuntime` makes by itself has None for each threshold that neither argument, variable nor settings file sets:
+    where only one is set, that one counts in every window.
+
+    `timeout` bounds each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
+    these minimums of the AgentRuntime page.
     """
 
-    threshold_messages: int = 20
-    threshold_chars: int = 48_000
+    threshold_messages: int | None = THRESHOLD_MESSAGES
+    threshold_chars: int | None = THRESHOLD_CHARS
     retain_recent_messages: int = 8
     timeout: float = 60.0
     prune_tool_result_chars: int = 4_000
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "threshold_messages", max(8, self.threshold_messages))
+        if self.threshold_messages is not None:
+            object.__setattr__(self, "threshold_messages", max(8, self.threshold_messages))
         object.__setattr__(self, "retain_recent_messages", max(4, self.retain_recent_messages))
 
     async def maybe_compact(
@@ -92,24 +156,26 @@ class ContextCompactor:
         input_tokens: int | None = None,
         spent: Spent | None = None,
     ) -> Compacted | None:
-        """The compacted history, or None when nothing needs to be or can be gained.
+        """Return the compacted history, or None when nothing needs to be or can be gained.
 
-        `input_tokens` is what the provider counted for the last call; `spent` also hears of a summary that failed, took
-        too long or gained nothing. The result's `messages` are one system row
-        tagged `[compacted]` and the retained tail, at whose head the current request stands if files came with it;
-        where shortening old tool results already brings the history under its limits, it is the same rows with those
-        results cut to head and tail.
+        `input_tokens` is the provider's count for the last call; `spent` is also called for a summary that failed, took
+        too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one: system
+        rows tagged `[compacted]`. The retained tail follows, at whose head the current request stands if files came
+        with it. Where shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the
+        result is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
         if not self.is_due(messages, model, input_tokens=input_tokens):
             return None
-        pruned = self._pruned(messages)
-        if pruned != list(messages) and not self.is_due(pruned, model):
-            before = max(estimate_tokens(messages), input_tokens or 0)
-            return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None)
-        if not self.worth_asking(messages):
+        before = max(estimate_tokens(messages), input_tokens or 0)
+        cut, pruned = self._cut(messages), self._pruned(messages)
+        changed = any(map(is_not, pruned, messages))
+        if changed and not self._is_over(pruned, model.context_window, 0, PRUNED_SHARE):
+            return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None, cut, cut)
+        parts, size = self._parts(messages), _characters(messages)
+        if not self._is_worth_asking(parts, size):
             return None
-        return await self.compact(messages, model, input_tokens=input_tokens, spent=spent)
+        return await self._compact(parts, _Asking(self, model, spent), size, before)
 
     async def compact(
         self,
@@ -119,46 +185,64 @@ class ContextCompactor:
         input_tokens: int | None = None,
         spent: Spent | None = None,
     ) -> Compacted | None:
-        """As `maybe_compact`, due or not: for a history that a provider found too long. None if it gains nothing."""
-        model = adapt(llm)
-        before = max(estimate_tokens(messages), input_tokens or 0)
-        if self._cut(messages) == 0:
+        """Compact as `maybe_compact` does, due or not: for a history that a provider found too long.
+
+        Returns None if that gains nothing.
+        """
+        before, parts = max(estimate_tokens(messages), input_tokens or 0), self._parts(messages)
+        if not parts.new:
             return None
-        prefix, tail = self._parts(messages)
-        summary, usage = await self._summarise(prefix, model, spent)
-        text = f"{TAG} Summary of {len(prefix)} earlier messages:\n{summary}{_current_request(prefix, tail)}"
-        result: list[Message] = [SystemMessage(content=text), *tail]
-        if _characters(result) >= _characters(messages):
-            _log.info("compaction would not make the history smaller; it stays as it is", messages=len(messages))
+        return await self._compact(parts, _Asking(self, adapt(llm), spent), _characters(messages), before)
+
+    async def _compact(self, parts: _Parts, asking: _Asking, size: int, before: int) -> Compacted | None:
+        """Return the history, now of `size` characters and `before` tokens, with its new rows summarised if smaller."""
+        rows, summary = await _summarised(parts, asking)
+        result = [*rows, *parts.kept]
+        if _characters(result) >= size:
+            _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
-        return Compacted(result, len(prefix), summary, before, estimate_tokens(result), usage)
+        after, front = estimate_tokens(result), len(rows) + len(parts.carried)
+        return Compacted(result, len(parts.new), summary, before, after, asking.usage, front, parts.cut)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
-        """Whether the history is over one of the limits; asked in every round, so it counts no more than it must."""
-        if len(messages) > self.threshold_messages or _characters(messages) > self.threshold_chars:
+        """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
+        return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
+
+    def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
+        """Whether the history has more rows than may be, or is over that share of the limits of its size."""
+        most_rows, most_chars = self.threshold_messages, self.threshold_chars
+        if window is None:
+            most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
+        if most_rows is not None and len(messages) > most_rows and _rows(messages) > most_rows:
             return True
-        window = adapt(llm).context_window
-        return window is not None and max(estimate_tokens(messages), input_tokens or 0) > window * WINDOW_SHARE
+        if most_chars is not None and _characters(messages) > most_chars * share:
+            return True
+        if window is None:
+            return False
+        limit = window * WINDOW_SHARE * share
+        return input_tokens > limit or estimate_tokens(messages) > limit
 
     def worth_asking(self, messages: Sequence[Message]) -> bool:
         """Whether a summary can gain enough to be paid for: decided before the model is asked.
 
-        What it replaces must be longer than what takes its place, and a large tail must not have a few small rows
-        summarised in every round.
+        Rows that it replaces must be longer than what takes their place, and a large tail must not have a few small
+        rows summarised in every round.
         """
-        prefix, tail = self._parts(messages)
-        new = [message for message in prefix if not _is_summary(message)]
-        gain = _characters(new) - len(_current_request(new, tail))
+        return self._is_worth_asking(self._parts(messages), _characters(messages))
+
+    def _is_worth_asking(self, parts: _Parts, whole: int) -> bool:
+        size = _characters(parts.new)
+        gain = size - len(_current_request(parts.new, parts.kept))
         if gain < _SUMMARY_CHARS:
             return False
-        if len(new) >= self.retain_recent_messages:
+        if len(parts.new) >= self.retain_recent_messages:
             return True
-        if len(new) == len(prefix):
+        if not parts.summaries:
             return gain >= _WORTH_CHARS
-        return _characters(new) * 4 > _characters(messages)
+        return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """The rows and characters of a history, to be handed to `has_changed` later."""
+        """The rows and characters of a history, to be passed to `has_changed` later."""
         return len(messages), _characters(messages)
 
     def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
@@ -171,11 +255,14 @@ class ContextCompactor:
             return True
         return _characters(messages) >= characters * GROWTH
 
-    def _parts(self, messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-        """What a summary replaces, and what stays as it is behind it."""
+    def _parts(self, messages: Sequence[Message]) -> _Parts:
         cut, pruned = self._cut(messages), self._pruned(messages)
+        leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
+        summaries = [message for message in leading if is_summary(message)]
         carried = _request_with_files(pruned[:cut], pruned[cut:])
-        return [message for message in pruned[:cut] if message not in carried], [*carried, *pruned[cut:]]
+        stays = {id(message) for message in (*summaries, *carried)}
+        new = [message for message in pruned[:cut] if id(message) not in stays]
+        return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
         """The same rows, the long tool results of those before the tail cut to head and tail."""
@@ -183,7 +270,7 @@ class ContextCompactor:
         return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
     def _cut(self, messages: Sequence[Message]) -> int:
-        """Where the tail begins: never between a call and its result."""
+        """The place where the tail begins: never between a call and its result."""
         cut = max(0, len(messages) - self.retain_recent_messages)
         while cut > 0 and isinstance(messages[cut], ToolMessage):
             cut -= 1
@@ -198,47 +285,109 @@ class ContextCompactor:
         text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
         return message.model_copy(update={"content": text})
 
-    async def _summarise(
-        self, prefix: Sequence[Message], model: ChatModel, spent: Spent | None
-    ) -> tuple[str, Usage | None]:
-        """A summary, or snippets where none comes; and what the call cost, None if the provider did not say."""
+
+# --- asking for summaries ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Asking:
+    """The model calls of one compaction, and their cost; `usage` is None while the provider has counted nothing."""
+
+    compactor: ContextCompactor
+    model: ChatModel
+    spent: Spent | None
+    usage: Usage | None = None
+
+    async def summary(self, rows: Sequence[Message]) -> str | None:
+        """Return the model's summary of `rows`, or None where it fails or takes too long."""
         request = ModelRequest(
-            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=_render(prefix))],
+            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=render(rows))],
             tool_choice="none",
-            timeout=self.timeout,
+            timeout=self.compactor.timeout,
         )
         builder, summary = ReplyBuilder(), None
         try:
-            summary = await self._asked(model, request, builder)
+            summary = await self._text(request, builder)
         except AgenticXError as exc:
-            _log.warning("the compaction summary failed; truncated snippets take its place", reason=str(exc))
+            _log.warning("a compaction summary failed; the beginnings of its rows take its place", reason=str(exc))
         finally:
-            told = builder.reply().usage
-            usage = None if summary is None and told == Usage() else told
-            if spent is not None and usage is not None:
-                spent(usage)
-        return _snippets(prefix) if summary is None else summary, usage
+            self._account(builder.reply().usage, failed=summary is None)
+        return summary
 
-    async def _asked(self, model: ChatModel, request: ModelRequest, builder: ReplyBuilder) -> str:
-        """What the model answers; raises for anything but a whole answer in time."""
-        limit, what = self.clock.real(self.timeout), "the compaction summary"
-        with LlmCallLine(self.clock, lambda: (model.name, builder.usage), purpose="compaction"):
-            reply, error = await foreign.call(complete, model, request, builder, what=what, limit=limit)
+    async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
+        """Return the model's answer; raises `ModelError` for anything but a whole answer in time."""
+        clock, what = self.compactor.clock, "the compaction summary"
+        limit = clock.real(self.compactor.timeout)
+        with LlmCallLine(clock, lambda: (self.model.name, builder.usage), purpose="compaction"):
+            reply, error = await foreign.call(complete, self.model, request, builder, what=what, limit=limit)
             if error is not None:
                 raise error
             if not (reply.complete and reply.stop == "end" and reply.text.strip()):
                 raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
-        return clean_text(reply.text.strip())
+        return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
+
+    def _account(self, usage: Usage, *, failed: bool) -> None:
+        if failed and usage == Usage():
+            return
+        self.usage = usage if self.usage is None else self.usage + usage
+        if self.spent is not None:
+            self.spent(usage)
+
+
+async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], str]:
+    """Return the summary rows that take the place of `parts.summaries` and `parts.new`, and the text of the newest.
+
+    The current request goes along, word for word, if no other row has it.
+    """
+    request = _current_request(parts.new, parts.kept)
+    carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
+    earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
+    answer = await asking.summary(parts.new)
+    summary = snippets(parts.new) if answer is None else answer
+    text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
+    rows = [*earlier, SystemMessage(content=text + request)]
+    plain, limit = [_without_request(row) for row in rows], _summaries_limit(asking.model)
+    if not earlier or _characters(plain) <= limit:
+        return rows, summary
+    merged = None if answer is None else await asking.summary(plain)
+    if merged is not None and len(merged) < _characters(plain):
+        text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
+        return [SystemMessage(content=f"{text}{request or carried}")], merged
+    return _bounded(rows, plain, request or carried, limit), summary
+
+
+def _summaries_limit(model: ChatModel) -> int:
+    """The most characters of all summaries together: at most half of what may be used of the model's window."""
+    window = model.context_window
+    return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
+
+
+def _bounded(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
+    """The summaries where none shorter could be had: kept for the next compaction to try, up to twice the limit."""
+    if _characters(plain) <= 2 * limit:
+        return rows
+    share = limit // len(plain)
+    texts = (row.content if len(row.content) <= share else f"{row.content[:share]}…" for row in plain)
+    return [SystemMessage(content="\n".join(texts) + request)]
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
     texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
-    return (texts + _weight_of_files(messages)) // 4
+    return (texts + _weight_of_files(messages)) // _TOKEN_CHARS
 
 
 def _characters(messages: Sequence[Message]) -> int:
     return sum(map(len, _texts(messages))) + _weight_of_files(messages)
+
+
+def _rows(messages: Sequence[Message]) -> int:
+    """The number of rows, all summaries counting as one."""
+    summaries = sum(map(is_summary, messages))
+    return len(messages) - max(0, summaries - 1)
 
 
 def _weight_of_files(messages: Sequence[Message]) -> int:
@@ -258,41 +407,14 @@ def _texts(messages: Sequence[Message]) -> Iterator[str]:
                 yield call.arguments
 
 
-def _is_summary(message: Message) -> bool:
+def is_summary(message: Message) -> bool:
+    """Whether a row is a summary that a compaction made."""
     return isinstance(message, SystemMessage) and message.content.startswith(TAG)
 
 
-def _render(messages: Sequence[Message]) -> str:
-    """The rows as a transcript, head and tail of it if it is very long."""
-    text = "\n\n".join(_render_row(message) for message in messages)
-    if len(text) <= _INPUT_CHARS:
-        return text
-    half = _INPUT_CHARS // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+# --- the current request ----------------------------------------------------------------------------------------------
 
-
-def _render_row(message: Message) -> str:
-    match message:
-        case AssistantMessage():
-            calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
-            return f"assistant: {message.content}{calls}"
-        case ToolMessage():
-            return f"result of {message.name} ({message.outcome}): {message.content}"
-        case UserMessage():
-            return f"user: {message.content}{''.join(map(_render_file, message.attachments))}"
-        case SystemMessage():
-            return f"system: {message.content}"
-
-
-def _render_file(attachment: Attachment) -> str:
-    what = f"\n[attached {attachment.name}, {attachment.media_type}]"
-    return f"{what}\n{attachment.text}" if attachment.kind == "text" else what
-
-
-def _snippets(messages: Sequence[Message]) -> str:
-    """The fallback of the AgentRuntime page: the beginning of each row."""
-    rows = (_render_row(message) for message in messages)
-    return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
+_REQUEST_MARK = "\n\nThe user's current request, word for word: "
 
 
 def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
@@ -303,28 +425,30 @@ def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> l
     return [request] if isinstance(request, UserMessage) and request.attachments else []
 
 
-def _current_request(prefix: Sequence[Message], tail: Sequence[Message]) -> str:
-    """The request being worked on, word for word, if the tail no longer has it."""
-    if any(_is_request(message) for message in tail):
+def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
+    """The request among the `new` rows that is being worked on, word for word, if none of the `kept` ones is newer."""
+    if any(_is_request(message) for message in kept):
         return ""
-    request = next((message for message in reversed(prefix) if _is_request(message)), None)
+    request = next((message for message in reversed(new) if _is_request(message)), None)
     if request is None:
-        return _carried_request(prefix)
+        return ""
     text = request.content
     if len(text) > _REQUEST_CHARS:
         text = f"{text[: _REQUEST_CHARS // 2]} […] {text[-_REQUEST_CHARS // 2 :]}"
     return f"{_REQUEST_MARK}{text}"
 
 
-_REQUEST_MARK = "\n\nThe user's current request, word for word: "
+def _carried_request(summaries: Sequence[Message]) -> str:
+    """The request that the last of the summaries to have one carries."""
+    requests = (row.content.partition(_REQUEST_MARK)[2] for row in reversed(summaries) if _REQUEST_MARK in row.content)
+    request = next(requests, None)
+    return "" if request is None else _REQUEST_MARK + request
 
 
-def _carried_request(prefix: Sequence[Message]) -> str:
-    """The request that an earlier compaction of the same turn already carried over."""
-    summary = next((message for message in reversed(prefix) if _is_summary(message)), None)
-    if summary is None or _REQUEST_MARK not in summary.content:
-        return ""
-    return _REQUEST_MARK + summary.content.split(_REQUEST_MARK, 1)[1]
+def _without_request(summary: Message) -> Message:
+    """The summary without the request that it carries: there is a newer one, or it goes along elsewhere."""
+    text = summary.content.partition(_REQUEST_MARK)[0]
+    return summary if text == summary.content else summary.model_copy(update={"content": text})
 
 
 def _is_request(message: Message) -> bool:

@@ -222,6 +222,7 @@ class Compaction(TypedDict):
     summary: str
     tokens_before: int
     tokens_after: int
+    tokens_spent: NotRequired[int]
 
 
 class UsageData(TypedDict):

@@ -1,11 +1,15 @@
-"""What the model is sent in a round: the history compacted where it is due, repaired, and passed by the hooks."""
+"""The request of a round: the history repaired, compacted where that is due, and passed by the hooks, in this order.
+
+Repairing works on a copy. A compaction that follows makes what is left of that copy the session's history.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
@@ -32,10 +36,10 @@ class Requests:
     clocks: ModelClocks
 
     async def prepare(self, turn: Turn) -> ModelRequest:
-        """The next request. Raises `HookFailed` when a before_model hook fails."""
-        await self._compact(turn)
+        """Return the next request; raises `HookFailed` when a before_model hook fails."""
+        rows = await self._compact(turn, sanitize(turn.session.messages))
         request = ModelRequest(
-            messages=await self._messages(turn),
+            messages=await self._messages(turn, rows),
             tools=turn.tools.schemas(),
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
@@ -43,59 +47,63 @@ class Requests:
         return turn.output.ask(request)
 
     async def shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
-        """The same request with a compacted history, because a provider found it too long.
+        """Return the same request with a compacted history, because a provider found it too long.
 
         Once per turn; None where it was done already or gains nothing.
         """
-        if turn.overflowed or not self._may_gain(turn):
+        rows = sanitize(turn.session.messages)
+        if turn.overflowed or not self._may_gain(turn, rows):
             return None
         turn.overflowed = True
         with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.compact(turn.session.messages, self.model, spent=_account(turn))
+            compacted = await self.compactor.compact(rows, self.model, spent=_account(turn))
         if compacted is None:
-            turn.session.incompressible = self.compactor.measure(turn.session.messages)
+            turn.session.incompressible = self.compactor.measure(rows)
             return None
-        await self._take(turn, compacted)
-        return replace(request, messages=await self._messages(turn))
+        await self._take(turn, rows, compacted)
+        return replace(request, messages=await self._messages(turn, compacted.messages))
 
-    async def _messages(self, turn: Turn) -> list[Message]:
-        """The history as the model gets it: repaired, the system prompt first, passed by the hooks."""
-        messages = sanitize(turn.session.messages)
+    async def _messages(self, turn: Turn, rows: Sequence[Message]) -> list[Message]:
+        """The history as the model gets it: the system prompt first, passed by the hooks."""
+        messages = list(rows)
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         return await self.hooks.run_before_model(messages, turn.hook_context)
 
-    async def _compact(self, turn: Turn) -> None:
-        messages, counted = turn.session.messages, turn.last_input_tokens
-        if not self.compactor.is_due(messages, self.model, input_tokens=counted) or not self._may_gain(turn):
-            return
+    async def _compact(self, turn: Turn, rows: Sequence[Message]) -> Sequence[Message]:
+        """Return the valid history `rows`, compacted where that is due and gains something."""
+        counted = turn.last_input_tokens
+        if not self.compactor.is_due(rows, self.model, input_tokens=counted) or not self._may_gain(turn, rows):
+            return rows
         with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.maybe_compact(
-                messages, self.model, input_tokens=counted, spent=_account(turn)
-            )
+            compacted = await self.compactor.maybe_compact(rows, self.model, input_tokens=counted, spent=_account(turn))
         if compacted is not None:
-            await self._take(turn, compacted)
-        elif self.compactor.worth_asking(messages):  # so the model was asked, in vain
-            turn.session.incompressible = self.compactor.measure(messages)
+            await self._take(turn, rows, compacted)
+            return compacted.messages
+        if self.compactor.worth_asking(rows):  # so the model was asked, in vain
+            turn.session.incompressible = self.compactor.measure(rows)
+        return rows
 
-    def _may_gain(self, turn: Turn) -> bool:
+    def _may_gain(self, turn: Turn, rows: Sequence[Message]) -> bool:
         """Whether the history has changed since a summary of it gained nothing, in whichever turn that was."""
         before = turn.session.incompressible
-        return before is None or self.compactor.has_changed(turn.session.messages, before)
+        return before is None or self.compactor.has_changed(rows, before)
 
-    async def _take(self, turn: Turn, compacted: Compacted) -> None:
-        turn.session.messages[:] = compacted.messages
+    async def _take(self, turn: Turn, rows: Sequence[Message], compacted: Compacted) -> None:
+        turn.session.shorten(rows, compacted.cut, compacted.messages, compacted.front)
         turn.session.incompressible = None
         turn.last_input_tokens = None
         if compacted.compacted_count == 0:
             _log.info("old tool results were shortened", session=turn.session.id)
             return
-        data = {
+        data: dict[str, Any] = {
             "compacted_count": compacted.compacted_count,
             "summary": compacted.summary,
             "tokens_before": compacted.tokens_before,
             "tokens_after": compacted.tokens_after,
         }
+        if compacted.tokens_spent is not None:
+            data["tokens_spent"] = compacted.tokens_spent
         turn.emit(EventType.COMPACTION, data)
         count, summary = compacted.compacted_count, compacted.summary
         await self.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report)

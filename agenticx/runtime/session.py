@@ -1,11 +1,13 @@
-"""What outlives a turn: the conversation's messages and what its tools keep."""
+"""The state of a conversation between turns: its messages and what its tools keep."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from pathlib import Path
 
-from agenticx.errors import SessionBusy
+from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import AssistantMessage, Message, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
@@ -18,7 +20,12 @@ _RANDOM_CHARS = 16
 
 @dataclass(slots=True)
 class Session:
-    """One conversation. The runtime appends to `messages`; only compaction replaces a prefix of them.
+    """One conversation. The runtime appends to `messages`; only compaction replaces them, by `shorten`.
+
+    `compacted` holds the original messages, in order, for which summaries and shortened tool results now stand in
+    `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
+    keeps them (`Store.compacted`), and `stored_compacted` is their number. A summary whose originals were never kept
+    counts as an original.
 
     `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
     may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.
@@ -36,7 +43,10 @@ class Session:
     resumed: bool = False
     incompressible: tuple[int, int] | None = None
     snapshots: Snapshots | None = None
+    compacted: list[Message] = field(default_factory=list[Message])
+    stored_compacted: int = 0
     _running: object = field(default=None, init=False, repr=False)
+    _front: list[Message] = field(default_factory=list[Message], init=False, repr=False)
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +64,50 @@ class Session:
         """Free the session if it is `turn` that runs; a late clean-up of an earlier one changes nothing."""
         if self._running is turn:
             self._running = None
+
+    @property
+    def front(self) -> int:
+        """The number of messages at the front of `messages` that stand for what was compacted.
+
+        It is 0 once somebody else has replaced `messages`.
+        """
+        return self._front_of(self.messages)
+
+    def mark_front(self, count: int) -> None:
+        """Let the first `count` messages stand for what was compacted: for a session that is read from a store."""
+        self._front = self.messages[:count]
+
+    def shorten(self, originals: Sequence[Message], cut: int, messages: Sequence[Message], front: int) -> None:
+        """Let `messages` be the conversation, whose first `front` stand for the first `cut` of `originals`.
+
+        `originals` is the conversation as it was, maybe repaired; those of them that already stood for something are
+        not kept.
+        """
+        kept = self._front_of(originals)
+        if not kept:
+            self.compacted.clear()
+            self.stored_compacted = 0
+        self.compacted.extend(originals[kept:cut])
+        self.messages[:] = messages
+        self.mark_front(front)
+
+    def restore_compacted(self) -> None:
+        """Put `compacted` back where it was: `messages` is the whole conversation again, without summaries.
+
+        Raises `SessionBusy` while a turn runs, and `AgenticXError` where a store keeps what was compacted.
+        """
+        if self._running is not None:
+            raise SessionBusy(f"session {self.id!r} runs a turn; wait for its terminal event")
+        if self.stored_compacted:
+            raise AgenticXError(f"the store keeps what was compacted in session {self.id!r}; rewind or fork it there")
+        if self.compacted:
+            self.messages[:] = [*self.compacted, *self.messages[self.front :]]
+            self.compacted.clear()
+            self._front = []
+
+    def _front_of(self, messages: Sequence[Message]) -> int:
+        stands = len(self._front) <= len(messages) and all(map(is_, self._front, messages))
+        return len(self._front) if stands else 0
 
     def call_id(self, wanted: str) -> str:
         """A tool-call id that is unique within this session: the provider's if it can be, else one of ours.

@@ -117,7 +117,9 @@ class Keepsake:
     """What a session's next turn builds on: the conversation as the model reads it, and what tools and person left.
 
     As a change: the first `keep` of the messages stay, `messages` follow them; `state` is JSON, None for unchanged.
-    As what is read back: all of the messages, `keep` being 0.
+    `compacted` are messages for which others stand now, behind the first `compacted_keep` of those that are stored
+    already; with None nothing of these changes. As what is read back: all of the messages, `keep` being 0, without
+    `compacted`, which only `Store.compacted` reads.
 
     What was said in `messages` can be found by a search from then on, after compaction too; where `findable` is given,
     nothing but those messages (by their ids) can.
@@ -127,6 +129,8 @@ class Keepsake:
     state: str | None = None
     keep: int = 0
     findable: frozenset[str] | None = None
+    compacted: Sequence[Message] = ()
+    compacted_keep: int | None = None
 
 
 JournalKind = Literal["began", "process", "asked", "answered", "closed", "posted", "taken", "named", "told"]
@@ -276,6 +280,10 @@ class Store(Protocol):
 
     async def keepsake(self, session_id: str) -> Keepsake:
         """What the session's next turn builds on."""
+        ...
+
+    async def compacted(self, session_id: str) -> Sequence[Message]:
+        """Return the original messages, in order, for which the first ones of the conversation stand."""
         ...
 
     async def last_seq(self, session_id: str) -> int: ...

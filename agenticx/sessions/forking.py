@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
-from agenticx.messages import new_id
+from agenticx.messages import Message, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.base import Keepsake, SessionRecord, Store, StoredEvent
 from agenticx.sessions.damage import readable
+from agenticx.sessions.keeping import front_of
 from agenticx.sessions.recovery import CutTurn
-from agenticx.sessions.retelling import NEVER_RUN, messages_up_to
+from agenticx.sessions.retelling import NEVER_RUN, AtHand, messages_up_to
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.transcript import Conversation, Entry, calls_on, read_conversation, said_on
 from agenticx.threads import run_in_thread
@@ -52,20 +54,34 @@ async def fork(
         forked_from=session_id,
         created_at=now,
     )
-    messages = messages_up_to(path, conversation, kept.messages)
+    at_hand = await _at_hand(store, session_id, kept)
+    messages = messages_up_to(path, conversation, at_hand)
     past = _Past(record.id)
     for turn in _turns(events, conversation, path):
         past.add(turn)
-    kept = Keepsake(messages, _without_permissions(kept.state))
+    kept = _keepsake(messages, at_hand, kept.state)
     await store.create(record, past=past.events, said=said_on(path), kept=kept)
     if snapshots is not None:
         await run_in_thread(snapshots.copy, session_id, record.id, calls_on(path))
     return record
 
 
-def _without_permissions(state: str | None) -> str | None:
+async def _at_hand(store: Store, session_id: str, kept: Keepsake) -> AtHand:
     with readable("what a session keeps"):
-        return None if state is None else json.dumps(json.loads(state) | {"allowed": []}, separators=(",", ":"))
+        front, _ = front_of(kept.state)
+    return AtHand(kept.messages, front, await store.compacted(session_id))
+
+
+def _keepsake(messages: Sequence[Message], at_hand: AtHand, state: str | None) -> Keepsake:
+    """Return what the fork keeps: no permissions, and what was compacted only where its messages stand for that."""
+    front, compacted = at_hand.front, at_hand.compacted
+    if not (front and len(messages) >= front and all(map(is_, messages, at_hand.messages[:front]))):
+        front, compacted = 0, ()
+    if state is not None:
+        with readable("what a session keeps"):
+            new = {"allowed": [], "front": [front, len(compacted)]}
+            state = json.dumps(json.loads(state) | new, separators=(",", ":"))
+    return Keepsake(messages, state, compacted=compacted, compacted_keep=0)
 
 
 def _turns(events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[Entry]) -> list[list[StoredEvent]]:

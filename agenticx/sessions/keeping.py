@@ -1,9 +1,14 @@
-"""What a session keeps from one turn, and one process, to the next: its messages and what its tools left."""
+"""What a session keeps from one turn, and one process, to the next: its messages and what its tools left.
+
+What was compacted is stored once, when its summary is, and is not held in memory afterwards; opening a session does not
+read it. The state says how many of the first messages stand for how many that are stored as compacted (`front`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,7 @@ from agenticx.runtime import RuntimeEvent, Session
 from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
 from agenticx.tools.base import ToolState
 
-__all__ = ["Keeping", "revive"]
+__all__ = ["Keeping", "front_of", "revive"]
 
 _log = get_logger(__name__)
 
@@ -29,6 +34,7 @@ def revive(record: SessionRecord, kept: Keepsake) -> Session:
     )
     if kept.state is not None:
         state: dict[str, Any] = json.loads(kept.state)
+        _mark_front(session, kept.state)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.incompressible = (size[0], size[1])
@@ -39,6 +45,19 @@ def revive(record: SessionRecord, kept: Keepsake) -> Session:
             context_variables=state["context_variables"],
         )
     return session
+
+
+def front_of(state: str | None) -> tuple[int, int]:
+    """Return how many of the first messages stand for how many compacted ones, as a stored state has it."""
+    if state is None:
+        return 0, 0
+    messages, compacted = json.loads(state).get("front", (0, 0))
+    return messages, compacted
+
+
+def _mark_front(session: Session, state: str | None) -> None:
+    messages, session.stored_compacted = front_of(state)
+    session.mark_front(messages)
 
 
 class Keeping:
@@ -57,18 +76,42 @@ class Keeping:
         state = _state_text(self._session)
         if kept == len(self._messages) == len(self._session.messages) and state == self._state:
             return None
-        return Keepsake(self._session.messages[kept:], None if state == self._state else state, kept)
+        return Keepsake(
+            self._session.messages[kept:],
+            None if state == self._state else state,
+            kept,
+            compacted=tuple(self._session.compacted) if self._session.front else (),
+            compacted_keep=_compacted_keep(self._session),
+        )
 
     def stored(self, change: Keepsake | None) -> None:
         """`change` is on disk."""
         if change is not None:
             self._messages[change.keep :] = change.messages
             self._state = self._state if change.state is None else change.state
+            _release(self._session, change)
 
     def back_to(self, stored: Keepsake) -> None:
         """Forget what of the conversation was not stored; what tools left is stored with the next change."""
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
         self._state = stored.state or ""
+        self._session.compacted.clear()
+        _mark_front(self._session, stored.state)
+
+
+def _compacted_keep(session: Session) -> int:
+    """The number of stored compacted messages that stay: none once the conversation no longer begins with summaries."""
+    return session.stored_compacted if session.front else 0
+
+
+def _release(session: Session, stored: Keepsake) -> None:
+    """Hold what is stored as compacted no longer in memory."""
+    if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
+        return  # compacted anew meanwhile: the next change says from where
+    if session.front == 0:
+        session.compacted.clear()
+    del session.compacted[: len(stored.compacted)]
+    session.stored_compacted = stored.compacted_keep + len(stored.compacted)
 
 
 def _common(before: Sequence[Message], now: Sequence[Message]) -> int:
@@ -89,6 +132,7 @@ def _state_text(session: Session) -> str:
             "files": state.files,
             "context_variables": _storable(state.context_variables),
             "incompressible": session.incompressible,
+            "front": (session.front, _compacted_keep(session) + len(session.compacted)) if session.front else (0, 0),
         },
         separators=(",", ":"),
     )

@@ -46,12 +46,15 @@ class _Shelf:
     by_client_id: dict[str, str] = field(default_factory=dict[str, str])
     running: str | None = None
     messages: list[Message] = field(default_factory=list[Message])
+    compacted: list[Message] = field(default_factory=list[Message])
     said: dict[str, Said] = field(default_factory=dict[str, Said])
     state: str | None = None
 
     def keep(self, kept: Keepsake) -> None:
         """Apply a change."""
         self.messages[kept.keep :] = kept.messages
+        if kept.compacted_keep is not None:
+            self.compacted[kept.compacted_keep :] = kept.compacted
         self.state = kept.state if kept.state is not None else self.state
         self.find(said_in(kept.messages))
         if kept.findable is not None:
@@ -244,6 +247,9 @@ class MemoryStore:
     async def keepsake(self, session_id: str) -> Keepsake:
         shelf = self._shelf(session_id)
         return Keepsake(shelf.messages.copy(), shelf.state)
+
+    async def compacted(self, session_id: str) -> Sequence[Message]:
+        return tuple(self._shelf(session_id).compacted)
 
     async def last_seq(self, session_id: str) -> int:
         return len(self._shelf(session_id).events)

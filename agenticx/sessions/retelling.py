@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.transcript import Conversation, Entry
 
-__all__ = ["NEVER_RUN", "messages_up_to"]
+__all__ = ["NEVER_RUN", "AtHand", "messages_up_to"]
 
 NEVER_RUN = "Cancelled: the conversation was taken back to a point before this call ran."
 
 
-def messages_up_to(path: Sequence[Entry], conversation: Conversation, at_hand: Sequence[Message]) -> list[Message]:
-    """The messages of `path`; `at_hand` are those of the conversation as it is now, the front of it maybe compacted.
+@dataclass(frozen=True, slots=True)
+class AtHand:
+    """The conversation as it is now; its first `front` messages stand for `compacted`."""
 
-    What is cut from those is what the model said, to the last byte that its provider wants back. What is told anew,
-    because it was compacted or rewound away, is plain text and calls, and of attachments only the names.
+    messages: Sequence[Message]
+    front: int = 0
+    compacted: Sequence[Message] = ()
+
+    def up_to(self, last: Entry) -> list[Message] | None:
+        """Return the messages up to that one, without summaries if it was compacted; None if it is not here."""
+        for place in range(self.front, len(self.messages)):
+            if _is(self.messages[place], last.message):
+                return list(self.messages[: place + 1])
+        for place, message in enumerate(self.compacted):
+            if _is(message, last.message):
+                return list(self.compacted[: place + 1])
+        return None
+
+
+def messages_up_to(path: Sequence[Entry], conversation: Conversation, at_hand: AtHand) -> list[Message]:
+    """Return the messages of `path`.
+
+    Those `at_hand`, compacted ones too, are what the model said, to the last byte that its provider wants back. What is
+    told anew from the log, because it was rewound away or compacted by an earlier release, is plain text and calls, and
+    of attachments only the names.
     """
     if not path:
         return []
     now = {entry.id for entry in conversation.path()}
-    cut = _cut(path[-1], at_hand) if path[-1].id in now else None
+    cut = at_hand.up_to(path[-1]) if path[-1].id in now else None
     return _answered(_told(path) if cut is None else cut)
-
-
-def _cut(last: Entry, at_hand: Sequence[Message]) -> list[Message] | None:
-    for place, message in enumerate(at_hand):
-        if _is(message, last.message):
-            return list(at_hand[: place + 1])
-    return None
 
 
 def _is(message: Message, told: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.base import Store
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.restoring import RestoredFile, restore_files
-from agenticx.sessions.retelling import messages_up_to
+from agenticx.sessions.retelling import AtHand, messages_up_to
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.transcript import calls_on, read_conversation
 from agenticx.threads import run_in_thread
@@ -45,7 +45,8 @@ async def rewind(
     now, then = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
         return Rewound(message_id, message_id)
-    messages = messages_up_to(then, conversation, live.session.messages)
+    at_hand = AtHand(live.session.messages, live.session.front, await store.compacted(live.session.id))
+    messages = messages_up_to(then, conversation, at_hand)
     files: list[RestoredFile] = []
     if snapshots is not None:
         undone, redone = calls_on(now) - calls_on(then), calls_on(then) - calls_on(now)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import (
+    NOT_READ_YET,
     PROJECT_SETTINGS,
     Settings,
     child_environment,
@@ -43,6 +46,28 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
     names = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
     assert names == set(Settings.model_fields)
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
+
+
+def _read_in(file: Path) -> Iterator[str]:
+    """The names that are read of what is called settings; in the settings' own module also of `self`."""
+    owner = r"(settings|everywhere|self)$" if file.name == "settings.py" else "settings$"
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
+            yield node.attr
+
+
+def test_every_setting_is_read_somewhere_or_marked_as_not_read_yet() -> None:
+    files = [file for package in ("agenticx", "studio") for file in (ROOT / package).rglob("*.py")]
+    read = {name for file in files for name in _read_in(file)}
+    assert set(Settings.model_fields) - read == NOT_READ_YET
+
+
+def test_thresholds_that_are_not_set_can_be_told_from_those_that_are(tmp_path: Path) -> None:
+    names = ("compaction_threshold_messages", "compaction_threshold_chars")
+    assert [getattr(load_settings(environ={}), name) for name in names] == [None, None]
+    write(tmp_path, "compaction_threshold_messages = 20")
+    settings = load_settings(environ={"AGX_HOME": str(tmp_path), "AGX_COMPACTION_THRESHOLD_CHARS": "48000"})
+    assert [getattr(settings, name) for name in names] == [20, 48_000]
 
 
 # --- precedence -------------------------------------------------------------------------------------------------------
@@ -138,7 +163,8 @@ def test_paths_and_lists_are_read_as_people_write_them(tmp_path: Path) -> None:
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
-SECONDS = sorted(name for name in Settings.model_fields if name.endswith("_seconds") and name != "turn_timeout_seconds")
+_OTHER_RANGE = {"turn_timeout_seconds", "question_timeout_seconds"}
+SECONDS = sorted(name for name in Settings.model_fields if name.endswith("_seconds") and name not in _OTHER_RANGE)
 
 
 @pytest.mark.parametrize("name", SECONDS)
@@ -156,6 +182,14 @@ def test_a_turn_timeout_of_zero_is_off_and_of_less_than_a_twentieth_is_refused()
     assert load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0"}).turn_timeout_seconds == 0
     with pytest.raises(SettingsError, match=r"AGX_TURN_TIMEOUT_SECONDS is '0.01'; .* or 0 for off"):
         load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0.01"})
+
+
+def test_a_question_may_wait_from_a_second_to_a_year() -> None:
+    assert load_settings(environ={}).question_timeout_seconds == 604_800
+    assert load_settings(environ={"AGX_QUESTION_TIMEOUT_SECONDS": "31536000"}).question_timeout_seconds == 31_536_000
+    for text in ("0.5", "31536001"):
+        with pytest.raises(SettingsError, match=r"it must be a decimal number from 1 to 31536000$"):
+            load_settings(environ={"AGX_QUESTION_TIMEOUT_SECONDS": text})
 
 
 @pytest.mark.parametrize(("given", "used"), [("3", 10), ("-5", 10), ("10", 10), ("77", 77), ("120", 120), ("999", 120)])
@@ -182,6 +216,8 @@ def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
         ("AGX_ALLOWED_HOSTS", "http://a.example", "it must be host names, separated by commas"),
         ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ is somebody's home folder"),
         ("AGX_STATUS_QUERY_BUDGET_PER_TURN", "-1", "it must be a whole number from 0 to 1000"),
+        ("AGX_TEAM_MAX_TURNS", "0", "it must be a whole number from 1 to 10000"),
+        ("AGX_COMPACTION_THRESHOLD_MESSAGES", "7", "it must be a whole number from 8 to 100000"),
     ],
 )
 def test_a_refusal_names_the_variable_its_value_and_what_would_be_right(
@@ -222,7 +258,8 @@ def test_a_project_cannot_say_who_is_asked_what_is_allowed_or_where_things_are(t
 
 
 def test_the_settings_a_project_may_set_are_durations_and_amounts() -> None:
-    assert {type(Settings.model_fields[name].default) for name in PROJECT_SETTINGS} <= {int, float}
+    fields = [Settings.model_fields[name] for name in PROJECT_SETTINGS]
+    assert {type((field.examples or [field.default])[0]) for field in fields} <= {int, float}
     assert "permission_mode" not in PROJECT_SETTINGS
     assert "model" not in PROJECT_SETTINGS
 
@@ -261,6 +298,45 @@ def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sente
     write(tmp_path, text)
     with pytest.raises(SettingsError, match=sentence):
         load_settings(environ={"AGX_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    "text", ["[runtime]\nmax_tool_rounds = 40", "max_tool_rounds = 40\nruntime.max_tool_rounds = 40"]
+)
+def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "home", text)
+    write(tmp_path / "work" / ".agenticx", "[runtime]\nmax_tool_rounds = 50")
+    everywhere = load_settings(environ={"AGX_HOME": str(tmp_path / "home")})
+    assert everywhere.max_tool_rounds == 40
+    assert everywhere.in_workspace(tmp_path / "work").max_tool_rounds == 50
+    assert "max_tool_rounds" in everywhere.model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "max_tool_rounds = 40\n[runtime]\nmax_tool_rounds = 50",
+            "runtime.max_tool_rounds in {file} is 50 and max_tool_rounds is 40; they are the same setting, so leave one"
+            " of them out",
+        ),
+        (
+            "[runtime]\ntool_timeout_seconds = 5",
+            "'runtime.tool_timeout_seconds' in {file} is not a setting; the one of that table is"
+            " runtime.max_tool_rounds",
+        ),
+        ("runtime = 5", "'runtime' in {file} is not a setting; the one of that table is runtime.max_tool_rounds"),
+        (
+            "[runtime]\nmax_tool_rounds = 'x'",
+            "runtime.max_tool_rounds in {file} is 'x'; it must be a whole number from 10 to 120",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_by_name(tmp_path: Path, text: str, sentence: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ={"AGX_HOME": str(tmp_path)})
+    assert str(refused.value) == sentence.format(file=tmp_path / "settings.toml")
 
 
 def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import pytest
 
-from agenticx.errors import ModelError
-from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.errors import AgenticXError, ModelError, SessionBusy
+from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.runtime import ContextCompactor
+from agenticx.runtime.compactor import TAG, is_summary
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
 from agenticx.tools.registry import tool
 
@@ -39,7 +44,7 @@ async def test_a_long_history_becomes_a_summary_and_its_tail(play):
     ]
     data = dict(run.of("compaction")[0].data)
     assert data.pop("tokens_before") > data.pop("tokens_after") > 0
-    assert data == {"compacted_count": 23, "summary": "They asked 0 to 11."}
+    assert data == {"compacted_count": 23, "summary": "They asked 0 to 11.", "tokens_spent": 109}
     assert run.rows[0] == ("system", "[compacted] Summary of 23 earlier messages:\nThey asked 0 to 11.")
     assert session.messages[1:8] == tail
     assert run.rows[8:] == [("user", "go"), ("assistant", "Hi.")]
@@ -186,3 +191,199 @@ async def test_a_summary_that_gains_nothing_is_not_asked_for_again_in_every_roun
     assert run.of("compaction") == []
     assert run.outline[-1] == "final:answer"
     assert len(run.rows) == 30 + 1 + 3 * 2 + 1
+
+
+# --- by tokens, where the window is known -----------------------------------------------------------------------------
+
+MORE_ROUNDS = {"max_tool_rounds": 40}
+
+
+@tool(risk="read")
+def look(n: int) -> str:
+    """Look."""
+    return f"FACT-{n} " + "seen " * 80
+
+
+def many_rounds(count, *, tokens=3_900):
+    calls = [[call("look", {"n": n}), usage(tokens, 20)] for n in range(count)]
+    return [*calls, [say("Done."), usage(tokens, 1)]]
+
+
+async def test_thirty_rounds_in_a_large_window_are_never_compacted(play):
+    run = await play(ScriptedModel(many_rounds(30), context_window=200_000), tools=[look], **MORE_ROUNDS)
+
+    assert run.of("compaction") == []
+    assert run.outline[-1] == "final:answer"
+    assert len(run.session.messages) == 62
+
+
+@pytest.mark.parametrize(
+    ("settings", "compactor", "window"),
+    [
+        ({"compaction_threshold_messages": 20}, None, 200_000),
+        ({"compaction_threshold_chars": 13_000}, None, 200_000),
+        ({}, ContextCompactor(), 200_000),
+        ({}, None, None),
+    ],
+    ids=["messages are set", "characters are set", "a compactor made explicitly", "an unknown window"],
+)
+async def test_thresholds_that_are_set_count_and_those_of_unknown_windows(play, settings, compactor, window):
+    model = ScriptedModel([*many_rounds(10)[:10], "A summary.", "Done."], context_window=window)
+    session = play.session(messages=[UserMessage(content="x" * 9_000)])
+    run = await play(model, tools=[look], session=session, settings=settings, compactor=compactor, **MORE_ROUNDS)
+
+    assert run.outline.count("compaction") == 1
+
+
+async def test_of_two_thresholds_the_one_that_is_not_set_does_not_count_where_the_window_is_known(play):
+    model = ScriptedModel(many_rounds(30), context_window=200_000)
+    run = await play(model, tools=[look], settings={"compaction_threshold_chars": 100_000}, **MORE_ROUNDS)
+
+    assert run.of("compaction") == []
+
+
+class Copyist(ScriptedModel):
+    """Plays its script, but summarises by repeating the facts of what it is given."""
+
+    def __init__(self, script, **options):
+        super().__init__(script, **options)
+        self.summarised = []
+
+    def stream(self, request):
+        if not request.tools and request.messages[0].content.startswith("You compress"):
+            facts = [word for word in request.messages[-1].content.split() if word.startswith("FACT-")]
+            self.summarised.append(facts)
+            return ScriptedModel([" ".join(facts)]).stream(request)
+        return super().stream(request)
+
+
+async def test_in_a_small_window_no_compaction_follows_at_once_and_no_fact_is_forgotten(play):
+    model = Copyist(many_rounds(30, tokens=900), context_window=2_000)
+    run = await play(model, tools=[look], user="Find FACT-go!", **MORE_ROUNDS)
+
+    rounds = [event.type for event in run.events if event.type in ("round_start", "compaction")]
+    between = " ".join(rounds).split("compaction")
+    assert 2 <= len(run.of("compaction")) <= 10
+    assert min(part.count("round_start") for part in between[1:-1]) >= 3
+    assert [fact for asked in model.summarised for fact in asked][1:] == [
+        f"FACT-{n}" for n in range(sum(map(len, model.summarised)) - 1)
+    ]
+    text = " ".join(message.content for message in run.session.messages)
+    assert {f"FACT-{n}" for n in range(30)} <= set(re.findall(r"FACT-\d+", text))
+    assert text.count("word for word: Find FACT-go!") == 1
+
+
+async def test_results_are_not_shortened_anew_in_every_round(play):
+    @tool(risk="read")
+    def read(n: int) -> str:
+        """Read."""
+        return f"{n} " + "x" * 9_000
+
+    shortened = []
+
+    def note(event):
+        if event.type == "tool_result":
+            shortened.append(sum("of this old result were left out" in row.content for row in session.messages))
+
+    session = play.session()
+    calls = [call("read", {"n": n}) for n in range(30)]
+    model = Copyist([*calls, "Done."])
+    await play(model, tools=[read], session=session, on=note, max_tool_rounds=40)
+
+    changed = [place for place in range(1, 30) if shortened[place] != shortened[place - 1]]
+    assert all(later - earlier >= 2 for earlier, later in pairwise(changed))
+
+
+# --- the order of steps -----------------------------------------------------------------------------------------------
+
+
+async def test_a_history_is_repaired_before_it_is_compacted(play):
+    open_call = AssistantMessage(content="Let me look.", tool_calls=(ToolCall(id="c1", name="look"),))
+    session = play.session(messages=[open_call, *history()])
+    run = await play(["A summary.", "Hi."], session=session)
+
+    assert "result of look (unknown): [interrupted]" in run.model.requests[0].messages[-1].content
+    assert [type(row) for row in session.compacted[:2]] == [AssistantMessage, ToolMessage]
+
+
+async def test_a_broken_history_that_is_not_compacted_is_repaired_in_the_request_alone(play):
+    stray = ToolMessage(tool_call_id="c1", name="look", content="stray")
+    session = play.session(messages=[UserMessage(content="one"), stray])
+    runtime = play.runtime(ScriptedModel(["Hi."]))
+    async for _ in runtime.run_turn("go", session):
+        pass
+
+    assert session.messages[1] is stray
+
+
+# --- what was compacted -----------------------------------------------------------------------------------------------
+
+
+async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
+    session = play.session(messages=history())
+    original = everything = list(session.messages)
+    for number in range(24):
+        await play(Copyist([f"answer {number}"]), session=session, user=f"question FACT-{number}{MORE}")
+        before, everything = everything, [*session.compacted, *session.messages[session.front :]]
+        assert everything[: len(before)] == before
+
+    assert len([row for row in session.messages if is_summary(row)]) >= 2
+    assert not any(map(is_summary, session.compacted))
+    before = len(session.messages)
+    session.restore_compacted()
+    assert session.compacted == []
+    assert session.messages[:30] == original
+    assert len(session.messages) == 30 + 48 > before
+    assert [row.content for row in session.messages[30::2]] == [f"question FACT-{n}{MORE}" for n in range(24)]
+
+
+async def test_shortened_tool_results_are_put_back_as_they_were(play):
+    pairs = [
+        (
+            AssistantMessage(tool_calls=(ToolCall(id=f"c{n}", name="look"),)),
+            ToolMessage(tool_call_id=f"c{n}", name="look", content=f"{n}" * 6_000),
+        )
+        for n in range(6)
+    ]
+    original = [row for pair in pairs for row in pair]
+    session = play.session(messages=list(original))
+    compactor = ContextCompactor(threshold_chars=30_000, prune_tool_result_chars=200, retain_recent_messages=4)
+    run = await play(["Hi."], session=session, compactor=compactor)
+
+    assert run.of("compaction") == []
+    assert len(session.messages[1].content) < 500
+    session.restore_compacted()
+    assert session.messages[:12] == original
+    assert run.rows[12:] == [("user", "go"), ("assistant", "Hi.")]
+
+
+async def test_nothing_is_put_back_while_a_turn_runs(play):
+    session = play.session(messages=history())
+    refused = []
+
+    def ask(event):
+        if event.type == "compaction":
+            with pytest.raises(SessionBusy):
+                session.restore_compacted()
+            refused.append(event)
+
+    await play(["A summary.", "Hi."], session=session, on=ask)
+    assert len(refused) == 1
+    session.restore_compacted()
+    assert len(session.messages) == 32
+
+
+async def test_a_conversation_that_somebody_replaced_is_not_taken_for_one_with_summaries(play):
+    session = play.session(messages=history())
+    await play(["A summary.", "Hi."], session=session)
+    session.messages = history()
+    await play(["A summary.", "Hi."], session=session)
+
+    session.restore_compacted()
+    assert len(session.messages) == 32
+
+
+def test_what_a_store_keeps_is_not_put_back_from_memory(play):
+    session = play.session(messages=[SystemMessage(content=f"{TAG} x")], stored_compacted=9)
+    with pytest.raises(AgenticXError, match="the store keeps what was compacted"):
+        session.restore_compacted()

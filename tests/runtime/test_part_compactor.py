@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from itertools import takewhile
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agenticx.attachments import make_attachment
 from agenticx.errors import ModelError
 from agenticx.llms.base import TextDelta, Usage
-from agenticx.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from agenticx.runtime.compactor import TAG, ContextCompactor, estimate_tokens
+from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
+from agenticx.runtime import Session
+from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, ContextCompactor, estimate_tokens, is_summary
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
 from tests.runtime.histories import assistant, number, result, system, user, valid_histories, violations
 
 pytestmark = pytest.mark.anyio
+
+MARK = "\n\nThe user's current request, word for word: "
 
 HISTORIES = max(2_000, settings.default.max_examples)
 """What promise D4 names; more with --deep."""
@@ -31,6 +37,11 @@ def characters(messages):
 def request_of(messages):
     asked = [row.content for row in messages if isinstance(row, UserMessage) and not row.injected]
     return asked[-1] if asked else None
+
+
+def summaries_of(messages):
+    """The summaries at the front."""
+    return list(takewhile(is_summary, messages))
 
 
 def rounds(count, size=10):
@@ -57,16 +68,19 @@ def check_harmless(before, compacted, compactor):
     if compacted.compacted_count == 0:
         assert [row.message_id for row in after] == [row.message_id for row in before]
     else:
-        tail = before[compacted.compacted_count :]
-        assert after[1:] == tail
+        tail = before[compacted.cut :]
+        assert after[compacted.front :] == tail
         assert len(tail) >= compactor.retain_recent_messages
-        assert isinstance(after[0], SystemMessage)
-        assert [row.content.startswith(TAG) for row in after].count(True) == 1
+        summaries = summaries_of(after)
+        assert summaries == [row for row in after if is_summary(row)]
+        texts = [row.content.partition(MARK)[0] for row in summaries]
+        assert len(summaries) == 1 or sum(map(len, texts)) <= 2 * SUMMARIES_CHARS
+        assert sum(MARK in row.content for row in summaries) <= 1
     recent = compactor.retain_recent_messages
     assert after[-recent:] == before[-recent:]
     request = request_of(before)
     if request and request_of(after) is None and len(request) <= 4_000:
-        assert after[0].content.endswith(request)
+        assert sum(row.content.endswith(request) for row in after if is_summary(row)) >= 1
 
 
 # --- the promise, over many histories -------------------------------------------------------------------------------
@@ -110,6 +124,25 @@ async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
             assert any(asked in row.content for row in history)
 
 
+@pytest.mark.promise("D4")
+@given(chains(), st.sampled_from(["", "SUMMARY", "s" * 5_000]))
+async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
+    compactor, session, everything = ContextCompactor(prune_tool_result_chars=200), Session(), []
+    for place, piece in enumerate(pieces):
+        rows = [row for row in piece if row.role != "system"]
+        if place % 9 == 0:
+            rows.insert(0, user("see", attachments=(make_attachment("f.txt", b"text"),)))
+        session.messages += rows
+        everything += rows
+        originals = list(session.messages)
+        compacted = await summarised(compactor, originals, summary)
+        if compacted is not None:
+            session.shorten(originals, compacted.cut, compacted.messages, compacted.front)
+    session.restore_compacted()
+    assert session.messages == everything
+    assert session.compacted == []
+
+
 # --- when -----------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +177,7 @@ def test_limits_below_the_minimums_are_raised_to_them():
 
 
 @pytest.mark.parametrize(
-    ("window", "counted", "due"), [(None, 1_000_000, False), (1_000, 800, False), (1_000, 801, True)]
+    ("window", "counted", "due"), [(None, 1_000_000, False), (1_000, 700, False), (1_000, 701, True)]
 )
 async def test_a_known_window_that_is_nearly_full_is_a_reason(window, counted, due):
     history = [user(f"message {place} " + "with some words to spare " * 5) for place in range(16)]
@@ -199,13 +232,156 @@ async def test_no_summary_is_paid_for_that_could_hardly_be_shorter_than_what_it_
     assert await compact(ContextCompactor(), history) is None
 
 
-async def test_summaries_and_system_rows_of_before_go_into_the_new_one():
-    history = [system(f"{TAG} Summary of 9 earlier messages:\nolder"), *(user("u" * 100) for _ in range(20))]
+async def test_an_earlier_summary_stays_as_it_is_and_only_newer_rows_are_summarised():
+    older = system(f"{TAG} Summary of 9 earlier messages:\nolder")
+    history = [system("Be."), older, *(user("u" * 100) for _ in range(20))]
     model = ScriptedModel(["newer"])
     compacted = await ContextCompactor().maybe_compact(history, model)
-    assert compacted.messages[0].content == f"{TAG} Summary of 13 earlier messages:\nnewer"
-    assert "older" in model.requests[0].messages[-1].content
+    assert compacted.messages[0] is older
+    assert compacted.messages[1].content == f"{TAG} Summary of 13 earlier messages:\nnewer"
+    assert compacted.messages[2:] == history[-8:]
+    asked = model.requests[0].messages[-1].content
+    assert "older" not in asked
+    assert asked.startswith("system: Be.\n\nuser: uuu")
     assert model.requests[0].tools == ()
+
+
+class Copyist:
+    """A model whose summary is the facts of its input, each padded to `size` characters."""
+
+    name = "copyist"
+
+    def __init__(self, size=10, window=None):
+        self.size, self.context_window, self.asked = size, window, []
+
+    def invoke(self, messages, **options):
+        facts = re.findall(r"FACT-\d+", messages[-1]["content"])
+        self.asked.append(facts)
+        return {"content": " ".join(fact.ljust(self.size, ".") for fact in facts)}
+
+
+async def compacted_in_a_chain(compactor, model, times):
+    """Rows with a fact each, two by two, until the history was compacted that many times."""
+    history, count = [user("go")], 0
+    while times:
+        history += [assistant(f"FACT-{count} {'a' * 200}"), user(f"FACT-{count + 1} {'b' * 200}")]
+        count += 2
+        if (compacted := await compactor.maybe_compact(history, model)) is not None:
+            check_harmless(history, compacted, compactor)
+            history, times = compacted.messages, times - 1
+    return history, [f"FACT-{number}" for number in range(count)]
+
+
+@pytest.mark.promise("D4")
+@pytest.mark.parametrize("window", [None, 2_000])
+async def test_each_row_is_summarised_once_and_its_fact_outlives_many_compactions(window):
+    compactor = ContextCompactor(**({"threshold_messages": None, "threshold_chars": None} if window else {}))
+    model = Copyist(window=window)
+    history, facts = await compacted_in_a_chain(compactor, model, 6)
+    assert len(summaries_of(history)) == 6
+    summarised = [fact for asked in model.asked for fact in asked]
+    assert summarised == facts[: len(summarised)]
+    assert re.findall(r"FACT-\d+", " ".join(row.content for row in history)) == facts
+
+
+async def test_summaries_become_one_when_they_hold_more_than_8000_characters_together():
+    model = Copyist(size=150)
+    history, facts = await compacted_in_a_chain(ContextCompactor(), model, 5)
+    sizes = [len(asked) * 150 for asked in model.asked]
+    assert sum(sizes[:-1]) > SUMMARIES_CHARS > sum(sizes[:-2])
+    assert model.asked[-1] == [fact for asked in model.asked[:-1] for fact in asked]
+    assert len(summaries_of(history)) == 1
+    assert history[0].content.startswith(f"{TAG} Summary of 5 earlier summaries:\nFACT-0")
+    assert set(re.findall(r"FACT-\d+", " ".join(row.content for row in history))) == set(facts)
+
+
+def summaries(count, size):
+    return [system(f"{TAG} Summary of 9 earlier messages:\n{'s' * size}") for _ in range(count)]
+
+
+@pytest.mark.parametrize("second", [fail(ModelError("down", code="provider.overloaded")), "longer " * 3_000])
+async def test_summaries_that_cannot_become_one_now_stay_for_the_next_compaction(second):
+    earlier = summaries(2, 4_000)
+    history = [*earlier, *(user("u" * 200) for _ in range(20))]
+    model = ScriptedModel(["newer", second])
+    compacted = await ContextCompactor().maybe_compact(history, model)
+    assert compacted.messages[:2] == earlier
+    assert len(summaries_of(compacted.messages)) == 3
+    after = await ContextCompactor().maybe_compact([*compacted.messages, *history[2:]], ScriptedModel(["new", "all"]))
+    assert [row.content for row in summaries_of(after.messages)] == [f"{TAG} Summary of 4 earlier summaries:\nall"]
+
+
+async def test_summaries_of_a_model_that_always_fails_are_cut_at_twice_the_limit():
+    history = [*summaries(4, 4_000), *(user("u" * 200) for _ in range(20))]
+    compacted = await ContextCompactor().maybe_compact(history, ScriptedModel([fail(FAILED)]))
+    assert len(summaries_of(compacted.messages)) == 1
+    assert len(compacted.messages[0].content) <= SUMMARIES_CHARS + 10
+
+
+@pytest.mark.parametrize("merge", [False, True])
+async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries(merge):
+    first = await summarised(
+        ContextCompactor(), [user("the old request"), *rounds(12, 1_500)], "s" * 7_980 * merge + "S"
+    )
+    assert first.messages[0].content.endswith(f"{MARK}the old request")
+    history = [*first.messages, user("the new request"), *rounds(12, 200)]
+    second = await ContextCompactor().maybe_compact(history, ScriptedModel(["SECOND", "BOTH"][: 1 + merge]))
+    texts = [row.content for row in summaries_of(second.messages)]
+    assert [MARK in text for text in texts] == ([True] if merge else [False, True])
+    assert texts[-1].endswith(f"{MARK}the new request")
+
+
+async def test_the_request_of_a_turn_goes_along_when_summaries_become_one():
+    history = [user("the request"), *rounds(12, 1_500)]
+    first = await summarised(ContextCompactor(), history, "s" * 7_990)
+    second = await ContextCompactor().maybe_compact(
+        [*first.messages, *rounds(12, 1_500)], ScriptedModel(["SECOND", "BOTH"])
+    )
+    assert [row.content for row in summaries_of(second.messages)] == [
+        f"{TAG} Summary of 2 earlier summaries:\nBOTH{MARK}the request"
+    ]
+
+
+async def test_a_summary_that_quotes_our_words_for_the_request_is_not_taken_for_one():
+    history = [user("u" * 100) for _ in range(21)]
+    first = await summarised(ContextCompactor(), history, f"They said:{MARK}never")
+    assert MARK not in first.messages[0].content
+    assert "word for word: never" in first.messages[0].content
+
+
+async def test_summaries_count_as_one_row():
+    history = [*summaries(9, 20), *(user("u" * 200) for _ in range(19))]
+    compactor, model = ContextCompactor(), ScriptedModel()
+    assert not compactor.is_due(history, model)
+    assert compactor.is_due([*history, user("one more")], model)
+
+
+async def test_of_very_long_rows_head_and_tail_are_summarised():
+    history = [user("FIRST" + "a" * 300_000), *rounds(200, 1_000), user("b" * 300_000 + "LAST"), *rounds(8)]
+    model = ScriptedModel(["SUMMARY"])
+    await ContextCompactor(prune_tool_result_chars=2_000).maybe_compact(history, model)
+    asked = model.requests[0].messages[-1].content
+    assert (asked.startswith("user: FIRSTaaa"), "bLAST\n\nassistant: " in asked) == (True, True)
+    assert asked.count("[… the middle was left out …]") == 1
+    assert 399_000 < len(asked) < 401_000
+
+
+@pytest.mark.promise("D4")
+async def test_after_a_compaction_none_is_due():
+    for window in (None, 1_500):
+        compactor, model = ContextCompactor(threshold_messages=None, threshold_chars=None), Copyist(window=window)
+        compacted = await compactor.maybe_compact([user(f"FACT-{n}" + "u" * 300) for n in range(21)], model)
+        assert not compactor.is_due(compacted.messages, model)
+
+
+async def test_what_a_summary_cost_is_the_sum_of_what_the_provider_counted():
+    history = [*summaries(2, 4_000), *(user("u" * 200) for _ in range(20))]
+    told = []
+    script = [[say("newer"), usage(100, 3)], [say("all"), usage(50, 2)]]
+    both = await compact(ContextCompactor(), history, *script, spent=told.append)
+    assert (both.tokens_spent, told) == (155, [Usage(100, 3), Usage(50, 2)])
+    unknown = await compact(ContextCompactor(), history[2:] + history[2:], "newer")
+    assert unknown.tokens_spent is None
 
 
 # --- old tool results -----------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ PAYLOADS = {
     "confirm_response": {"id": "q", "approved": True, "by": "user"},
     "question_asked": {"id": "q", "text": "Which?", "expires_at": TS},
     "question_answered": {"id": "q", "answer": "this", "by": "user"},
-    "compaction": {"compacted_count": 3, "summary": "s", "tokens_before": 9, "tokens_after": 4},
+    "compaction": {"compacted_count": 3, "summary": "s", "tokens_before": 9, "tokens_after": 4, "tokens_spent": 7},
     "usage": {"input_tokens": 3, "output_tokens": None, "model": "demo"},
     "stall": {"phase": "tool", "elapsed_seconds": 1, "limit_seconds": 1, "action": "failed"},
     "queued": {"turn_id": "t", "message_id": "m", "input": "hi"},

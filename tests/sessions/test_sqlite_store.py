@@ -304,6 +304,24 @@ async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) 
     await store.aclose()
 
 
+async def test_a_database_of_before_compacted_messages_were_kept_keeps_them_from_now_on(tmp_path: Path) -> None:
+    path, made = tmp_path / "sessions.db", record()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:2])
+        connection.execute("INSERT INTO sessions (id, record) VALUES (?, ?)", (made.id, json.dumps(asdict(made))))
+        said = SystemMessage(content="[compacted] Summary of 9 earlier messages:\nx")
+        connection.execute("INSERT INTO messages VALUES (1, 0, ?)", (said.model_dump_json(),))
+    store = SqliteStore(path)
+    assert list((await store.keepsake(made.id)).messages) == [said]
+    assert await store.compacted(made.id) == ()
+    kept = Keepsake([], compacted=[said], compacted_keep=0)
+    await store.append(made.id, None, [final()], expected_seq=0, kept=kept)
+    await store.aclose()
+    again = SqliteStore(path)
+    assert await again.compacted(made.id) == (said,)
+    await again.aclose()
+
+
 async def test_a_database_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     await SqliteStore(path).aclose()

@@ -280,6 +280,31 @@ async def test_what_the_next_turn_builds_on_is_kept_with_the_events(store: Store
     assert (await store.keepsake(session_id)).state == '{"todos":[]}'
 
 
+async def test_compacted_messages_are_added_to_cut_and_read_by_themselves(store: Store) -> None:
+    session_id = await session_in(store)
+    one, two, three = (UserMessage(content=text) for text in ("one", "two", "three"))
+    assert await store.compacted(session_id) == ()
+    await store.append(
+        session_id, None, [token("a")], expected_seq=0, kept=Keepsake([three], compacted=[one, two], compacted_keep=0)
+    )
+    assert await store.compacted(session_id) == (one, two)
+    assert await store.keepsake(session_id) == Keepsake([three], None)
+    await store.append(session_id, None, [token("b")], expected_seq=1, kept=Keepsake([one], keep=1))
+    assert await store.compacted(session_id) == (one, two)
+    await store.append(
+        session_id, None, [token("c")], expected_seq=2, kept=Keepsake(compacted=[three], compacted_keep=1, keep=1)
+    )
+    assert await store.compacted(session_id) == (one, three)
+    await store.append(session_id, None, [token("d")], expected_seq=3, kept=Keepsake(compacted_keep=0, keep=1))
+    assert await store.compacted(session_id) == ()
+    with pytest.raises(SessionNotFound):
+        await store.compacted("ses_none")
+    await store.append(session_id, None, [token("e")], expected_seq=4, kept=Keepsake(compacted=[one], compacted_keep=0))
+    await store.delete(session_id)
+    with pytest.raises(SessionNotFound):
+        await store.compacted(session_id)
+
+
 async def test_of_two_facts_of_one_kind_and_key_the_first_stands(store: Store) -> None:
     session_id = await session_in(store)
     yes = Journalled(kind="answered", key="cnf_1", session_id=session_id, turn_id="turn_1", data={"approved": True})

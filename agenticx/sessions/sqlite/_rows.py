@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from agenticx.errors import SessionBusy
 from agenticx.logs import get_logger
@@ -35,6 +35,7 @@ __all__ = [
     "add_session",
     "all_messages",
     "claim",
+    "compacted",
     "events_after",
     "journal_of",
     "journal_open",
@@ -303,13 +304,34 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 
 def keep(connection: sqlite3.Connection, number: int, kept: Keepsake) -> None:
     """Apply a change of what the session's next turn builds on."""
-    connection.execute("DELETE FROM messages WHERE session = ? AND place >= ?", (number, kept.keep))
-    connection.executemany(
-        "INSERT INTO messages VALUES (?, ?, ?)",
-        ((number, place, message.model_dump_json()) for place, message in enumerate(kept.messages, kept.keep)),
-    )
+    _replace(connection, "messages", number, kept.keep, kept.messages)
+    if kept.compacted_keep is not None:
+        _replace(connection, "compacted", number, kept.compacted_keep, kept.compacted)
     if kept.state is not None:
         connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (kept.state, number))
+
+
+def _replace(
+    connection: sqlite3.Connection,
+    table: Literal["messages", "compacted"],
+    number: int,
+    keep: int,
+    by: Sequence[Message],
+) -> None:
+    """Put messages in the place of all behind the first `keep`."""
+    connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
+    connection.executemany(
+        f"INSERT INTO {table} VALUES (?, ?, ?)",
+        ((number, place, message.model_dump_json()) for place, message in enumerate(by, keep)),
+    )
+
+
+def compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[Message]:
+    """Return the originals of the session's compacted messages, in order."""
+    number = session_number(connection, session_id)
+    rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY place", (number,))
+    with readable(f"what was compacted in session {session_id!r}"):
+        return tuple(message_adapter().validate_json(text) for (text,) in rows)
 
 
 def keepsake(connection: sqlite3.Connection, session_id: str) -> Keepsake:
@@ -322,13 +344,17 @@ def keepsake(connection: sqlite3.Connection, session_id: str) -> Keepsake:
 
 
 def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]]:
-    """The messages of all sessions that can be read, each with its session's number."""
+    """The messages of all sessions that can be read, compacted ones too, each with its session's number."""
 
     def read(row: tuple[Any, ...]) -> tuple[int, Message]:
         with readable("a message"):
             return row[0], message_adapter().validate_json(row[1])
 
-    return readable_rows(connection.execute("SELECT session, message FROM messages ORDER BY session, place"), read)
+    both = (
+        "SELECT session, 0 AS part, place, message FROM compacted"
+        " UNION ALL SELECT session, 1, place, message FROM messages ORDER BY session, part, place"
+    )
+    return readable_rows(connection.execute(f"SELECT session, message FROM ({both})"), read)
 
 
 # --- journal ----------------------------------------------------------------------------------------------------------

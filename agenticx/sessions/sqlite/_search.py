@@ -98,7 +98,7 @@ _OF_THE_DISK = {
 
 
 def _make_texts(connection: sqlite3.Connection) -> None:
-    """Names, and what is still said in messages: what was said before a compaction is found no more."""
+    """Names and messages, compacted ones too; those that a release before migration 0003 compacted are lost here."""
     connection.execute("DROP TABLE IF EXISTS said")
     connection.execute(statement_of("said"))
     insert = "INSERT OR IGNORE INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?)"

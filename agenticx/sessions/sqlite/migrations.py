@@ -127,6 +127,17 @@ MIGRATIONS: tuple[Migration, ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    Migration(
+        "0003 compacted messages",
+        """
+        CREATE TABLE compacted (                       -- the originals for which the first messages stand
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            message TEXT NOT NULL,                     -- JSON of Message
+            UNIQUE (session, place)
+        );
+        """,
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
+from agenticx.messages import Message
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions.base import (
     DURABLE,
@@ -311,6 +312,9 @@ class SqliteStore:
 
     async def journal_open(self, kind: JournalKind, closing: JournalKind) -> Sequence[Journalled]:
         return await self._reader.do(lambda connection: rows.journal_open(connection, kind, closing))
+
+    async def compacted(self, session_id: str) -> Sequence[Message]:
+        return await self._reader.do(lambda connection: rows.compacted(connection, session_id))
 
     async def keepsake(self, session_id: str) -> Keepsake:
         return await self._reader.do(lambda connection: rows.keepsake(connection, session_id))

@@ -1,0 +1,56 @@
+"""Rows of a history as the text that a summary is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage
+
+__all__ = ["render", "snippets"]
+
+_SNIPPET_CHARS = 200
+_INPUT_CHARS = 400_000
+
+
+def render(messages: Sequence[Message]) -> str:
+    """The rows as a transcript, head and tail of it if it is very long; the rest is not even rendered."""
+    text = "\n\n".join(_first_rows(messages, _INPUT_CHARS + 1))
+    if len(text) <= _INPUT_CHARS:
+        return text
+    half = _INPUT_CHARS // 2
+    end = "\n\n".join(reversed(list(_first_rows(reversed(messages), half))))
+    return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
+
+
+def _first_rows(messages: Iterable[Message], characters: int) -> Iterator[str]:
+    """The first rows as text, until they hold that many characters."""
+    for message in messages:
+        if characters <= 0:
+            return
+        text = _render_row(message)
+        characters -= len(text)
+        yield text
+
+
+def _render_row(message: Message) -> str:
+    match message:
+        case AssistantMessage():
+            calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
+            return f"assistant: {message.content}{calls}"
+        case ToolMessage():
+            return f"result of {message.name} ({message.outcome}): {message.content}"
+        case UserMessage():
+            return f"user: {message.content}{''.join(map(_render_file, message.attachments))}"
+        case SystemMessage():
+            return f"system: {message.content}"
+
+
+def _render_file(attachment: Attachment) -> str:
+    what = f"\n[attached {attachment.name}, {attachment.media_type}]"
+    return f"{what}\n{attachment.text}" if attachment.kind == "text" else what
+
+
+def snippets(messages: Sequence[Message]) -> str:
+    """The fallback of the AgentRuntime page: the beginning of each row."""
+    rows = (_render_row(message) for message in messages)
+    return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
