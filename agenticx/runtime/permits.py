@@ -124,6 +124,7 @@ class Permits:
 
     async def _ask_on(self, turn: Turn, asked: Question, digest: str, slot: Slot) -> ConfirmAnswer:
         """Wait for the answer to a question that was put before the turn was cut off, or take the one it got since."""
+        slot.settle()  # it was put already
         answer = asked.answer
         if asked.request.digest != digest:
             changed = "what would run changed while the program was down"

@@ -125,9 +125,11 @@ class Tool(Protocol):
     overrides the setting. `run` returns text (anything else is rendered by the engine) or raises `ToolError` with a
     sentence that the model can act on; whatever else it raises is told to the model too. When it is cancelled (stop,
     time-out) it may return what it has by then instead of letting that pass: it is added to what is said of the call's
-    end. Two attributes are optional, and follow from `read_only` where they are missing. `idempotent`: running the same
-    call twice does no more than running it once, so where a turn goes on after a crash it is run again. `parallel`: True
-    lets calls run at the same time as neighbouring ones of the round, each once it is permitted; False keeps them apart.
+    end.
+
+    Two attributes are optional and follow from `read_only` where they are missing. `idempotent`: running the same call
+    twice does no more than running it once, so where a turn goes on after a crash it is run again. `parallel`: calls
+    may run beside neighbouring ones of the round, each once it is permitted.
     """
 
     @property

@@ -186,9 +186,9 @@ def _refuse_generator(function: Callable[..., Any], name: str) -> None:
     wrapped: Any = function
     while True:
         if isinstance(wrapped, partial | partialmethod):
-            wrapped = wrapped.func
+            wrapped = cast("Any", wrapped).func
         elif isinstance(wrapped, staticmethod | classmethod | _CACHED):
-            wrapped = wrapped.__wrapped__
+            wrapped = cast("Any", wrapped).__wrapped__
         else:
             break
     for called in (wrapped, type(wrapped).__call__):
