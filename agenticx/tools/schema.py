@@ -1,7 +1,8 @@
 """A function's signature and docstring as a JSON Schema for the model and a validator for what the model sends.
 
 1. Values are JSON, and validation is strict: `"1"` and `1.0` are no integers, `1` is no boolean; the one widening is an
-   integer where a number is asked for. A model that is told so corrects itself; silent conversion hides its mistake.
+   integer where a number is asked for. The engine converts numbers in another form where nothing is lost (`fitting`)
+   and says so; any other conversion would hide a mistake of the model's, and a model that is told corrects itself.
 2. Unknown arguments are refused. A name that the model made up means that it misread what the tool does.
 """
 
@@ -123,7 +124,14 @@ def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
-    return inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    """The names that the function takes from around it; one that has no value yet is left out."""
+    if not inspect.isfunction(function) or function.__closure__ is None:
+        return {}
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
+        with suppress(ValueError):  # it is empty
+            found[name] = cell.cell_contents
+    return found
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:

@@ -194,6 +194,17 @@ def test_methods_partials_callable_objects_and_closures_are_described() -> None:
     assert read_signature(Thing()).validate({"n": {"x": 1}}) == {"n": Local(1)}
 
 
+def test_a_function_may_use_a_name_around_it_that_has_no_value_yet() -> None:
+    def use(n: int) -> int:
+        return n + later
+
+    signature = read_signature(use)
+    later = 1
+
+    assert signature.validate({"n": 1}) == {"n": 1}
+    assert use(1) == 1 + later
+
+
 def test_a_signature_that_cannot_be_described_says_which_part() -> None:
     def star(*paths: str) -> None: ...
 
