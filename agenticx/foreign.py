@@ -68,7 +68,11 @@ async def contained(function: Callable[..., Any], /, *args: Any, what: str) -> A
 
 @contextmanager
 def containing(what: str) -> Generator[None]:
-    """Whatever the body raises comes out as an error of our tree; a cancellation that somebody asked for passes."""
+    """Raise whatever the body raises as an error of our tree.
+
+    A cancellation that somebody asked for passes, and so does a `KeyboardInterrupt`: on the thread that gets signals
+    nobody can tell whether it was Ctrl-C.
+    """
     try:
         yield
     except (AgenticXError, KeyboardInterrupt, GeneratorExit):

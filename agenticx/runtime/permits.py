@@ -27,6 +27,7 @@ from agenticx.tools.permissions import Verdict, decide
 __all__ = ["Permits", "Refused"]
 
 _SHORTEST_SECONDS = 0.001
+_GATE = "the confirm gate"
 
 _log = get_logger(__name__)
 
@@ -141,13 +142,11 @@ class Permits:
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
-            answer = await foreign.call(
-                self.gate.ask, request, announce, what="the confirm gate", limit=self.clock.real(limit)
-            )
+            answer = await foreign.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
             if not _is_answer(answer):
-                raise ForeignError("the confirm gate returned no ConfirmAnswer", what="the confirm gate", kind="junk")
+                raise ForeignError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="junk")
         except AgenticXError as exc:
-            if not isinstance(exc, ForeignError) or exc.kind != "timed_out":
+            if not isinstance(exc, ForeignError) or (exc.kind, exc.what) != ("timed_out", _GATE):
                 _log.error("the confirm gate failed, which counts as no", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
             elif (answer := self._decided(request)) is None:
@@ -163,7 +162,7 @@ class Permits:
 
     def _decided(self, request: ConfirmRequest) -> ConfirmAnswer | None:
         try:
-            answer: object = foreign.call_now(self.gate.decided, request.id, what="the confirm gate")
+            answer: object = foreign.call_now(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
             _log.error("the confirm gate failed, which counts as no", exc_info=exc)
             return None

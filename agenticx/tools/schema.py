@@ -31,6 +31,8 @@ __all__ = ["CallSchema", "read_signature"]
 
 _SHOWN_ERRORS = 3
 _SHOWN_VALUE = 60
+_WITH_VALUES = 10
+"""Mistakes whose values are shown; of more, each may hold most of the arguments again, and copying them takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,8 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _sentence(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
-    errors = exc.errors(include_url=False, include_context=False)
+    include_input = exc.error_count() <= _WITH_VALUES
+    errors = exc.errors(include_url=False, include_context=False, include_input=include_input)
     sentences = [_one(error, parameters) for error in errors[:_SHOWN_ERRORS]]
     if len(errors) > _SHOWN_ERRORS:
         sentences.append(f"and {len(errors) - _SHOWN_ERRORS} more")
@@ -247,6 +250,8 @@ def _one(error: Any, parameters: Mapping[str, Any]) -> str:
             return f"the arguments are not JSON: {error['msg']}"
         case _:
             wanted = error["msg"].removeprefix("Input ")
+            sentence = f"{where!r} {wanted[:1].lower()}{wanted[1:]}"
+            if "input" not in error:
+                return sentence
             given = repr(error["input"])
-            shown = given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + "…"
-            return f"{where!r} {wanted[:1].lower()}{wanted[1:]}, not {shown}"
+            return f"{sentence}, not {given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + '…'}"

@@ -224,6 +224,22 @@ async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):
     assert (data["outcome"], "KeyboardInterrupt" in data["result"]) == ("error", True)
 
 
+async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_program(play):
+    done = []
+
+    async def leave():
+        done.append(True)
+        raise SystemExit(3)
+
+    async def odd(context: ToolContext):
+        """Hand over work."""
+        context.afterwards(leave())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [True])
+
+
 # --- generators -------------------------------------------------------------------------------------------------------
 
 

@@ -112,6 +112,15 @@ def test_a_long_value_and_many_mistakes_are_cut() -> None:
     assert len(str(caught.value)) < 200
 
 
+def test_of_very_many_mistakes_the_values_are_not_shown() -> None:
+    def many(numbers: list[int]) -> None: ...
+
+    with pytest.raises(InvalidArguments) as caught:
+        read_signature(many).validate({"numbers": ["x"] * 5000})
+    first = "; ".join(f"'numbers.{n}' should be a valid integer" for n in range(3))
+    assert str(caught.value) == f"{first}; and 4997 more"
+
+
 @pytest.mark.parametrize(
     "annotation", ["ToolContext", "tools.ToolContext", "ToolContext | None", Context, Context | None]
 )
