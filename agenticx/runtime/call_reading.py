@@ -35,7 +35,6 @@ class CallOutcome:
     text: str
     outcome: ToolOutcome = "ok"
     truncated: bool = False
-    repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ class PendingCall:
     problem: CallOutcome | None = None
     repaired: bool = False
     started: float | None = None
+    ended: float | None = None
     value: list[object] = field(default_factory=list[object])
     partial: list[object] = field(default_factory=list[object])
     outcome: CallOutcome | None = None

@@ -167,7 +167,7 @@ class ToolCalls:
             outcome = await self._under_time_out(turn, one, tool, self._contained(one, tool, arguments, context))
         finally:
             beat.cancel()
-            one.over = True
+            one.over, one.ended = True, self.clock.monotonic()
         if one.failure is not None:
             raise one.failure
         return outcome
@@ -186,13 +186,13 @@ class ToolCalls:
                 late = task is not None and task.cancelling() > 0
                 (one.partial if late else one.value).append(value)
                 text, truncated = render(value, limit)
-                return CallOutcome(text, "ok", truncated, one.repaired)
+                return CallOutcome(text, "ok", truncated)
             except InvalidArguments as exc:
                 text, truncated = render(f"Invalid arguments: {exc}", limit)
-                return CallOutcome(text, "invalid_arguments", truncated, one.repaired)
+                return CallOutcome(text, "invalid_arguments", truncated)
             except AgenticXError as exc:
                 text, truncated = render(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
-                return CallOutcome(text, "error", truncated, one.repaired)
+                return CallOutcome(text, "error", truncated)
 
         return body
 
@@ -204,7 +204,7 @@ class ToolCalls:
             return await foreign.call(body, what=f"tool {tool.schema.name!r}", limit=self.clock.real(limit))
         except ForeignError as exc:
             if exc.kind != "timed_out":
-                return CallOutcome(f"Error: {exc}", "error", repaired=one.repaired)
+                return CallOutcome(f"Error: {exc}", "error")
         data = {"phase": "tool", "elapsed_seconds": self._elapsed(one), "limit_seconds": limit}
         turn.emit(EventType.STALL, {**data, "action": "failed"})
         text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
@@ -231,11 +231,11 @@ class ToolCalls:
             text = await self.hooks.run_after_tool_call(name, one.arguments, outcome.text, turn.hook_context)
         except HookFailed as exc:
             turn.report(exc)
-            return CallOutcome(f"The result is withheld: {exc}", "error", repaired=outcome.repaired)
+            return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
         text, truncated = render(text, self.settings.tool_result_chars)
-        return CallOutcome(text, outcome.outcome, outcome.truncated or truncated, outcome.repaired)
+        return CallOutcome(text, outcome.outcome, outcome.truncated or truncated)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -250,10 +250,11 @@ class ToolCalls:
             "outcome": outcome.outcome,
         }
         if one.started is not None:
-            data["duration_ms"] = round((self.clock.monotonic() - one.started) * 1000, 3)
+            ended = self.clock.monotonic() if one.ended is None else one.ended
+            data["duration_ms"] = round((ended - one.started) * 1000, 3)
         if outcome.truncated:
             data["truncated"] = True
-        if outcome.repaired:
+        if one.repaired:
             data["repaired"] = True
         turn.remember(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
         turn.emit(EventType.TOOL_RESULT, data)
@@ -272,7 +273,7 @@ class ToolCalls:
             value = one.value[0]
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = render(text, self.settings.tool_result_chars)
-            return CallOutcome(text, "ok", truncated, one.repaired)
+            return CallOutcome(text, "ok", truncated)
         if one.problem is not None or one.started is None:
             return one.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")

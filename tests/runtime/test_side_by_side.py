@@ -120,6 +120,17 @@ async def test_a_read_only_tool_can_be_kept_apart(play):
     assert counter.most == 1
 
 
+async def test_the_duration_of_a_call_is_its_own_and_not_that_of_those_before_it(play):
+    @tool(risk="read")
+    async def work(n: int) -> None:
+        """Work for so many seconds."""
+        await asyncio.sleep(n)
+
+    run = await play([[call("work", {"n": n}) for n in (9, 1, 3)], "ok"], tools=[work])
+
+    assert [event.data["duration_ms"] for event in run.of("tool_result")] == pytest.approx([9000, 1000, 3000])
+
+
 # --- each subset of a batch -------------------------------------------------------------------------------------------
 
 WAYS = ["ok", "failing", "denied", "hung", "invalid", "blocked"]

@@ -229,6 +229,7 @@ async def test_a_repair_that_does_not_fit_the_schema_is_invalid(play):
     assert "repaired" not in run.of("tool_result")[0].data
 
 
+@pytest.mark.promise("C4")
 async def test_numbers_in_another_form_are_converted_where_nothing_is_lost_and_marked(play):
     run = await play(
         [[call("add", {"a": "1", "b": 2.0}), call("add", {"a": 1, "b": 2}), call("add", {"a": " 1", "b": 2})], "ok"],
@@ -242,6 +243,7 @@ async def test_numbers_in_another_form_are_converted_where_nothing_is_lost_and_m
     assert run.session.messages[1].tool_calls[0].arguments == '{"a": "1", "b": 2.0}', "so does the model itself"
 
 
+@pytest.mark.promise("C4")
 async def test_hooks_the_question_and_its_digest_are_about_the_converted_value(play):
     seen = []
 
@@ -266,6 +268,18 @@ async def test_hooks_the_question_and_its_digest_are_about_the_converted_value(p
     assert seen == [{"steps": 3}] * 4
     assert [text for *_, text in run.results] == ["3", "3"]
     assert [event.data.get("repaired") for event in run.of("tool_result")] == [True, None]
+
+
+@pytest.mark.parametrize(("gate", "outcome"), [(False, "denied"), (True, "timed_out")])
+async def test_the_result_of_a_converted_call_says_so_whatever_came_of_it(play, gate, outcome):
+    @tool(risk="write", timeout=1)
+    async def move(steps: int) -> None:
+        """Move for ever."""
+        await asyncio.Event().wait()
+
+    run = await play([call("move", {"steps": "3"}), "ok"], tools=[move], gate=ScriptedGate(gate))
+
+    assert [(event.data["outcome"], event.data["repaired"]) for event in run.of("tool_result")] == [(outcome, True)]
 
 
 async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(play):
