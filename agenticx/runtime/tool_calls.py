@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from itertools import groupby
@@ -295,6 +295,12 @@ class ToolCalls:
             if not one.over:
                 turn.emit(event_type, data)
 
+        def afterwards(work: Coroutine[Any, Any, None]) -> None:
+            if threading.get_ident() == home_thread:
+                turn.afterwards(work)
+            else:
+                loop.call_soon_threadsafe(turn.afterwards, work)
+
         async def started(process: Mapping[str, Any]) -> None:
             try:
                 await turn.journal.started(one.call, process)
@@ -310,7 +316,7 @@ class ToolCalls:
             state=turn.session.state,
             clock=self.clock,
             emit=emit,
-            afterwards=turn.afterwards,
+            afterwards=afterwards,
             started=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,

@@ -224,6 +224,21 @@ async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):
     assert (data["outcome"], "KeyboardInterrupt" in data["result"]) == ("error", True)
 
 
+async def test_a_plain_function_may_hand_over_work_too(play):
+    done = []
+
+    async def clean_up():
+        done.append(threading.current_thread())
+
+    def odd(context: ToolContext):
+        """Hand over work, from a thread."""
+        context.afterwards(clean_up())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [threading.current_thread()])
+
+
 async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_program(play):
     done = []
 
