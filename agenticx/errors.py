@@ -14,8 +14,9 @@
         ├── SessionNotFound
         └── SessionBusy
 
-`ToolError` becomes a `tool_result` that the model reads; every other `AgenticXError` inside a turn ends it
-with one fatal `error` event. Anything else is a bug of ours and propagates.
+Whatever a tool raises becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
+behind "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also where it
+came up inside a tool's call. Anything else is a bug of ours and propagates.
 """
 
 from __future__ import annotations

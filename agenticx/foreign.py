@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from agenticx.errors import AgenticXError, ForeignError
@@ -49,9 +49,12 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
 
 
 def call_now(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
-    """`function(*args)` right here, for code whose contract is to be quick and not to block."""
-    with containing(what):
-        return function(*args)
+    """Return `function(*args)`, called in the caller's thread: for code whose contract is to be quick."""
+    try:
+        with containing(what):
+            return function(*args)
+    except GeneratorExit as exc:  # its own: nothing can close a plain function
+        raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
 
 
 async def contained(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
@@ -65,18 +68,29 @@ async def contained(function: Callable[..., Any], /, *args: Any, what: str) -> A
 
 @contextmanager
 def containing(what: str) -> Generator[None]:
-    """Whatever the body raises comes out as an error of our tree; a cancellation that somebody asked for passes."""
+    """Raise whatever the body raises as an error of our tree.
+
+    A cancellation that somebody asked for passes, and so does a `KeyboardInterrupt`: on the thread that gets signals
+    nobody can tell whether it was Ctrl-C.
+    """
     try:
         yield
     except (AgenticXError, KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if _is_being_cancelled():
             raise
         raise ForeignError(f"{what} was cancelled by its own code", what=what, kind="raised") from exc
     except BaseException as exc:  # SystemExit too, and what native extensions raise when they panic
         raise ForeignError(f"{what} raised {describe(exc)}", what=what, kind="raised") from exc
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody asked the current task to end; False in a thread that runs no event loop."""
+    with suppress(RuntimeError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return False
 
 
 def describe(exc: BaseException) -> str:

@@ -16,6 +16,7 @@ T = TypeVar("T")
 async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "agx-call", **kwargs: Any) -> T:
     """`function(*args, **kwargs)` in a thread of its own; raises what it raises.
 
+    `StopIteration` and `KeyboardInterrupt`, which mean something else to the event loop, come out as `RuntimeError`.
     Unlike `asyncio.to_thread` the thread is a daemon and belongs to no pool: when the awaiting task is cancelled the
     thread is left behind, its result dropped, and neither the loop nor the interpreter's exit waits for it.
     """
@@ -28,6 +29,8 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
             result = context.run(function, *args, **kwargs)
         except StopIteration as exc:  # a future cannot carry it
             _post(loop, future, None, RuntimeError(f"{function!r} raised StopIteration: {exc}"))
+        except KeyboardInterrupt as exc:  # its own: Ctrl-C reaches the main thread only
+            _post(loop, future, None, RuntimeError(f"{function!r} raised KeyboardInterrupt: {exc}"))
         except BaseException as exc:  # noqa: BLE001 - handed to the awaiting task, as asyncio.to_thread does
             _post(loop, future, None, exc)
         else:

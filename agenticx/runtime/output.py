@@ -16,7 +16,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import from_json, to_json
 
 from agenticx import foreign
-from agenticx.errors import ForeignError, InvalidArguments, ModelError
+from agenticx.errors import AgenticXError, InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, ToolSchema, takes_output_schema
 from agenticx.messages import ToolCall, ToolOutcome
@@ -56,7 +56,9 @@ class OutputType:
         try:
             value = parse_arguments(text)
             return foreign.call_now(self._validated, to_json(value), what=f"output_type {self.name}")
-        except ForeignError as exc:  # a validator of the type's own broke over it
+        except InvalidArguments:
+            raise
+        except AgenticXError as exc:  # of a validator of the type's own
             raise InvalidArguments(str(exc)) from exc
 
     def _validated(self, json: bytes) -> Any:

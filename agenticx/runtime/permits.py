@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from agenticx import foreign
 from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
+from agenticx.runtime.call_reading import Validated, validated
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
 from agenticx.runtime.resuming import Question
+from agenticx.runtime.slots import Slot
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.looking import seems_to_look
 from agenticx.tools.permissions import Verdict, decide
 
-__all__ = ["Permits", "Refused", "validate"]
+__all__ = ["Permits", "Refused"]
 
 _SHORTEST_SECONDS = 0.001
+_GATE = "the confirm gate"
 
 _log = get_logger(__name__)
 
@@ -39,15 +43,19 @@ class Refused(AgenticXError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permits:
-    """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`."""
+    """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`.
+
+    Its `slot` is given back while the person is asked.
+    """
 
     gate: ConfirmGate
     settings: Settings
     clock: Clock
 
     async def obtain(
-        self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
-    ) -> Mapping[str, Any]:
+        self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext, slot: Slot
+    ) -> Validated:
+        repaired = False
         assessment = self._assess(tool, arguments, context)
         if assessment.command is not None and seems_to_look(assessment.command):
             turn.looking.add(context.call_id)
@@ -55,18 +63,21 @@ class Permits:
         asked = turn.asked.pop(context.call_id, None)
         if verdict.decision != "ask":
             self._settle(turn, asked, verdict)
-            return arguments
+            return Validated(arguments)
         digest = _digest(tool, arguments, assessment)
         if digest not in turn.session.allowed:
+            await slot.lend()
             if asked is None:
                 request = self._request(turn, tool, arguments, assessment, verdict, digest, context.call_id)
-                answer = await self._put(turn, request, _Announcement(turn, request))
+                answer = await self._put(turn, request, _Announcement(turn, request, slot))
             else:
-                answer = await self._ask_on(turn, asked, digest)
+                answer = await self._ask_on(turn, asked, digest, slot)
+            await slot.take()
             if not answer.approved:
                 raise Refused(_denial(answer), "denied")
             if answer.arguments is not None:
-                arguments = _replaced(tool, answer.arguments)
+                replaced = await _replaced(tool, answer.arguments)
+                arguments, repaired = replaced.arguments, replaced.repaired
                 changed = self._assess(tool, arguments, context)
                 if decide(turn.session.permission_mode, changed).decision == "deny":
                     raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
@@ -76,7 +87,7 @@ class Permits:
         now = self._assess(tool, arguments, context)
         if _digest(tool, arguments, now) != digest:
             raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
-        return arguments
+        return Validated(arguments, repaired)
 
     def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         what = f"the assessment of tool {tool.schema.name!r}"
@@ -115,14 +126,15 @@ class Permits:
             agent_id=turn.agent_id,
         )
 
-    async def _ask_on(self, turn: Turn, asked: Question, digest: str) -> ConfirmAnswer:
+    async def _ask_on(self, turn: Turn, asked: Question, digest: str, slot: Slot) -> ConfirmAnswer:
         """Wait for the answer to a question that was put before the turn was cut off, or take the one it got since."""
+        slot.settle()  # it was put already
         answer = asked.answer
         if asked.request.digest != digest:
             changed = "what would run changed while the program was down"
             answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
         if answer is None:
-            return await self._put(turn, asked.request, _Announcement(turn, asked.request, done=True))
+            return await self._put(turn, asked.request, _Announcement(turn, asked.request, slot, done=True))
         if not asked.said:
             self._close(turn, asked.request, answer)
         return answer
@@ -133,13 +145,11 @@ class Permits:
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
-            answer = await foreign.call(
-                self.gate.ask, request, announce, what="the confirm gate", limit=self.clock.real(limit)
-            )
+            answer = await foreign.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
             if not _is_answer(answer):
-                raise ForeignError("the confirm gate returned no ConfirmAnswer", what="the confirm gate", kind="junk")
+                raise ForeignError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="junk")
         except AgenticXError as exc:
-            if not isinstance(exc, ForeignError) or exc.kind != "timed_out":
+            if not isinstance(exc, ForeignError) or (exc.kind, exc.what) != ("timed_out", _GATE):
                 _log.error("the confirm gate failed, which counts as no", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
             elif (answer := self._decided(request)) is None:
@@ -155,7 +165,7 @@ class Permits:
 
     def _decided(self, request: ConfirmRequest) -> ConfirmAnswer | None:
         try:
-            answer: object = foreign.call_now(self.gate.decided, request.id, what="the confirm gate")
+            answer: object = foreign.call_now(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
             _log.error("the confirm gate failed, which counts as no", exc_info=exc)
             return None
@@ -172,12 +182,14 @@ def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
 class _Announcement:
     """Emits `confirm_required` once, however often a gate announces."""
 
-    def __init__(self, turn: Turn, request: ConfirmRequest, *, done: bool = False) -> None:
+    def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, done: bool = False) -> None:
         self._turn = turn
         self._request = request
+        self._slot = slot
         self._done = done
 
     def __call__(self) -> None:
+        self._slot.settle()
         if self._done:
             return
         self._done = True
@@ -219,18 +231,6 @@ def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     return data
 
 
-def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tool's own validation makes of the arguments; raises `InvalidArguments`, whatever that does."""
-    what = f"the validation of tool {tool.schema.name!r}"
-    try:
-        value: object = foreign.call_now(tool.validate, arguments, what=what)
-    except ForeignError as exc:
-        raise InvalidArguments(str(exc)) from exc
-    if not isinstance(value, dict):
-        raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
-    return cast(dict[str, Any], value)
-
-
 def _digest(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> str:
     try:
         return confirm_digest(tool.schema.name, jsonable(arguments), assessment.binding)
@@ -240,9 +240,9 @@ def _digest(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) ->
         ) from exc
 
 
-def _replaced(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def _replaced(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
     try:
-        return validate(tool, arguments)
+        return await run_in_thread(validated, tool, arguments, name="agx reading a call")
     except InvalidArguments as exc:
         raise Refused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
 

@@ -11,24 +11,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 from agenticx import foreign
 from agenticx.clocks import Clock
-from agenticx.errors import ForeignError, HookFailed, InvalidArguments, ToolError
-from agenticx.llms.arguments import parse_arguments, repair_arguments
+from agenticx.errors import AgenticXError, ForeignError, HookFailed, InvalidArguments, ToolError
 from agenticx.logs import get_logger
-from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
+from agenticx.messages import ToolCall, ToolMessage, clean_text
+from agenticx.runtime.call_reading import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.output import Verdict
-from agenticx.runtime.permits import Permits, Refused, validate
-from agenticx.runtime.tool_output import jsonable, render
+from agenticx.runtime.permits import Permits, Refused
+from agenticx.runtime.slots import Slot, slots
+from agenticx.runtime.tool_output import finished, render
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool, ToolContext
@@ -36,7 +36,6 @@ from agenticx.tools.base import Tool, ToolContext
 __all__ = ["CallOutcome", "ToolCalls"]
 
 BEAT_SECONDS = 2.0
-CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
 NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
@@ -47,40 +46,6 @@ _TOOL_EVENTS = frozenset(
 )
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """How one call was answered."""
-
-    text: str
-    outcome: ToolOutcome = "ok"
-    truncated: bool = False
-    repaired: bool = False
-
-
-@dataclass(slots=True)
-class _Pending:
-    """One call on its way.
-
-    `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody waits for them
-    any more; `partial` is what a tool gave when it was cancelled.
-    """
-
-    call: ToolCall
-    tool: Tool | None
-    arguments: dict[str, Any] | None
-    problem: CallOutcome | None
-    repaired: bool = False
-    started: float | None = None
-    value: list[object] = field(default_factory=list[object])
-    partial: list[object] = field(default_factory=list[object])
-    outcome: CallOutcome | None = None
-    over: bool = False
-
-    @property
-    def parallel(self) -> bool:
-        return self.problem is not None or (self.tool is not None and self.tool.read_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +63,24 @@ class ToolCalls:
         `cut` says that the output limit ended the reply, so that no call of it can be trusted.
         """
         verdicts = turn.output.verdicts(calls, cut=cut)
-        pending = [
-            _judged(call, verdicts[call.id]) if call.id in verdicts else self._read(turn, call, cut=cut)
-            for call in calls
-        ]
-        turn.enter("executing")
-        for one in pending:
-            as_said = one.arguments is None or one.repaired
-            arguments: Any = one.call.arguments if as_said else jsonable(cast("dict[str, Any]", one.arguments))
-            data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": arguments}
-            turn.emit(EventType.TOOL_CALL, data)
-        return await self._answer_all(turn, pending)
+        return await self._answer_all(turn, calls, cut=cut, verdicts=verdicts, announced=False)
 
     async def take_up(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
         """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
-        return await self._answer_all(turn, [self._read(turn, call, cut=False) for call in calls])
+        return await self._answer_all(turn, calls, cut=False, verdicts={}, announced=True)
 
-    async def _answer_all(self, turn: Turn, pending: Sequence[_Pending]) -> list[CallOutcome]:
+    async def _answer_all(
+        self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, verdicts: Mapping[str, Verdict], announced: bool
+    ) -> list[CallOutcome]:
+        pending = [PendingCall(call, call.arguments) for call in calls]
         outcomes: list[CallOutcome] = []
         try:
+            try:
+                for one in pending:
+                    await read_call(turn, one, cut=cut, verdict=verdicts.get(one.call.id))
+            finally:
+                if not announced:
+                    self._announce(turn, pending)
             await turn.channel.delivered()  # whoever follows the turn has the calls before anything runs
             for group in _groups(pending):
                 await self._run_group(turn, group, outcomes)
@@ -126,47 +90,31 @@ class ToolCalls:
         turn.enter("observing")
         return outcomes
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
-    def _read(self, turn: Turn, call: ToolCall, *, cut: bool) -> _Pending:
-        tool = turn.tools.get(call.name) if call.name in turn.tools else None
-        try:
-            arguments = parse_arguments(call.arguments)
-        except InvalidArguments as exc:
-            return self._read_malformed(turn, call, tool, exc, cut=cut)
-        if tool is None:
-            return _Pending(call, None, arguments, _unknown_tool(turn, call))
-        if cut:
-            return _Pending(call, tool, arguments, CallOutcome(CUT, "invalid_arguments"))
-        return _validated(_Pending(call, tool, arguments, None), arguments)
-
-    def _read_malformed(
-        self, turn: Turn, call: ToolCall, tool: Tool | None, error: InvalidArguments, *, cut: bool
-    ) -> _Pending:
-        if tool is None:
-            return _Pending(call, None, None, _unknown_tool(turn, call))
-        if cut:
-            return _Pending(call, tool, None, CallOutcome(CUT, "invalid_arguments"))
-        refusal = CallOutcome(f"Invalid arguments: {error}", "invalid_arguments")
-        if not tool.read_only:
-            return _Pending(call, tool, None, refusal)
-        try:
-            repaired = repair_arguments(call.arguments)
-        except InvalidArguments:
-            return _Pending(call, tool, None, refusal)
-        return _validated(_Pending(call, tool, None, None, repaired=True), repaired)
+    def _announce(self, turn: Turn, pending: Sequence[PendingCall]) -> None:
+        turn.enter("executing")
+        for one in pending:
+            data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": one.said}
+            turn.emit(EventType.TOOL_CALL, data)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    async def _run_group(self, turn: Turn, group: list[_Pending], outcomes: list[CallOutcome]) -> None:
-        """One call, or several read-only ones side by side; results come out in call order as soon as they can."""
+    async def _run_group(self, turn: Turn, group: list[PendingCall], outcomes: list[CallOutcome]) -> None:
+        """Run one call, or several side by side; results come out in call order as soon as they can.
+
+        An error of the engine in one of them ends the others.
+        """
+        places = slots(len(group))
         if len(group) == 1:
-            self._answer(turn, group[0], await self._run_one(turn, group[0]), outcomes)
+            self._answer(turn, group[0], await self._run_one(turn, group[0], places[0]), outcomes)
             return
-        tasks = [asyncio.create_task(self._run_one(turn, one)) for one in group]
+        pairs = zip(group, places, strict=True)
+        tasks = [asyncio.create_task(self._run_one(turn, one, slot)) for one, slot in pairs]
+        broken = _first_failure(tasks)
         try:
             for one, task in zip(group, tasks, strict=True):
-                self._answer(turn, one, await task, outcomes)
+                await asyncio.wait({task, broken}, return_when=asyncio.FIRST_COMPLETED)
+                outcome = (broken.result() if broken.done() else task).result()
+                self._answer(turn, one, outcome, outcomes)
         finally:
             unfinished = [task for task in tasks if not task.done()]
             for task in unfinished:
@@ -177,11 +125,17 @@ class ToolCalls:
                 if task.done() and not task.cancelled():
                     task.exception()
 
-    async def _run_one(self, turn: Turn, one: _Pending) -> CallOutcome:
-        one.outcome = await self._take_path(turn, one)
-        return one.outcome
+    async def _run_one(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
+        try:
+            if one.problem is None:  # before anything is asked: nothing may change between the permission and the call
+                await turn.polls.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
+            await slot.take()
+            one.outcome = await self._take_path(turn, one, slot)
+            return one.outcome
+        finally:
+            slot.leave()
 
-    async def _take_path(self, turn: Turn, one: _Pending) -> CallOutcome:
+    async def _take_path(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
         if one.problem is not None:
             return one.problem
         assert one.tool is not None
@@ -196,67 +150,83 @@ class ToolCalls:
             return CallOutcome(f"Blocked: {block.reason}", "blocked")
         context = self._context(turn, one)
         try:
-            permitted = await self.permits.obtain(turn, one.tool, one.arguments, context)
+            permitted = await self.permits.obtain(turn, one.tool, one.arguments, context, slot)
         except Refused as exc:
             return CallOutcome(str(exc), exc.outcome)
-        if turn.only_reads(one.call):
-            await turn.polls.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
-        outcome = await self._execute(turn, one, one.tool, permitted, context)
+        slot.settle()
+        one.repaired = one.repaired or permitted.repaired
+        outcome = await self._execute(turn, one, one.tool, permitted.arguments, context)
         if turn.only_reads(one.call):
             turn.polls.record(one.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
         return await self._reviewed(turn, one, outcome)
 
     async def _execute(
-        self, turn: Turn, one: _Pending, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+        self, turn: Turn, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> CallOutcome:
-        limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
-        what = f"tool {tool.schema.name!r}"
-
-        async def body() -> tuple[str, bool]:
-            value: Any = tool.run(arguments, context)
-            if isawaitable(value):
-                value = await value
-            task = asyncio.current_task()
-            late = task is not None and task.cancelling() > 0
-            (one.partial if late else one.value).append(value)
-            return render(value, self.settings.tool_result_chars)
-
         await turn.channel.delivered()  # that it was permitted, too
         await turn.journal.began(one.call)
         one.started = self.clock.monotonic()
         beat = self._beat(turn, one)
         try:
-            text, truncated = await foreign.call(body, what=what, limit=self.clock.real(limit))
-            return CallOutcome(text, "ok", truncated, one.repaired)
-        except ForeignError as exc:
-            if exc.kind == "timed_out":
-                data = {"phase": "tool", "elapsed_seconds": self._elapsed(one), "limit_seconds": limit}
-                turn.emit(EventType.STALL, {**data, "action": "failed"})
-                text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
-                return self._with_partial(one, CallOutcome(text, "timed_out"))
-            return CallOutcome(f"Error: {exc}", "error", repaired=one.repaired)
-        except InvalidArguments as exc:
-            return CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments", repaired=one.repaired)
-        except ToolError as exc:
-            text, truncated = render(str(exc), self.settings.tool_result_chars)
-            return CallOutcome(text, "error", truncated, one.repaired)
+            outcome = await self._under_time_out(turn, one, tool, self._contained(one, tool, arguments, context))
         finally:
             beat.cancel()
-            one.over = True
+            one.over, one.ended = True, self.clock.monotonic()
+        if one.failure is not None:
+            raise one.failure
+        return outcome
 
-    def _with_partial(self, one: _Pending, outcome: CallOutcome) -> CallOutcome:
-        """What is said of the ending, and behind it what the tool had by then."""
+    def _contained(
+        self, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Callable[[], Awaitable[CallOutcome]]:
+        """The call of the tool itself; any error of our tree that it raises is its result."""
+        limit = self.settings.tool_result_chars
+
+        async def body() -> CallOutcome:
+            try:
+                value: Any = tool.run(arguments, context)
+                value = await finished(await value if isawaitable(value) else value)
+                task = asyncio.current_task()
+                late = task is not None and task.cancelling() > 0
+                (one.partial if late else one.value).append(value)
+                text, truncated = render(value, limit)
+                return CallOutcome(text, "ok", truncated)
+            except InvalidArguments as exc:
+                text, truncated = render(f"Invalid arguments: {exc}", limit)
+                return CallOutcome(text, "invalid_arguments", truncated)
+            except AgenticXError as exc:
+                text, truncated = render(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
+                return CallOutcome(text, "error", truncated)
+
+        return body
+
+    async def _under_time_out(
+        self, turn: Turn, one: PendingCall, tool: Tool, body: Callable[[], Awaitable[CallOutcome]]
+    ) -> CallOutcome:
+        limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
+        try:
+            return await foreign.call(body, what=f"tool {tool.schema.name!r}", limit=self.clock.real(limit))
+        except ForeignError as exc:
+            if exc.kind != "timed_out":
+                return CallOutcome(f"Error: {exc}", "error")
+        data = {"phase": "tool", "elapsed_seconds": self._elapsed(one), "limit_seconds": limit}
+        turn.emit(EventType.STALL, {**data, "action": "failed"})
+        text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
+        return self._with_partial(one, CallOutcome(text, "timed_out"))
+
+    def _with_partial(self, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
+        """Add to an ending what the tool had by then."""
         if not one.partial:
             return outcome
         try:
             text, truncated = foreign.call_now(
                 render, one.partial[0], self.settings.tool_result_chars, what=f"the output of {one.call.name!r}"
             )
-        except ForeignError:
+        except AgenticXError:
             return outcome
         return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
 
-    async def _reviewed(self, turn: Turn, one: _Pending, outcome: CallOutcome) -> CallOutcome:
+    async def _reviewed(self, turn: Turn, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """What the after_tool_call hooks leave of the result."""
         assert one.tool is not None
         assert one.arguments is not None
@@ -265,15 +235,15 @@ class ToolCalls:
             text = await self.hooks.run_after_tool_call(name, one.arguments, outcome.text, turn.hook_context)
         except HookFailed as exc:
             turn.report(exc)
-            return CallOutcome(f"The result is withheld: {exc}", "error", repaired=outcome.repaired)
+            return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
         text, truncated = render(text, self.settings.tool_result_chars)
-        return CallOutcome(text, outcome.outcome, outcome.truncated or truncated, outcome.repaired)
+        return CallOutcome(text, outcome.outcome, outcome.truncated or truncated)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, turn: Turn, one: _Pending, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
+    def _answer(self, turn: Turn, one: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
         one.over = True
         text = clean_text(outcome.text)  # reasons of hooks and gates are foreign text
         data: dict[str, Any] = {
@@ -284,16 +254,17 @@ class ToolCalls:
             "outcome": outcome.outcome,
         }
         if one.started is not None:
-            data["duration_ms"] = round((self.clock.monotonic() - one.started) * 1000, 3)
+            ended = self.clock.monotonic() if one.ended is None else one.ended
+            data["duration_ms"] = round((ended - one.started) * 1000, 3)
         if outcome.truncated:
             data["truncated"] = True
-        if outcome.repaired:
+        if one.repaired:
             data["repaired"] = True
         turn.remember(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
 
-    def _unanswered(self, one: _Pending) -> CallOutcome:
+    def _unanswered(self, one: PendingCall) -> CallOutcome:
         """The answer of a call that an ending turn cut off; one that had finished is told as it was.
 
         Unless a hook has yet to see the result: hooks guard, so what they did not let pass is not told.
@@ -306,7 +277,7 @@ class ToolCalls:
             value = one.value[0]
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = render(text, self.settings.tool_result_chars)
-            return CallOutcome(text, "ok", truncated, one.repaired)
+            return CallOutcome(text, "ok", truncated)
         if one.problem is not None or one.started is None:
             return one.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")
@@ -314,7 +285,7 @@ class ToolCalls:
 
     # --- what a tool may say while it runs ----------------------------------------------------------------------------
 
-    def _context(self, turn: Turn, one: _Pending) -> ToolContext:
+    def _context(self, turn: Turn, one: PendingCall) -> ToolContext:
         loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
 
         def emit(type_: str, payload: Mapping[str, Any]) -> None:
@@ -328,6 +299,19 @@ class ToolCalls:
             if not one.over:
                 turn.emit(event_type, data)
 
+        def afterwards(work: Coroutine[Any, Any, None]) -> None:
+            if threading.get_ident() == home_thread:
+                turn.afterwards(work)
+            else:
+                loop.call_soon_threadsafe(turn.afterwards, work)
+
+        async def started(process: Mapping[str, Any]) -> None:
+            try:
+                await turn.journal.started(one.call, process)
+            except AgenticXError as exc:
+                one.failure = exc
+                raise
+
         return ToolContext(
             workspace=turn.session.workspace,
             call_id=one.call.id,
@@ -336,13 +320,13 @@ class ToolCalls:
             state=turn.session.state,
             clock=self.clock,
             emit=emit,
-            afterwards=turn.afterwards,
-            started=partial(turn.journal.started, one.call),
+            afterwards=afterwards,
+            started=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
         )
 
-    def _tool_event(self, one: _Pending, type_: str, payload: Mapping[str, Any]) -> tuple[EventType, dict[str, Any]]:
+    def _tool_event(self, one: PendingCall, type_: str, payload: Mapping[str, Any]) -> tuple[EventType, dict[str, Any]]:
         if type_ not in _TOOL_EVENTS:
             allowed = ", ".join(sorted(_TOOL_EVENTS))
             raise ToolError(f"a tool cannot emit {type_!r}; it may emit {allowed}")
@@ -360,13 +344,13 @@ class ToolCalls:
             raise ToolError(f"the payload of {type_!r} does not fit the contract: {exc}") from exc
         return EventType(type_), data
 
-    def _progress(self, one: _Pending) -> dict[str, Any]:
+    def _progress(self, one: PendingCall) -> dict[str, Any]:
         return {"tool_call_id": one.call.id, "name": one.call.name, "elapsed_seconds": self._elapsed(one)}
 
-    def _elapsed(self, one: _Pending) -> float:
+    def _elapsed(self, one: PendingCall) -> float:
         return 0.0 if one.started is None else round(self.clock.monotonic() - one.started, 3)
 
-    def _beat(self, turn: Turn, one: _Pending) -> _Beat:
+    def _beat(self, turn: Turn, one: PendingCall) -> _Beat:
         return _Beat(self.clock.real(BEAT_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(one)))
 
 
@@ -386,8 +370,8 @@ class _Beat:
         self._handle.cancel()
 
 
-def _groups(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
-    """Neighbouring harmless calls together, every other call by itself."""
+def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:
+    """Yield neighbouring calls that may run side by side together, every other call by itself."""
     for parallel, group in groupby(pending, key=lambda one: one.parallel):
         if parallel:
             yield list(group)
@@ -395,25 +379,14 @@ def _groups(pending: Sequence[_Pending]) -> Iterator[list[_Pending]]:
             yield from ([one] for one in group)
 
 
-def _validated(one: _Pending, arguments: dict[str, Any]) -> _Pending:
-    assert one.tool is not None
-    try:
-        one.arguments = validate(one.tool, arguments)
-    except InvalidArguments as exc:
-        one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments", repaired=False)
-        one.repaired = False
-    return one
+def _first_failure(tasks: Sequence[asyncio.Task[CallOutcome]]) -> asyncio.Future[asyncio.Task[CallOutcome]]:
+    """A future of the first of `tasks` that raises."""
+    first: asyncio.Future[asyncio.Task[CallOutcome]] = asyncio.get_running_loop().create_future()
 
+    def look(task: asyncio.Task[CallOutcome]) -> None:
+        if not task.cancelled() and task.exception() is not None and not first.done():
+            first.set_result(task)
 
-def _judged(call: ToolCall, verdict: Verdict) -> _Pending:
-    """A call that is the turn's answer: nobody runs it."""
-    try:
-        arguments = parse_arguments(call.arguments)
-    except InvalidArguments:
-        arguments = None
-    return _Pending(call, None, arguments, CallOutcome(verdict.text, verdict.outcome))
-
-
-def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
-    known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
-    return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
+    for task in tasks:
+        task.add_done_callback(look)
+    return first

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from agenticx.errors import ToolError
 from agenticx.messages import clean_text
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["bounded", "jsonable", "render"]
+__all__ = ["bounded", "finished", "jsonable", "render"]
 
 
 def render(value: object, limit: int) -> tuple[str, bool]:
@@ -35,6 +37,28 @@ def render(value: object, limit: int) -> tuple[str, bool]:
             return bounded(value.model_dump_json(), limit)
         case _:
             return bounded(_as_json(value), limit)
+
+
+async def finished(value: object) -> object:
+    """Return what a tool returned; close it and raise `ToolError` if it is a generator or coroutine that nobody ran.
+
+    Closing may run code of the tool's and raise what that raises: call it as foreign code.
+    """
+    match value:
+        case AsyncGenerator():
+            await cast("AsyncGenerator[object, Any]", value).aclose()
+            raise ToolError(_UNFINISHED.format(kind="an async generator", remedy="collect what it yields"))
+        case Generator():
+            await run_in_thread(cast("Generator[object, Any, object]", value).close, name="agx closing a generator")
+            raise ToolError(_UNFINISHED.format(kind="a generator", remedy="collect what it yields"))
+        case Coroutine():
+            cast("Coroutine[Any, Any, object]", value).close()
+            raise ToolError(_UNFINISHED.format(kind="a coroutine", remedy="await it"))
+        case _:
+            return value
+
+
+_UNFINISHED = "Error: the tool returned {kind}, which is no result: it has to {remedy} and return that."
 
 
 def bounded(text: str, limit: int) -> tuple[str, bool]:

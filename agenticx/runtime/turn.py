@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agenticx import foreign
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
@@ -161,8 +162,8 @@ class Turn:
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
 
     def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have `work` go on behind the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(work, name="agx afterwork")
+        """Run `work` behind the call or the turn that started it."""
+        task = asyncio.get_running_loop().create_task(_contained(work), name="agx afterwork")
         self._afterwork.add(task)
         task.add_done_callback(self._afterwork_done)
 
@@ -181,6 +182,12 @@ class Turn:
         self._afterwork.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("work behind the turn failed", exc_info=failure)
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    """Await foreign work: a `SystemExit` in a task would end the program."""
+    with foreign.containing("work behind the turn"):
+        await work
 
 
 def attached(message: UserMessage) -> dict[str, Any]:

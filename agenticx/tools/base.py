@@ -10,7 +10,17 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ToolSchema
 
-__all__ = ["Assessment", "Risk", "Snapshots", "Tool", "ToolContext", "ToolOutput", "ToolState", "is_idempotent"]
+__all__ = [
+    "Assessment",
+    "Risk",
+    "Snapshots",
+    "Tool",
+    "ToolContext",
+    "ToolOutput",
+    "ToolState",
+    "is_idempotent",
+    "is_parallel",
+]
 
 Risk = Literal["read", "write", "execute"]
 """What a call can do: look at the workspace, change files or other state in it, or run anything at all."""
@@ -107,16 +117,24 @@ def is_idempotent(tool: Tool) -> bool:
     return bool(getattr(tool, "idempotent", tool.read_only))
 
 
+def is_parallel(tool: Tool) -> bool:
+    """Whether calls of `tool` may run beside others: its own declaration, else whether it only reads."""
+    return getattr(tool, "parallel", tool.read_only) is True
+
+
 @runtime_checkable
 class Tool(Protocol):
     """Something an agent can do.
 
-    `read_only` means: no side effect whatever the arguments; such calls of one round run in parallel and a malformed
-    call may be repaired. `timeout` in seconds overrides the setting. `run` returns text (anything else is rendered by
-    the engine) or raises `ToolError` with a sentence that the model can act on. When it is cancelled (stop, time-out)
-    it may return what it has by then instead of letting that pass: it is added to what is said of the call's end.
-    A tool may also have `idempotent`, which means: running the same call twice does no more than running it once. Where
-    a turn goes on after a crash, such a call is run again; without the attribute those of read-only tools are.
+    `read_only` means: no side effect whatever the arguments; a malformed call may be repaired. `timeout` in seconds
+    overrides the setting. `run` returns text (anything else is rendered by the engine) or raises `ToolError` with a
+    sentence that the model can act on; whatever else it raises is told to the model too. When it is cancelled (stop,
+    time-out) it may return what it has by then instead of letting that pass: it is added to what is said of the call's
+    end.
+
+    Two attributes are optional and follow from `read_only` where they are missing. `idempotent`: running the same call
+    twice does no more than running it once, so where a turn goes on after a crash it is run again. `parallel`: calls
+    may run beside neighbouring ones of the round, each once it is permitted.
     """
 
     @property

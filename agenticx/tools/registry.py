@@ -8,8 +8,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, overload
+from functools import cache, partial, partialmethod
+from typing import Any, cast, overload
 
 from agenticx.errors import ToolError
 from agenticx.llms.base import ToolSchema
@@ -37,6 +37,7 @@ class FunctionTool:
     risk: Risk
     read_only: bool
     idempotent: bool
+    parallel: bool
     timeout: float | None
     assessor: Assess | None
 
@@ -89,6 +90,7 @@ def tool(
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
+    parallel: bool | None = None,
     assess: Assess | None = None,
 ) -> FunctionTool: ...
 @overload
@@ -100,6 +102,7 @@ def tool(
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
+    parallel: bool | None = None,
     assess: Assess | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
@@ -112,14 +115,16 @@ def tool(
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
+    parallel: bool | None = None,
     assess: Assess | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
     Name and description come from the function unless they are given. What is not declared harmless is asked about:
     the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
-    `idempotent` (a call that a crash cut off may be run again) from `read_only`; `timeout` is in seconds; `assess`
-    judges each call by its arguments.
+    `idempotent` (a call that a crash cut off may be run again) and `parallel` (calls may run beside others of the
+    round, at most 8 at a time) from `read_only`; `timeout` is in seconds; `assess` judges each call by its arguments.
+    Raises `TypeError` for a generator function, whose calls have no result.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:
@@ -137,9 +142,11 @@ def tool(
             timeout=timeout,
             read_only=read_only,
             idempotent=idempotent,
+            parallel=parallel,
             assess=assess,
         )
     signature = read_signature(function)
+    _refuse_generator(function, name or _name_of(function))
     schema = ToolSchema(
         _checked_name(name or _name_of(function)),
         signature.description if description is None else description,
@@ -154,6 +161,7 @@ def tool(
         risk=risk,
         read_only=only_reads,
         idempotent=only_reads if idempotent is None else idempotent,
+        parallel=only_reads if parallel is None else parallel,
         timeout=timeout,
         assessor=assess,
     )
@@ -162,10 +170,36 @@ def tool(
 def as_tool(given: Tool | Callable[..., Any]) -> Tool:
     """`given` if it is a tool, else a tool made of the function that it is."""
     if isinstance(given, Tool):
+        _refuse_generator(given.run, given.schema.name)
         return given
     if callable(given):
         return tool(given)
     raise TypeError(f"{given!r} is neither a tool nor a function")
+
+
+def _refuse_generator(function: Callable[..., Any], name: str) -> None:
+    """Raise `TypeError` if calling `function` only makes a generator, under partials, method objects and caches too.
+
+    A wrapper that is a function of its own (`functools.wraps`) may collect what a generator yields: what it returns is
+    looked at in each call.
+    """
+    wrapped: Any = function
+    while True:
+        if isinstance(wrapped, partial | partialmethod):
+            wrapped = cast("Any", wrapped).func
+        elif isinstance(wrapped, staticmethod | classmethod | _CACHED):
+            wrapped = cast("Any", wrapped).__wrapped__
+        else:
+            break
+    for called in (wrapped, type(wrapped).__call__):
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise TypeError(
+                f"{name!r} is a generator function, and a call of a tool has one result: "
+                "return a value, such as a text or a list, instead of yielding"
+            )
+
+
+_CACHED = type(cache(len))
 
 
 def _name_of(function: Callable[..., Any]) -> str:

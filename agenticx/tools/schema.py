@@ -1,7 +1,8 @@
 """A function's signature and docstring as a JSON Schema for the model and a validator for what the model sends.
 
 1. Values are JSON, and validation is strict: `"1"` and `1.0` are no integers, `1` is no boolean; the one widening is an
-   integer where a number is asked for. A model that is told so corrects itself; silent conversion hides its mistake.
+   integer where a number is asked for. The engine converts numbers in another form where nothing is lost (`fitting`)
+   and says so; any other conversion would hide a mistake of the model's, and a model that is told corrects itself.
 2. Unknown arguments are refused. A name that the model made up means that it misread what the tool does.
 """
 
@@ -30,6 +31,8 @@ __all__ = ["CallSchema", "read_signature"]
 
 _SHOWN_ERRORS = 3
 _SHOWN_VALUE = 60
+_WITH_VALUES = 10
+"""Mistakes whose values are shown; of more, each may hold most of the arguments again, and copying them takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,14 @@ def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
-    return inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    """The names that the function takes from around it; one that has no value yet is left out."""
+    if not inspect.isfunction(function) or function.__closure__ is None:
+        return {}
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
+        with suppress(ValueError):  # it is empty
+            found[name] = cell.cell_contents
+    return found
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:
@@ -218,7 +228,8 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _sentence(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
-    errors = exc.errors(include_url=False, include_context=False)
+    include_input = exc.error_count() <= _WITH_VALUES
+    errors = exc.errors(include_url=False, include_context=False, include_input=include_input)
     sentences = [_one(error, parameters) for error in errors[:_SHOWN_ERRORS]]
     if len(errors) > _SHOWN_ERRORS:
         sentences.append(f"and {len(errors) - _SHOWN_ERRORS} more")
@@ -239,6 +250,8 @@ def _one(error: Any, parameters: Mapping[str, Any]) -> str:
             return f"the arguments are not JSON: {error['msg']}"
         case _:
             wanted = error["msg"].removeprefix("Input ")
+            sentence = f"{where!r} {wanted[:1].lower()}{wanted[1:]}"
+            if "input" not in error:
+                return sentence
             given = repr(error["input"])
-            shown = given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + "…"
-            return f"{where!r} {wanted[:1].lower()}{wanted[1:]}, not {shown}"
+            return f"{sentence}, not {given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + '…'}"

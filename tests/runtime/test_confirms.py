@@ -9,6 +9,7 @@ from datetime import datetime
 
 import pytest
 
+from agenticx.errors import ForeignError, StoreError
 from agenticx.runtime import (
     AsyncConfirmGate,
     AutoApproveConfirmGate,
@@ -372,6 +373,15 @@ async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, a
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
     assert notes.kept == []
+
+
+@pytest.mark.parametrize("error", [StoreError("late"), ForeignError("late", what="a service", kind="timed_out")])
+async def test_an_error_of_our_own_tree_that_a_gate_raises_is_a_no_by_policy_with_its_reason(play, notes, error):
+    run = await play([note(), "ok"], tools=notes.tools(), gate=ScriptedGate(error))
+
+    assert [(event.data["by"], event.data["reason"]) for event in run.of("confirm_response")] == [("policy", "late")]
+    assert run.of("stall") == []
+    assert run.results == [("call_1", "denied", "Denied by policy. Reason: late")]
 
 
 @pytest.mark.parametrize("junk", [True, None, "yes", ConfirmAnswer(approved="no"), ConfirmAnswer(approved=1)])

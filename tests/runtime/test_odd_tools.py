@@ -9,10 +9,25 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel
 
-from agenticx.errors import ToolError
+from agenticx.attachments import load_attachment
+from agenticx.errors import (
+    AttachmentRefused,
+    ClockExpired,
+    ForeignError,
+    HookFailed,
+    InvalidArguments,
+    ModelError,
+    SessionBusy,
+    SettingsError,
+    StoreError,
+    ToolError,
+)
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
-from agenticx.testing import ScriptedModel, call
+from agenticx.runtime.interrupts import TurnInterrupted
+from agenticx.runtime.permits import Refused
+from agenticx.runtime.resuming import Forgetful
+from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool
 from tests.patience import PATIENCE
@@ -107,6 +122,286 @@ async def test_raising(play, exc, kind):
 
     assert (data["is_error"], data["outcome"]) == (True, "error")
     assert len(data["result"]) < 40_000
+
+
+class Unsayable(StoreError):
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("exc", "outcome", "text"),
+    [
+        (ToolError("try b"), "error", "try b"),
+        (InvalidArguments("b is no"), "invalid_arguments", "Invalid arguments: b is no"),
+        (AttachmentRefused("no such file"), "error", "Error: no such file"),
+        (SessionBusy("busy"), "error", "Error: busy"),
+        (StoreError("no disk"), "error", "Error: no disk"),
+        (ModelError("no key", code="provider.auth"), "error", "Error: no key"),
+        (
+            ClockExpired("slow", code="timeout.hard", elapsed_seconds=1, limit_seconds=1),
+            "error",
+            "Error: slow",
+        ),
+        (HookFailed("hook"), "error", "Error: hook"),
+        (SettingsError("setting"), "error", "Error: setting"),
+        (ForeignError("late", what="it", kind="timed_out"), "error", "Error: late"),
+        (TurnInterrupted("stopped"), "error", "Error: the turn was stopped"),
+        (Refused("no", "denied"), "error", "Error: no"),
+        (Unsayable(), "error", "Error: tool 'odd' raised RuntimeError: no"),
+        (StoreError("\ud800"), "error", "Error: \ufffd"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_errors_of_our_own_tree_are_results_like_any_other(play, exc, outcome, text, kind):
+    async def later():
+        """Raise."""
+        raise exc
+
+    def now():
+        """Raise."""
+        raise exc
+
+    data = await one_result(play, later if kind == "async" else now)
+
+    assert (data["is_error"], data["outcome"], data["result"]) == (True, outcome, text)
+
+
+@pytest.mark.parametrize("error", [ToolError, InvalidArguments, StoreError])
+async def test_a_long_message_of_an_error_is_shortened(play, error):
+    async def fail():
+        """Raise."""
+        raise error("x" * 1_000_000)
+
+    data = await one_result(play, fail)
+
+    assert (data["truncated"], len(data["result"]) < 31_000) == (True, True)
+
+
+async def test_an_attachment_that_is_refused_is_a_result(play):
+    def load():
+        """Load."""
+        return load_attachment("missing.png")
+
+    data = await one_result(play, load)
+
+    assert data["outcome"] == "error"
+    assert data["result"].startswith("Error: ")
+    assert "missing.png" in data["result"]
+
+
+async def test_a_turn_of_the_same_session_inside_a_tool_is_a_result_and_the_outer_turn_goes_on(play):
+    session = play.session()
+
+    async def nest():
+        """Run a turn of the session that runs this one."""
+        return [event async for event in play.runtime(ScriptedModel([])).run_turn("again", session)]
+
+    data = await one_result(play, nest, session=session)
+
+    assert data["outcome"] == "error"
+    assert data["result"] == f"Error: session {session.id!r} already runs a turn; wait for its terminal event"
+
+
+async def test_a_turn_of_another_session_inside_a_tool_works(play):
+    async def nest():
+        """Run a turn."""
+        return outline([event async for event in play.runtime(ScriptedModel(["hi"])).run_turn("go", play.session())])
+
+    data = await one_result(play, nest)
+
+    assert data["result"] == '["turn_started", "round_start", "token", "final"]'
+
+
+async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):
+    def interrupt():
+        """Raise what no signal caused: signals reach the main thread only."""
+        raise KeyboardInterrupt
+
+    data = await one_result(play, interrupt)
+
+    assert (data["outcome"], "KeyboardInterrupt" in data["result"]) == ("error", True)
+
+
+async def test_a_plain_function_may_hand_over_work_too(play):
+    done = []
+
+    async def clean_up():
+        done.append(threading.current_thread())
+
+    def odd(context: ToolContext):
+        """Hand over work, from a thread."""
+        context.afterwards(clean_up())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [threading.current_thread()])
+
+
+async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_program(play):
+    done = []
+
+    async def leave():
+        done.append(True)
+        raise SystemExit(3)
+
+    async def odd(context: ToolContext):
+        """Hand over work."""
+        context.afterwards(leave())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [True])
+
+
+# --- generators -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_generator_that_is_returned_is_closed_and_told_as_an_error(play, kind, begun):
+    closed = []
+
+    def count():
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.append(threading.get_ident())
+
+    def begin():
+        generator = count()
+        if begun:
+            next(generator)
+        return generator
+
+    async def later():
+        """Return a generator."""
+        return begin()
+
+    def now():
+        """Return a generator."""
+        return begin()
+
+    data = await one_result(play, later if kind == "async" else now)
+
+    assert data["outcome"] == "error"
+    assert data["result"] == (
+        "Error: the tool returned a generator, which is no result: it has to collect what it yields and return that."
+    )
+    assert len(closed) == begun
+    assert threading.get_ident() not in closed, "its code runs beside the loop"
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_an_async_generator_that_is_returned_is_closed_and_told_as_an_error(play, kind):
+    closed = []
+
+    async def count():
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    generator = count()
+    assert await anext(generator) == 1
+
+    async def later():
+        """Return an async generator."""
+        return generator
+
+    def now():
+        """Return an async generator."""
+        return generator
+
+    data = await one_result(play, later if kind == "async" else now)
+
+    assert (data["outcome"], "an async generator" in data["result"]) == ("error", True)
+    assert closed == [True]
+
+
+async def test_a_coroutine_that_nobody_awaited_is_closed_and_told_as_an_error(play):
+    async def inner():
+        return "never"
+
+    async def forgetful():
+        """Forget to await."""
+        return inner()
+
+    data = await one_result(play, forgetful)
+
+    assert (data["outcome"], "a coroutine" in data["result"]) == ("error", True)
+
+
+async def test_a_generator_that_cannot_be_closed_is_timed_out(play):
+    async def stuck():
+        try:
+            yield 1
+        finally:
+            await asyncio.Event().wait()
+
+    generator = stuck()
+    await anext(generator)
+
+    @tool(risk="read", name="odd", timeout=1)
+    async def give():
+        """Return it."""
+        return generator
+
+    data = await one_result(play, give)
+
+    assert data["outcome"] == "timed_out"
+
+
+# --- errors of the engine behind a tool -------------------------------------------------------------------------------
+
+
+@dataclass
+class FullDisk(Forgetful):
+    """A journal that cannot keep processes."""
+
+    async def started(self, call, process):
+        raise StoreError("no space left")
+
+
+@pytest.mark.parametrize("reaction", ["pass", "swallow", "replace"])
+async def test_what_the_journal_raises_inside_a_tool_ends_the_turn_whatever_the_tool_does(play, reaction):
+    @tool(risk="read", name="odd")
+    async def launch(context: ToolContext):
+        """Start a process."""
+        try:
+            await context.started({"pid": 1, "started": 1, "mark": "m"})
+        except StoreError:
+            if reaction == "pass":
+                raise
+            if reaction == "replace":
+                raise ToolError("try again") from None
+        return "launched"
+
+    runtime = play.runtime(ScriptedModel([call("odd")]))
+    events = [event async for event in runtime.run_turn("go", play.session(), tools=[launch], journal=FullDisk())]
+
+    told = "ok" if reaction == "swallow" else "cancelled"  # a call that came to its end is told as it ended
+    assert outline(events, detail=True)[-2:] == [f"tool_result:{told}", "error:storage"]
+    assert events[-1].data["text"] == "no space left"
+
+
+async def test_the_engines_error_in_one_of_several_calls_ends_the_others_at_once(play):
+    @tool(risk="read")
+    async def launch(context: ToolContext, n: int):
+        """Start a process, or hang."""
+        if n != 2:
+            await asyncio.Event().wait()
+        await context.started({"pid": 1, "started": 1, "mark": "m"})
+
+    runtime = play.runtime(ScriptedModel([[call("launch", {"n": n}) for n in range(4)]]))
+    began = asyncio.get_running_loop().time()
+    events = [event async for event in runtime.run_turn("go", play.session(), tools=[launch], journal=FullDisk())]
+
+    assert outline(events, detail=True)[-5:] == [*["tool_result:cancelled"] * 4, "error:storage"]
+    assert asyncio.get_running_loop().time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -363,8 +658,19 @@ async def test_a_run_that_returns_plainly_works(play):
         Handmade(assessment=lambda: None),
         Handmade(result=_raise(RuntimeError("no"))),
         Handmade(result=_raise(SystemExit())),
+        Handmade(result=_raise(SessionBusy("no"))),
+        Handmade(result=lambda: (n for n in "ab")),
     ],
-    ids=["assess raises", "assess panics", "assess junk", "assess none", "run raises", "run exits"],
+    ids=[
+        "assess raises",
+        "assess panics",
+        "assess junk",
+        "assess none",
+        "run raises",
+        "run exits",
+        "run raises ours",
+        "run returns a generator",
+    ],
 )
 async def test_a_handmade_tool_that_fails_is_an_error_of_the_tool(play, odd):
     data = await one_result(play, odd)
@@ -372,7 +678,21 @@ async def test_a_handmade_tool_that_fails_is_an_error_of_the_tool(play, odd):
     assert data["outcome"] == "error"
 
 
-@pytest.mark.parametrize("verdict", [_raise(RuntimeError("no")), _raise(Panic()), lambda: None, lambda: [1]])
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        _raise(RuntimeError("no")),
+        _raise(Panic()),
+        _raise(GeneratorExit()),
+        _raise(asyncio.CancelledError()),
+        _raise(StoreError("no")),
+        _raise(ToolError("no")),
+        lambda: None,
+        lambda: [1],
+        lambda: {"a": Unshowable()},
+        lambda: cyclic(),
+    ],
+)
 async def test_a_handmade_tool_whose_validation_fails_does_not_run(play, verdict):
     data = await one_result(play, Handmade(verdict=verdict))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
-from agenticx.errors import InvalidArguments
+from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
 from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
 from agenticx.runtime.output import ALONE, CUT, TAKEN, OutputType
@@ -314,6 +314,24 @@ async def test_a_validator_that_breaks_counts_as_a_fault(play):
     run = await play([[call("submit_output", {"name": "x"})]] * 3, output_type=Touchy)
     assert run.outline[-1] == "error:provider.bad_reply"
     assert "output_type Touchy raised ZeroDivisionError: x" in run.results[0][2]
+
+
+async def test_an_error_of_our_own_tree_in_a_validator_is_told_to_the_model_too(play):
+    class Failing(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def _look_up(cls, value: str) -> str:
+            if value == "x":
+                raise StoreError("no disk")
+            return value
+
+    run = await play([call("submit_output", {"name": name}) for name in "xy"], output_type=Failing)
+    assert [(outcome, "no disk" in text) for _, outcome, text in run.results] == [
+        ("invalid_arguments", True),
+        ("ok", False),
+    ]
 
 
 @given(st.text(max_size=30) | st.from_type(dict[str, int]).map(json.dumps))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from agenticx.llms.base import ToolCallDelta
-from agenticx.runtime import AutoApproveConfirmGate, Block, HookRegistry
+from agenticx.runtime import AutoApproveConfirmGate, Block, ConfirmAnswer, HookRegistry, StopSignal
 from agenticx.runtime.hooks import AgentHook
-from agenticx.testing import ScriptedModel, call, finish, outline, raw, say
+from agenticx.testing import ScriptedGate, ScriptedModel, call, finish, outline, raw, say
 from agenticx.tools.base import ToolContext, ToolOutput
 from agenticx.tools.registry import tool
+from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -225,6 +227,118 @@ async def test_a_repair_that_does_not_fit_the_schema_is_invalid(play):
 
     assert [outcome for _, outcome, _ in run.results] == ["invalid_arguments"]
     assert "repaired" not in run.of("tool_result")[0].data
+
+
+@pytest.mark.promise("C4")
+async def test_numbers_in_another_form_are_converted_where_nothing_is_lost_and_marked(play):
+    run = await play(
+        [[call("add", {"a": "1", "b": 2.0}), call("add", {"a": 1, "b": 2}), call("add", {"a": " 1", "b": 2})], "ok"],
+        tools=[add],
+    )
+
+    assert [outcome for _, outcome, _ in run.results] == ["ok", "ok", "invalid_arguments"]
+    assert ["repaired" in event.data for event in run.of("tool_result")] == [True, False, False]
+    assert run.results[0][2] == "3"
+    assert run.of("tool_call")[0].data["arguments"] == {"a": "1", "b": 2.0}, "a client sees what the model said"
+    assert run.session.messages[1].tool_calls[0].arguments == '{"a": "1", "b": 2.0}', "so does the model itself"
+
+
+@pytest.mark.promise("C4")
+async def test_hooks_the_question_and_its_digest_are_about_the_converted_value(play):
+    seen = []
+
+    class Watch(AgentHook):
+        async def before_tool_call(self, name, arguments, context):
+            seen.append(arguments)
+
+        async def after_tool_call(self, name, arguments, result, context):
+            seen.append(arguments)
+
+    @tool(risk="write")
+    def move(steps: int) -> str:
+        """Move."""
+        return repr(steps)
+
+    gate = ScriptedGate(True, True)
+    script = [call("move", {"steps": "3"}), call("move", {"steps": 3}), "ok"]
+    run = await play(script, tools=[move], gate=gate, hooks=HookRegistry([Watch()]))
+
+    assert [request.context["arguments"] for request in gate.requests] == [{"steps": 3}] * 2
+    assert gate.requests[0].digest == gate.requests[1].digest
+    assert seen == [{"steps": 3}] * 4
+    assert [text for *_, text in run.results] == ["3", "3"]
+    assert [event.data.get("repaired") for event in run.of("tool_result")] == [True, None]
+
+
+@pytest.mark.parametrize(("gate", "outcome"), [(False, "denied"), (True, "timed_out")])
+async def test_the_result_of_a_converted_call_says_so_whatever_came_of_it(play, gate, outcome):
+    @tool(risk="write", timeout=1)
+    async def move(steps: int) -> None:
+        """Move for ever."""
+        await asyncio.Event().wait()
+
+    run = await play([call("move", {"steps": "3"}), "ok"], tools=[move], gate=ScriptedGate(gate))
+
+    assert [(event.data["outcome"], event.data["repaired"]) for event in run.of("tool_result")] == [(outcome, True)]
+
+
+async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(play):
+    @tool(risk="write")
+    def move(steps: int) -> str:
+        """Move."""
+        return repr(steps)
+
+    gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"steps": "4"}))
+    run = await play([call("move", {"steps": 3}), "ok"], tools=[move], gate=gate)
+
+    assert run.results == [("call_1", "ok", "4")]
+    assert run.of("tool_result")[0].data["repaired"] is True
+
+
+async def test_long_arguments_are_read_beside_the_loop(play):
+    threads = []
+
+    @tool(risk="read")
+    def size(text: str, n: int) -> int:
+        """Measure."""
+        return len(text) * n
+
+    class Watched:
+        schema, read_only, timeout, assess, run = size.schema, True, None, size.assess, size.run
+
+        def validate(self, arguments):
+            threads.append(threading.current_thread())
+            return size.validate(arguments)
+
+    calls = [call("size", {"text": "x" * length, "n": 1}) for length in (10, 100_000)]
+    run = await play([calls, "ok"], tools=[Watched()])
+
+    assert [text for *_, text in run.results] == ["10", "100000"]
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+async def test_a_stop_while_long_arguments_are_read_still_tells_of_the_call_and_answers_it(play):
+    stop, reading, release = StopSignal(), threading.Event(), threading.Event()
+
+    class Slow:
+        schema, read_only, timeout = add.schema, True, None
+
+        def assess(self, arguments, context): ...
+
+        def run(self, arguments, context): ...
+
+        def validate(self, arguments):
+            reading.set()
+            stop.set()
+            release.wait(PATIENCE)
+
+    arguments = {"a": "x" * 100_000}
+    run = await play([[call("add", arguments), call("add", {"a": 1})]], tools=[Slow()], stop=stop)
+    release.set()
+
+    assert reading.is_set()
+    assert run.outline[-5:] == [*["tool_call:add"] * 2, *["tool_result:cancelled"] * 2, "error:stopped"]
+    assert [event.data["arguments"] for event in run.of("tool_call")] == [arguments, '{"a": 1}']
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2, "b": 3}', '{"a": NaN, "b": 1}', "[1, 2]", "7", '{"a": 1}{"b": 2}'])

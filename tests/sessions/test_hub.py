@@ -459,3 +459,22 @@ async def test_a_session_that_was_put_aside_goes_on_where_it_was(tmp_path: Path)
         "one",
         "second",
     ]
+
+
+async def test_a_tool_that_is_refused_by_its_own_hub_is_a_failed_call_and_the_turn_goes_on(tmp_path: Path) -> None:
+    @tool(risk="read")
+    async def begin(where: str) -> str:
+        """Begin a turn of this session, of none, or after the store failed."""
+        if where == "store":
+            raise StoreError("another store has no room")
+        turn = await hub.start(session_id if where == "here" else "ses_none", TurnRequest(input="again"))
+        return turn.id
+
+    calls = [call("begin", {"where": where}) for where in ("here", "nowhere", "store")]
+    hub, store, session_id = await hub_with(ScriptedModel([calls, "done"]), tmp_path, tools=[begin])
+    await hub.start(session_id, TurnRequest(input="go"))
+
+    events = await turn_over(store, session_id)
+    results = [json.loads(event.frame_json)["data"] for event in events if event.type == "tool_result"]
+    assert [(data["outcome"], data["result"].startswith("Error: ")) for data in results] == [("error", True)] * 3
+    assert types(events)[-1] == "final"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 
 import pytest
 
 from agenticx.errors import ToolError
 from agenticx.tools import Assessment, FunctionTool, Tool, Toolbox, ToolContext, as_tool, tool
+from agenticx.tools.base import is_parallel
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -100,6 +102,100 @@ def test_anything_else_is_no_tool() -> None:
     assert as_tool(lambda_named := launch.function).schema.name == lambda_named.__name__
     with pytest.raises(TypeError, match="5 is neither a tool nor a function"):
         as_tool(5)  # type: ignore[arg-type]
+
+
+def yields():
+    """Yield."""
+    yield "a"
+
+
+async def yields_later():
+    """Yield."""
+    yield "a"
+
+
+class Yields:
+    """Its calls are generators."""
+
+    __name__ = "yields"
+
+    def __call__(self):
+        yield "a"
+
+    def method(self):
+        yield "a"
+
+    async def async_method(self):
+        yield "a"
+
+    @staticmethod
+    def static():
+        yield "a"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        yields,
+        yields_later,
+        functools.partial(yields),
+        functools.partial(functools.partial(yields_later)),
+        functools.cache(yields),
+        Yields(),
+        functools.partial(Yields()),
+        Yields().method,
+        Yields().async_method,
+        Yields.static,
+        functools.partial(functools.cache(Yields().method)),
+    ],
+)
+def test_a_generator_function_is_refused_with_what_would_be_right(function) -> None:
+    for make in (lambda: tool(function, name="yields"), lambda: as_tool(function), lambda: Toolbox([function])):
+        with pytest.raises(TypeError, match=r"is a generator function, and .*: return a value"):
+            make()
+
+
+def test_a_tool_whose_run_is_a_generator_function_is_refused() -> None:
+    class Handmade:
+        schema, read_only, timeout = add.schema, True, None
+
+        def assess(self, arguments, context): ...
+
+        def validate(self, arguments): ...
+
+        async def run(self, arguments, context):
+            yield "a"
+
+    with pytest.raises(TypeError, match="'add' is a generator function"):
+        as_tool(Handmade())
+
+
+async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(bench) -> None:
+    def collected(function):
+        @functools.wraps(function)
+        def collect(*args, **kwargs):
+            return list(function(*args, **kwargs))
+
+        return collect
+
+    assert await bench.call(tool(collected(yields))) == ["a"]
+
+
+def test_calls_run_side_by_side_if_they_only_read_or_are_marked() -> None:
+    class Handmade:
+        read_only = True
+
+    marked = tool(launch.function, parallel=True)
+    assert [is_parallel(one) for one in (add, launch, marked, tool(add.function, risk="read", parallel=False))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    handmade = Handmade()
+    assert is_parallel(handmade)
+    handmade.parallel = lambda: None  # something else of that name
+    assert not is_parallel(handmade)
 
 
 def test_a_toolbox_keeps_its_order_and_hands_out_the_same_schemas() -> None:

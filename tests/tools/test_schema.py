@@ -112,6 +112,15 @@ def test_a_long_value_and_many_mistakes_are_cut() -> None:
     assert len(str(caught.value)) < 200
 
 
+def test_of_very_many_mistakes_the_values_are_not_shown() -> None:
+    def many(numbers: list[int]) -> None: ...
+
+    with pytest.raises(InvalidArguments) as caught:
+        read_signature(many).validate({"numbers": ["x"] * 5000})
+    first = "; ".join(f"'numbers.{n}' should be a valid integer" for n in range(3))
+    assert str(caught.value) == f"{first}; and 4997 more"
+
+
 @pytest.mark.parametrize(
     "annotation", ["ToolContext", "tools.ToolContext", "ToolContext | None", Context, Context | None]
 )
@@ -192,6 +201,17 @@ def test_methods_partials_callable_objects_and_closures_are_described() -> None:
     assert list(read_signature(Thing().method).parameters["properties"]) == ["n"]
     assert list(read_signature(functools.partial(Thing().method)).parameters["properties"]) == ["n"]
     assert read_signature(Thing()).validate({"n": {"x": 1}}) == {"n": Local(1)}
+
+
+def test_a_function_may_use_a_name_around_it_that_has_no_value_yet() -> None:
+    def use(n: int) -> int:
+        return n + later
+
+    signature = read_signature(use)
+    later = 1
+
+    assert signature.validate({"n": 1}) == {"n": 1}
+    assert use(1) == 1 + later
 
 
 def test_a_signature_that_cannot_be_described_says_which_part() -> None:
