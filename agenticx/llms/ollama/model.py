@@ -8,7 +8,7 @@ from agenticx.llms._http import ProviderHttp
 from agenticx.llms._provider import Call, ProviderModel
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.ollama._request import request_body
+from agenticx.llms.ollama._request import request_body, sent_names
 from agenticx.llms.ollama_host import OLLAMA_BASE_URL, ollama_url
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
@@ -45,4 +45,4 @@ class OllamaModel(ProviderModel[None]):
         return Call(path="/api/chat", body=body, accept="application/x-ndjson")
 
     def _parser(self, request: ModelRequest) -> OllamaReplyParser:
-        return OllamaReplyParser(who=self._name, model=self._model)
+        return OllamaReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)

@@ -21,6 +21,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import WIRE, ChatReplyParser
 from agenticx.llms.openai_chat._request import request_body
+from agenticx.llms.openai_chat.rows import sent_names
 from agenticx.settings import provider_key, provider_setting
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
@@ -100,7 +101,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         return Call(path="/chat/completions", body=body, accept=accept)
 
     def _parser(self, request: ModelRequest) -> ChatReplyParser:
-        return ChatReplyParser(who=self._name, model=self._model)
+        return ChatReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
 
     def _refuses_state(self, error: ModelError) -> bool:
         if error.status is None or not self._way.dialect.returns_reasoning:
