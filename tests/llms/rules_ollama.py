@@ -51,10 +51,9 @@ def _messages(rows: list[dict[str, Any]]) -> list[str]:
             found.append(f"message {place}: images of the {row['role']}")
         for index, call in enumerate(row.get("tool_calls", [])):
             function = call["function"]
-            if function["index"] != index or not isinstance(function["arguments"], dict):
+            fits = _NAME.fullmatch(function["name"]) and _ID.fullmatch(call["id"])
+            if not fits or function["index"] != index or not isinstance(function["arguments"], dict):
                 found.append(f"message {place}: a malformed call {call}")
-            if not (_NAME.fullmatch(function["name"]) and _ID.fullmatch(call["id"])):
-                found.append(f"message {place}: the name or the id of {call} does not fit")
             awaited.append((call["id"], function["name"]))
     return [*found, *(["results are missing"] if awaited else [])]
 

@@ -34,6 +34,7 @@ _Role = Literal["user", "assistant"]
 _OPENING = "[The conversation begins with your own words.]"
 _CLOSING = "[Go on.]"
 _THOUGHTS = ("thinking", "redacted_thinking")
+_OWN_IDS = ("id", "tool_use_id")  # of calls that the provider runs itself
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf")
 _CACHED: _Block = {"type": "ephemeral"}
 
@@ -163,6 +164,8 @@ def _own_blocks(message: AssistantMessage, model: str | None, calls: list[_Block
     texts = [text_in(block, "text") for block in content if block["type"] == "text"]
     count = sum(block["type"] == "tool_use" for block in content)
     if not content or "".join(texts) != message.content or count != len(calls):
+        return None
+    if not all(_IDS.takes(text_in(block, name)) for block in content for name in _OWN_IDS if name in block):
         return None
     left = iter(calls)
     own = [{**block, **next(left)} if block["type"] == "tool_use" else dict(block) for block in content]

@@ -95,7 +95,12 @@ class ResponsesReplyParser(JsonReply):
             self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
 
     def _take_response(self, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """The whole response, which comes with its creation, its progress and its end."""
+        """Take the whole response, which comes with its creation, its progress and its end.
+
+        Its id is not looked at: gateways send another one with each event.
+        """
+        if moment == "created" and self._items.all:
+            raise malformed("another response begins in it", who=self._who)
         if usage := fields_in(response, "usage"):
             deltas.append(UsageDelta(_usage(usage)))
         status = text_in(response, "status")
