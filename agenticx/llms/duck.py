@@ -18,7 +18,7 @@ from agenticx.llms._failures import Complaint, status_error
 from agenticx.llms._identifiers import ToolNames
 from agenticx.llms._pump import ThreadPump
 from agenticx.llms._values import cleaned
-from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import ChatReplyParser
 from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
@@ -62,6 +62,10 @@ class DuckModel:
     def context_window(self) -> int | None:
         window = getattr(self._model, "context_window", None)
         return window if isinstance(window, int) else None
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return inline_forms(cast("ChatModel", self._model))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The reply, in whatever pieces the model gives it out."""

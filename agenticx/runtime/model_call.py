@@ -37,6 +37,7 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
             turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
         raise
     finally:
+        turn.answered_by = call.model_name
         call.writer.account(call.model_name)
         if not complete:
             call.writer.keep_partial()
