@@ -221,13 +221,26 @@ def test_items_of_a_gateway_go_back_without_ids_that_are_too_long_but_for_reason
     long = "x" * 400
     output = [
         {"type": "reasoning", "id": long, "summary": [], "encrypted_content": "x"},
+        {"type": "message", "id": long, "role": "assistant", "content": [], "status": "completed"},
         {"type": "function_call", "id": long, "call_id": long, "name": "look", "arguments": "{}"},
     ]
+    output[1]["content"] = [{"type": "output_text", "text": "So.", "annotations": []}]
     state = ProviderState(wire="openai-responses", model="m", payload={"output": output})
-    body = WIRES["openai_responses"].request([HELLO, *calling((long, "look"), state=state)])
-    thought, call, result = body["input"][1:]
+    called, seen = calling((long, "look"), state=state)
+    body = WIRES["openai_responses"].request([HELLO, called.model_copy(update={"content": "So."}), seen])
+    thought, said, call, result = body["input"][1:]
+    assert said == {"type": "message", "role": "assistant", "content": "So."}
     assert (thought["id"], "id" in call, call["call_id"] == result["call_id"] != long) == (long, False, True)
     assert WIRES["openai_responses"].violations(body) == []
+
+
+def test_a_search_of_the_provider_s_own_with_an_id_that_it_refuses_is_left_out() -> None:
+    search = {"type": "web_search_call", "id": "ws_" + "x" * 62, "status": "completed"}
+    part = {"type": "output_text", "text": "Found.", "annotations": []}
+    said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
+    state = ProviderState(wire="openai-responses", model="m", payload={"output": [search, said]})
+    body = WIRES["openai_responses"].request([HELLO, AssistantMessage(content="Found.", provider_state=state)])
+    assert body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Found."}]
 
 
 def test_a_block_of_the_provider_s_own_with_an_id_that_it_refuses_goes_as_text() -> None:

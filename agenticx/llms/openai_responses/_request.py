@@ -33,11 +33,13 @@ https://github.com/AnswerDotAI/fastllm/issues/45, https://github.com/orchidfiles
 """
 
 _ITEM_ID = re.compile(r"[a-zA-Z0-9_.:|-]{1,64}")
-"""Items' own ids have the same limit; gateways give longer ones. Nothing is stored, so an item needs none.
+"""Items' own ids have the same limit; gateways give longer ones. Nothing is stored, so calls and texts need none.
 
 Reasoning keeps its id whatever that is: encrypted content is bound to it
 (https://github.com/openclaw/openclaw/pull/71448).
 """
+
+_NEED_NO_ID = ("message", "function_call", "custom_tool_call", "compaction")
 
 _LEAST_OUTPUT_TOKENS = 16  # fewer are refused
 
@@ -198,15 +200,29 @@ def _native(message: AssistantMessage, model: str | None, names: ToolNames) -> l
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
     output = [_sendable(item) for item in items_in(state.payload, "output")]
-    if any(text_in(item, "type") not in _REPLAYED for item in output) or not _says(output, message, names):
+    if not all(_is_replayed(item) for item in output) or not _says(output, message, names):
         return None
-    return _with_usable_reasoning(output) or None
+    return _with_usable_reasoning([row for item in output if (row := _identified(item)) is not None]) or None
 
 
 def _sendable(item: dict[str, Any]) -> dict[str, Any]:
     """Return an item without what the provider puts out and does not take back: nulls, and ids that do not fit."""
-    fits = item.get("type") == "reasoning" or _ITEM_ID.fullmatch(text_in(item, "id"))
-    return {name: value for name, value in item.items() if value is not None and (fits or name != "id")}
+    drops_id = text_in(item, "type") in _NEED_NO_ID and not _ITEM_ID.fullmatch(text_in(item, "id"))
+    return {name: value for name, value in item.items() if value is not None and not (drops_id and name == "id")}
+
+
+def _is_replayed(item: dict[str, Any]) -> bool:
+    """Return whether an item may stand in an input as it is."""
+    kind, id_ = text_in(item, "type"), text_in(item, "id")
+    return kind in _REPLAYED and (kind == "reasoning" or not id_ or bool(_ITEM_ID.fullmatch(id_)))
+
+
+def _identified(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an item; a message without an id in the form that needs none, None if it says nothing."""
+    if item["type"] != "message" or "id" in item:
+        return item
+    text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in items_in(item, "content"))
+    return {"type": "message", "role": "assistant", "content": text} if text else None
 
 
 def _says(output: list[dict[str, Any]], message: AssistantMessage, names: ToolNames) -> bool:
