@@ -25,7 +25,7 @@ _DIGEST_CHARS = 8
 
 @dataclass(frozen=True, slots=True)
 class IdentifierRule:
-    """Which identifiers a provider takes: `shortest` to `longest` characters of the class `characters`.
+    """A provider's rule for identifiers: `shortest` to `longest` characters of the class `characters`.
 
     `characters` and `first` are the inside of a regular expression's brackets; `first` says what an identifier may
     begin with, where that is less than all of them, and `prefix` is put before one that begins otherwise.
@@ -67,7 +67,7 @@ class IdentifierRule:
 
 
 class _Unique:
-    """Fits one original after the other, none of them like one before."""
+    """An allocator of identifiers that fit a rule; it gives out none twice."""
 
     def __init__(self, rule: IdentifierRule) -> None:
         self._rule = rule

@@ -131,7 +131,7 @@ class RetryingModel:
 
     @property
     def inline_calls(self) -> Sequence[InlineForm]:
-        """Those of the first model; `model_named` has the others."""
+        """The forms of the first model; `model_named` finds the others."""
         return inline_forms(self.model)
 
     def model_named(self, name: str) -> ChatModel:

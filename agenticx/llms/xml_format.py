@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 NAMES = IdentifierRule(r"\w.-", 128)
-"""What a tag may name: `XmlCallParser` reads no other."""
+"""Names that a tag may have; `XmlCallParser` reads no other."""
 
 _ESCAPED = re.compile(r"<(\\{0,63})/parameter")
 _UNESCAPE = re.compile(r"<\\(\\{0,63}/parameter)")

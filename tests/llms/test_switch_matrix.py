@@ -143,7 +143,7 @@ def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessag
 
 
 def asks_for(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
-    """What is kept of a reply whose calls have these names."""
+    """Return what the runtime keeps of a reply whose calls have these names."""
     message = asks(wire, ids)
     calls = tuple(call.model_copy(update={"name": name}) for call, name in zip(message.tool_calls, names, strict=True))
     state = message.provider_state
