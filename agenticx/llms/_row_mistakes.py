@@ -30,7 +30,7 @@ def row_mistakes(kind: type[BaseModel], found: ValidationError) -> list[str]:
 
 def _sentence(kind: type[BaseModel], error: ErrorDetails) -> str:
     place = error["loc"]
-    name = ".".join(map(str, place))
+    name = ".".join(str(part) for part in place if part != "[key]")
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{name!r} means nothing here; {_may_have(kind, place[:-1])}"
     if error["type"] == "missing":

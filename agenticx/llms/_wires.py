@@ -28,7 +28,7 @@ class Wire:
 
 
 def _dialect(provider: Provider, known: ModelFacts) -> dict[str, Any]:
-    return {"dialect": known.dialect or provider.dialect}
+    return {"dialect": known.dialect or provider.dialect, **_inline(provider, known)}
 
 
 def _reasons(_: Provider, known: ModelFacts) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def _output(_: Provider, known: ModelFacts) -> dict[str, Any]:
     }  # a quarter of the window at most: room for the input
 
 
-def _nothing(_: Provider, _known: ModelFacts) -> dict[str, Any]:
-    return {}
+def _inline(_: Provider, known: ModelFacts) -> dict[str, Any]:
+    return {"inline_calls": known.inline_calls or ()}
 
 
 WIRES: Mapping[WireName, Wire] = {
     "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasons),
     "anthropic": Wire("anthropic", "AnthropicModel", _output),
     "gemini": Wire("gemini", "GeminiModel", _reasons),
-    "ollama": Wire("ollama", "OllamaModel", _nothing),
+    "ollama": Wire("ollama", "OllamaModel", _inline),
     "chat": Wire("openai_chat", "OpenAIChatModel", _dialect),
 }

@@ -25,6 +25,7 @@ __all__ = [
     "ChatModel",
     "Delta",
     "Finished",
+    "InlineForm",
     "ModelRequest",
     "OutputSchema",
     "Reply",
@@ -40,6 +41,7 @@ __all__ = [
     "close_model",
     "complete",
     "gave_up",
+    "inline_forms",
     "takes_output_schema",
 ]
 
@@ -50,6 +52,11 @@ A reply is `broken` where something in it says that it did not come to its own e
 knows, a call that was never closed or came behind the end, a connection that was cut. It `failed` where the
 provider says that it gave up: with such a reply a turn fails as with an error.
 """
+
+InlineForm = Literal["hermes", "mistral"]
+"""A form in which some models write calls into their text, where their server does not read it (`inline_calls`)."""
+
+_INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral")
 
 _GOOD_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
@@ -222,6 +229,9 @@ class ChatModel(Protocol):
     `stream` yields *batches*: all deltas that one read of the socket completed, never an empty batch. It raises
     `ModelError` and nothing else; closing the iterator early closes the provider's socket. A stream that ends
     without a `Finished` was truncated (the caller decides what that means). Pings and comments yield nothing.
+
+    A model may also have a method `takes_output_schema` and an attribute `inline_calls`; see the functions
+    `takes_output_schema` and `inline_forms`.
     """
 
     @property
@@ -244,6 +254,19 @@ def takes_output_schema(model: ChatModel, output: OutputSchema, *, with_tools: b
     """
     ask: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
     return ask is not None and ask(output, with_tools=with_tools)
+
+
+def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[InlineForm]:
+    """Return the forms in which `model` is known to write calls into its text.
+
+    Models have them as `inline_calls`; one that has no such attribute has none. `answered_by` is the name of the model
+    that answered, where `model` has fallbacks: those have a method `model_named`.
+    """
+    named: Callable[[str], ChatModel] | None = getattr(model, "model_named", None)
+    if named is not None and answered_by is not None:
+        model = named(answered_by)
+    own: object = getattr(model, "inline_calls", ())
+    return tuple(form for form in _INLINE_FORMS if form in own) if isinstance(own, tuple | list) else ()
 
 
 @dataclass(frozen=True, slots=True)

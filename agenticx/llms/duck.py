@@ -15,12 +15,13 @@ from agenticx import foreign
 from agenticx.errors import ForeignError, ModelError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
+from agenticx.llms._identifiers import ToolNames
 from agenticx.llms._pump import ThreadPump
 from agenticx.llms._values import cleaned
-from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import ChatReplyParser
-from agenticx.llms.openai_chat.rows import message_rows, tool_rows
+from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
 from agenticx.logs import get_logger
 
 __all__ = ["DuckModel", "adapt"]
@@ -62,6 +63,10 @@ class DuckModel:
         window = getattr(self._model, "context_window", None)
         return window if isinstance(window, int) else None
 
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return inline_forms(cast("ChatModel", self._model))
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The reply, in whatever pieces the model gives it out."""
         ways = self._ways(request)
@@ -99,10 +104,11 @@ class _DuckReply:
     def __init__(self, way: Callable[..., Any], request: ModelRequest, *, who: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
         self._what = f"{who}.{getattr(way, '__name__', 'call')}"
-        self._parser = ChatReplyParser(who=who, model=who)
+        names = sent_names(request)
+        self._parser = ChatReplyParser(who=who, model=who, tool_names=names.originals)
         self._way = way
-        self._rows = message_rows(request.messages, model=who, dialect=ChatDialect())
-        self._options = _options(way, request)
+        self._rows = message_rows(request.messages, model=who, dialect=ChatDialect(), names=names)
+        self._options = _options(way, request, names)
         self._pump: ThreadPump | None = None
         self._source: AsyncIterator[object] | None = None
         self._ended = False
@@ -178,11 +184,11 @@ def _is_async(result: object) -> bool:
     return inspect.isawaitable(result) or hasattr(result, "__aiter__")
 
 
-def _options(way: Callable[..., Any], request: ModelRequest) -> dict[str, Any]:
+def _options(way: Callable[..., Any], request: ModelRequest, names: ToolNames) -> dict[str, Any]:
     """Of what a model may want to know, what this method takes."""
     options: dict[str, Any] = {}
     if request.tools:
-        options = {"tools": tool_rows(request.tools), "tool_choice": request.tool_choice}
+        options = {"tools": tool_rows(request.tools, names), "tool_choice": request.tool_choice}
     if request.timeout is not None:
         options["timeout"] = request.timeout
     if request.max_output_tokens is not None:

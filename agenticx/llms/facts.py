@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agenticx.errors import SettingsError
 from agenticx.llms._row_mistakes import row_mistakes
+from agenticx.llms.base import InlineForm
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.ollama_host import ollama_url
 from agenticx.llms.pricing import Price
@@ -31,6 +32,7 @@ ASSUMED: tuple[Ability, ...] = ("tools", "parallel")
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|20\d{6}|latest)$")
 
 
+_Word = Annotated[str, Field(min_length=1)]
 _Variable = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 
 
@@ -40,7 +42,8 @@ class Provider(BaseModel):
     Without `keys` it needs none; a `local` one is asked on its usual port which models it has. Where `models_of` names
     another provider, it is the same models, the same variable moves it, and its facts are told there. `key_check` is a
     path under the base URL that answers only to a good key, "" if there is none. `dialect_sources`
-    say where it was read what its `dialect` says.
+    say where it was read what its `dialect` says. `inline_calls` has, for each form in which models write calls into
+    their text, the words in the names of the models that do, where the server leaves the calls there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +59,7 @@ class Provider(BaseModel):
     price_source: str = ""
     dialect: ChatDialect | None = None
     dialect_sources: tuple[str, ...] = ()
+    inline_calls: Mapping[InlineForm, tuple[_Word, ...]] = {}
 
     @property
     def base_variable(self) -> str:
@@ -81,7 +85,8 @@ class Provider(BaseModel):
 class ModelFacts(BaseModel):
     """What is known of one model. `window` has input and output together where `input` says what of it may go in;
     `output` is the most that comes out. Without `abilities` it is taken to have those of `ASSUMED`. A `dialect`
-    is its provider's with what the row says otherwise.
+    is its provider's with what the row says otherwise. `inline_calls` are the forms in which it writes calls into its
+    text; a row that does not say leaves that to its provider's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -96,10 +101,11 @@ class ModelFacts(BaseModel):
     abilities: tuple[Ability, ...] | None = None
     price: Price | None = None
     dialect: ChatDialect | None = None
+    inline_calls: tuple[InlineForm, ...] | None = None
 
     @property
     def is_known(self) -> bool:
-        return self != _UNKNOWN
+        return self.model_copy(update={"inline_calls": None}) != _UNKNOWN
 
     @property
     def input_window(self) -> int | None:
@@ -130,7 +136,12 @@ class Facts:
         names = [model, _SNAPSHOT.sub("", model)]
         if self.providers[family].wire == "ollama":
             names.append(model.partition(":")[0])
-        return next((self.models[spec] for name in names if (spec := f"{family}:{name}") in self.models), _UNKNOWN)
+        known = next((self.models[spec] for name in names if (spec := f"{family}:{name}") in self.models), _UNKNOWN)
+        if known.inline_calls is not None:
+            return known
+        words = provider.inline_calls or self.providers[family].inline_calls
+        forms = tuple(form for form, parts in words.items() if any(part in model.lower() for part in parts))
+        return known.model_copy(update={"inline_calls": forms}) if forms else known
 
 
 def load_facts() -> Facts:

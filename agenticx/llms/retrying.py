@@ -20,12 +20,14 @@ from agenticx.llms.base import (
     ChatModel,
     Delta,
     Finished,
+    InlineForm,
     ModelRequest,
     OutputSchema,
     Usage,
     UsageDelta,
     close_model,
     gave_up,
+    inline_forms,
     takes_output_schema,
 )
 from agenticx.llms.wrapping import opened
@@ -129,6 +131,15 @@ class RetryingModel:
         """The smallest known one, so that a fallback can take over."""
         windows = [model.context_window for model in (self.model, *self.fallbacks)]
         return min((window for window in windows if window is not None), default=None)
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        """The forms of the first model; `model_named` finds the others."""
+        return inline_forms(self.model)
+
+    def model_named(self, name: str) -> ChatModel:
+        """Return the one of these models that goes by `name`, the first if none does."""
+        return next((model for model in (self.model, *self.fallbacks) if model.name == name), self.model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The first attempt that gives anything out, whole."""

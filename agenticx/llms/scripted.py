@@ -41,7 +41,7 @@ from agenticx.llms._script import (
     think,
     usage,
 )
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.llms.base import Delta, InlineForm, ModelRequest
 
 __all__ = [
     "Part",
@@ -79,12 +79,14 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         context_window: int | None = None,
+        inline_calls: Sequence[InlineForm] = (),
         clock: Clock | None = None,
     ) -> None:
         self._replies: deque[Script] = deque(replies)
         self._planned = len(self._replies)
         self._name = name
         self._context_window = context_window
+        self._inline_calls = tuple(inline_calls)
         self._clock: Clock = clock or SystemClock()
         self._calls_made = 0
         self.requests: list[ModelRequest] = []
@@ -97,6 +99,10 @@ class ScriptedModel:
     @property
     def context_window(self) -> int | None:
         return self._context_window
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return self._inline_calls
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Play the next reply; its first delta is a `ScriptExhausted` error when there is none."""

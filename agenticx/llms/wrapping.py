@@ -6,7 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema, close_model, takes_output_schema
+from agenticx.llms.base import (
+    ChatModel,
+    Delta,
+    InlineForm,
+    ModelRequest,
+    OutputSchema,
+    close_model,
+    inline_forms,
+    takes_output_schema,
+)
 
 __all__ = ["Wrapper", "asked_until_taken", "opened", "sorted_anew"]
 
@@ -24,6 +33,10 @@ class Wrapper:
     @property
     def context_window(self) -> int | None:
         return self._model.context_window
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return inline_forms(self._model)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return takes_output_schema(self._model, output, with_tools=with_tools)

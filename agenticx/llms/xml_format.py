@@ -23,11 +23,13 @@ from json.encoder import encode_basestring_ascii as _quote
 from typing import Any
 
 from agenticx.errors import ModelError
+from agenticx.llms._identifiers import IdentifierRule
 from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.xml_prose import Prose
 
 __all__ = [
+    "NAMES",
     "XmlCallParser",
     "render_call",
     "render_result",
@@ -35,6 +37,9 @@ __all__ = [
     "without_calls",
     "without_tags",
 ]
+
+NAMES = IdentifierRule(r"\w.-", 128)
+"""Names that a tag may have; `XmlCallParser` reads no other."""
 
 _ESCAPED = re.compile(r"<(\\{0,63})/parameter")
 _UNESCAPE = re.compile(r"<\\(\\{0,63}/parameter)")

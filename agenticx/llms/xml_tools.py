@@ -13,6 +13,7 @@ from typing import cast
 
 from agenticx.errors import InvalidArguments
 from agenticx.llms._attachments import message_pieces
+from agenticx.llms._identifiers import ToolNames
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -26,6 +27,7 @@ from agenticx.llms.base import (
 )
 from agenticx.llms.wrapping import Wrapper, sorted_anew
 from agenticx.llms.xml_format import (
+    NAMES,
     XmlCallParser,
     render_call,
     render_result,
@@ -51,12 +53,13 @@ class XmlToolModel(Wrapper):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, with the calls in its text as tool-call deltas."""
-        parser = XmlCallParser(request.tools)
-
+        names = ToolNames(NAMES, request)
+        parser = XmlCallParser([replace(tool, name=names.sent(tool.name)) for tool in request.tools])
+        originals = names.originals
         last: list[Delta] = []  # what is shown before the error of a reply that is given up
 
         def sort(batch: Sequence[Delta]) -> list[Delta]:
-            deltas = self._sorted(parser, batch)
+            deltas = [_named(delta, originals) for delta in self._sorted(parser, batch)]
             if parser.error is not None:
                 last.extend(deltas)
                 raise parser.error
@@ -82,6 +85,12 @@ class XmlToolModel(Wrapper):
         return deltas
 
 
+def _named(delta: Delta, originals: Mapping[str, str]) -> Delta:
+    """Return the piece of a call under our name of its tool."""
+    ours = originals.get(delta.name) if isinstance(delta, ToolCallDelta) else None
+    return delta if ours is None else replace(cast("ToolCallDelta", delta), name=ours)
+
+
 def _finished(parser: XmlCallParser, finished: Finished) -> Finished:
     if parser.unfinished:
         return replace(finished, stop="length")
@@ -90,15 +99,17 @@ def _finished(parser: XmlCallParser, finished: Finished) -> Finished:
 
 def in_xml(request: ModelRequest) -> ModelRequest:
     """The same request without tools: they stand in the system prompt, calls and results in the messages."""
-    schemas = {tool.name: tool for tool in request.tools}
+    names = ToolNames(NAMES, request)
+    tools = [replace(tool, name=names.sent(tool.name)) for tool in request.tools]
+    schemas = {tool.name: tool for tool in tools}
     messages: list[Message] = []
     for is_result, rows in groupby(request.messages, key=lambda row: isinstance(row, ToolMessage)):
         if is_result:
-            messages.append(_results(cast("list[ToolMessage]", list(rows))))
+            messages.append(_results(cast("list[ToolMessage]", list(rows)), names))
         else:
-            messages.extend(_told(row, schemas) for row in rows)
+            messages.extend(_told(row, schemas, names) for row in rows)
     if request.tools and request.tool_choice != "none":
-        messages = _with_tools(messages, request.tools)
+        messages = _with_tools(messages, tools)
     return replace(request, messages=messages, tools=(), tool_choice="auto")
 
 
@@ -110,14 +121,15 @@ def _with_tools(messages: list[Message], tools: Sequence[ToolSchema]) -> list[Me
     return [SystemMessage(content=text, message_id="msg_xml_tools"), *messages]
 
 
-def _told(message: Message, schemas: Mapping[str, ToolSchema]) -> Message:
+def _told(message: Message, schemas: Mapping[str, ToolSchema], names: ToolNames) -> Message:
     """The message in text alone, in which nothing looks like a call or a result but what is one."""
     if not isinstance(message, AssistantMessage):
         message = _with_texts_written_out(message) if isinstance(message, UserMessage) else message
         content = without_tags(message.content)
         return message if content == message.content else message.model_copy(update={"content": content})
     said = without_calls(message.content)
-    calls = [_render(call, schemas.get(call.name)) for call in message.tool_calls]
+    named = [call.model_copy(update={"name": names.sent(call.name)}) for call in message.tool_calls]
+    calls = [_render(call, schemas.get(call.name)) for call in named]
     if not calls and said == message.content:
         return message
     text = "\n".join([said, *calls] if said else calls)
@@ -142,6 +154,6 @@ def _render(call: ToolCall, schema: ToolSchema | None) -> str:
         return f"<function={call.name}>\n{without_tags(call.arguments)}\n</function>"
 
 
-def _results(rows: Sequence[ToolMessage]) -> UserMessage:
-    texts = [render_result(row.name, row.content) for row in rows]
+def _results(rows: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
+    texts = [render_result(names.sent(row.name), row.content) for row in rows]
     return UserMessage(content="\n".join(texts), message_id=f"{rows[0].message_id}_xml", injected=True)

@@ -17,12 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Reply
+from agenticx.llms.base import ChatModel, InlineForm, ModelRequest, Reply, inline_forms
 from agenticx.llms.duck import adapt
 from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage, clean_text
@@ -54,6 +55,8 @@ __all__ = ["AgentRuntime"]
 _BARE_TOOL_ROUNDS = 10
 _LONG_ROUND_CHARS = 100_000
 """A round with more text than this is recorded in a thread."""
+_READ_AT_ONCE = 4096
+"""A text of as many characters is looked through for calls on the event loop, a longer one in a thread."""
 
 
 class AgentRuntime:
@@ -241,7 +244,8 @@ class AgentRuntime:
             turn.remember_reply(replace(reply, provider_state=None), message_id)
             raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
-            reply = _with_inline_calls(turn, reply, [tool.name for tool in request.tools])
+            forms = inline_forms(self._model, turn.answered_by)
+            reply = await _with_inline_calls(turn, reply, [tool.name for tool in request.tools], forms)
         return reply, message_id
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
@@ -339,12 +343,14 @@ def _recorded(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
     )
 
 
-def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str]) -> Reply:
-    text, calls = inline_calls(reply.text, known)
+async def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
+    """Return the reply with the calls that its text consists of instead of that text, if it consists of calls."""
+    read = partial(inline_calls, reply.text, known, forms)
+    calls = read() if len(reply.text) <= _READ_AT_ONCE else await run_in_thread(read, name="agx inline calls")
     if not calls:
         return reply
     named = tuple(call.model_copy(update={"id": turn.session.call_id("")}) for call in calls)
-    return replace(reply, text=text, tool_calls=named)
+    return replace(reply, text="", tool_calls=named)
 
 
 def _begin(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:

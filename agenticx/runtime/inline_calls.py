@@ -1,9 +1,20 @@
-"""Calls that a model wrote into its text: only in the two explicit wrapper forms, only at the end, never from prose.
+"""Calls that a model wrote into its text: read only from a reply that is nothing but wrappers, never from prose.
 
-1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or
-   around `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
-2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, or the same in
-   OpenAI's nested form.
+Of every model, one or several of one form in sequence:
+
+1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or around
+   `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
+2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, or the same in OpenAI's
+   nested form.
+
+Only of models that are known to write so (`InlineForm`):
+
+3. `hermes`: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, one or several, as Hermes and Qwen are trained to.
+4. `mistral`: `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, or one or several of `[TOOL_CALLS]name{…}` and
+   `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`, the tokenizers of Mistral before version 11 and since.
+
+Anything beside the wrappers, an example in an answer as well as a word before it, makes all of it text. So does one
+call in it that is not whole, names no known tool, has arguments that are no object or says a key twice.
 """
 
 from __future__ import annotations
@@ -11,74 +22,186 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
+from agenticx.llms.base import InlineForm
 from agenticx.messages import ToolCall
+from agenticx.strict_json import read_json
 
 __all__ = ["inline_calls"]
 
-_TOOL_CODE = re.compile(r"<tool_code>((?:(?!<tool_code>).)*)</tool_code>\s*\Z", re.DOTALL)
-_FENCE = re.compile(r"^```(?:json|tool_calls?)?[ \t]*\n(\{(?:(?!^```).)*\})\s*^```\s*\Z", re.DOTALL | re.MULTILINE)
-_MAX_CHARS = 200_000
+_MAX_CHARS = 48_000
+_MAX_PYTHON_CHARS = 16_000  # parsing Python takes several times as long as JSON
+_MAX_CALLS = 128  # as many as a wire reads of one reply
+_MAX_DEPTH = 100
+
+_TOOL_CODE, _TOOL_CODE_END = "<tool_code>", "</tool_code>"
+_TOOL_CALL, _TOOL_CALL_END = "<tool_call>", "</tool_call>"
+_TOOL_CALLS = "[TOOL_CALLS]"
+_FENCE = re.compile(r"```(?:json|tool_calls?)?[ \t]*\n\s*+")
+_FENCE_END = re.compile(r"[ \t]*\n\s*?```[ \t]*(?=\n|\Z)")
+_NAME = re.compile(
+    r"\s*+(?P<name>[^\s\[\]{}]{1,128})\s*+(?:\[CALL_ID\]\s*+[A-Za-z0-9_-]{1,64}\s*+)?(?:\[ARGS\]\s*+)?(?=\{)"
+)
+_INDENTED = re.compile(r"(?:[ \t]*\n)*+(?: {4}|\t)")  # code that is shown, in Markdown
+_BLANKS = re.compile(r"\s*+")
+_BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+_Read = tuple[list[ToolCall], int]
+"""Calls, and where the text goes on behind them."""
 
 
-def inline_calls(text: str, known: Collection[str]) -> tuple[str, list[ToolCall]]:
-    """The text before the wrapper and the calls inside it (without ids); the whole text and no call otherwise.
+def inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
+    """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known` tools.
 
-    A wrapper counts only if every call in it names one of the `known` tools.
+    `forms` are those that its model is known to use beside the two that are read of every model.
     """
-    if len(text) > _MAX_CHARS or not ("</tool_code>" in text or "```" in text):
-        return text, []
-    for pattern, read in ((_TOOL_CODE, _read_tool_code), (_FENCE, _read_fence)):
-        if match := pattern.search(text):
-            calls = read(match.group(1).strip())
-            if calls and all(call.name in known for call in calls):
-                return text[: match.start()].rstrip(), calls
-    return text, []
-
-
-def _read_tool_code(body: str) -> list[ToolCall]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return _read_python(body)
-    return _from_json(cast(list[Any], value) if isinstance(value, list) else [value])
-
-
-def _read_fence(body: str) -> list[ToolCall]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+    if len(text) > _MAX_CHARS:
         return []
-    if isinstance(value, dict) and set(value) == {"tool_calls"} and isinstance(value["tool_calls"], list):  # pyright: ignore[reportUnknownArgumentType]
-        return _from_json(value["tool_calls"])  # pyright: ignore[reportUnknownArgumentType]
-    return []
+    said = text.strip()
+    read = None if _INDENTED.match(text) else _reader(said, forms)
+    if read is None:
+        return []
+    try:
+        calls = _read_all(said, read)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return []
+    return calls if all(call.name in known for call in calls) else []
 
 
-def _from_json(rows: list[Any]) -> list[ToolCall]:
+def _reader(said: str, forms: Collection[InlineForm]) -> Callable[[str, int], _Read] | None:
+    """Return what reads one wrapper of the form that the text begins with."""
+    if said.startswith(_TOOL_CODE):
+        return _read_tool_code
+    if said.startswith("```"):
+        return _read_fence
+    if said.startswith(_TOOL_CALL) and "hermes" in forms:
+        return _read_hermes
+    if said.startswith(_TOOL_CALLS) and "mistral" in forms:
+        return _read_mistral
+    return None
+
+
+def _read_all(said: str, read: Callable[[str, int], _Read]) -> list[ToolCall]:
+    """Return the calls of all wrappers; raises `ValueError` if there is anything else."""
     calls: list[ToolCall] = []
-    for row in rows:
-        if isinstance(row, dict) and isinstance(row.get("function"), dict):  # pyright: ignore[reportUnknownMemberType]
-            row = row["function"]  # pyright: ignore[reportUnknownVariableType]
-        if not (isinstance(row, dict) and isinstance(row.get("name"), str)):  # pyright: ignore[reportUnknownMemberType]
-            return []
-        arguments: Any = row.get("arguments", {})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        calls.append(ToolCall(id="", name=row["name"], arguments=text))  # pyright: ignore[reportUnknownArgumentType]
+    at = 0
+    while at < len(said):
+        found, at = read(said, at)
+        calls += found
+        if not found or len(calls) > _MAX_CALLS:
+            raise ValueError(f"no call in a wrapper, or more than {_MAX_CALLS} in all")
+        at = _behind_blanks(said, at)
     return calls
 
 
-def _read_python(body: str) -> list[ToolCall]:
-    """`tool(key=literal, …)` statements; anything that is not a literal makes the whole block no call."""
-    try:
-        statements = ast.parse(body).body
-        return [_from_expression(statement) for statement in statements]
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return []
+# --- one wrapper --------------------------------------------------------------------------------------------------
+
+
+def _read_tool_code(said: str, at: int) -> _Read:
+    at = _behind_blanks(said, _behind(said, at, _TOOL_CODE))
+    if said.startswith(("{", "["), at):
+        value, at = _json_at(said, at)
+        rows = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return _from_json(rows), _behind(said, _behind_blanks(said, at), _TOOL_CODE_END)
+    end = said.index(_TOOL_CODE_END, at)
+    if len(said) > _MAX_PYTHON_CHARS:
+        raise ValueError("too long to be read as Python")
+    statements = ast.parse(said[at:end].strip()).body
+    if len(statements) > _MAX_CALLS:
+        raise ValueError(f"more than {_MAX_CALLS} statements")
+    return [_from_expression(statement) for statement in statements], end + len(_TOOL_CODE_END)
+
+
+def _read_fence(said: str, at: int) -> _Read:
+    opening = _FENCE.match(said, at)
+    if opening is None:
+        raise ValueError("not a fence that may hold calls")
+    value, at = _json_at(said, opening.end())
+    closing = _FENCE_END.match(said, at)
+    if closing is None or not isinstance(value, dict):
+        raise ValueError("not one object in a fence")
+    fields = cast("dict[str, Any]", value)
+    if set(fields) != {"tool_calls"} or not isinstance(fields["tool_calls"], list):
+        raise ValueError("not calls alone")
+    return _from_json(cast("list[Any]", fields["tool_calls"])), closing.end()
+
+
+def _read_hermes(said: str, at: int) -> _Read:
+    value, at = _json_at(said, _behind_blanks(said, _behind(said, at, _TOOL_CALL)))
+    return _from_json([value]), _behind(said, _behind_blanks(said, at), _TOOL_CALL_END)
+
+
+def _read_mistral(said: str, at: int) -> _Read:
+    at = _behind_blanks(said, _behind(said, at, _TOOL_CALLS))
+    if said.startswith("[", at):
+        value, at = _json_at(said, at)
+        return _from_json(cast("list[Any]", value)), at
+    named = _NAME.match(said, at)
+    if named is None:
+        raise ValueError("not a name and its arguments")
+    value, end = _json_at(said, named.end())
+    return [_call(named["name"], value)], end
+
+
+# --- its parts ------------------------------------------------------------------------------------------------------
+
+
+def _behind(said: str, at: int, tag: str) -> int:
+    if not said.startswith(tag, at):
+        raise ValueError(f"{tag} is missing")
+    return at + len(tag)
+
+
+def _behind_blanks(said: str, at: int) -> int:
+    found = _BLANKS.match(said, at)
+    return at if found is None else found.end()
+
+
+def _json_at(said: str, at: int) -> tuple[Any, int]:
+    """Return the object or list that begins at `at`, and where it ends; raises `ValueError` if it is not whole."""
+    depth = 0
+    for found in _BRACKET_OR_STRING.finditer(said, at):
+        mark = found[0]
+        if mark in ("{", "["):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+        elif mark in ("}", "]"):
+            depth -= 1
+            if depth <= 0:
+                return read_json(said[at : found.end()], max_depth=_MAX_DEPTH), found.end()
+    raise ValueError("not whole")
+
+
+def _from_json(rows: list[Any]) -> list[ToolCall]:
+    return [_from_row(row) for row in rows]
+
+
+def _from_row(row: Any) -> ToolCall:
+    if not isinstance(row, dict):
+        raise ValueError("not a call")
+    fields = cast("dict[str, Any]", row)
+    if isinstance(fields.get("function"), dict):
+        fields = cast("dict[str, Any]", fields["function"])
+    name = fields.get("name")
+    if not isinstance(name, str):
+        raise ValueError("a call without a name")
+    return _call(name, fields.get("arguments", {}))
+
+
+def _call(name: str, arguments: Any) -> ToolCall:
+    """Return a call; arguments that are a text are JSON themselves."""
+    text = arguments.strip() or "{}" if isinstance(arguments, str) else json.dumps(arguments, allow_nan=False)
+    value = read_json(text, max_depth=_MAX_DEPTH) if isinstance(arguments, str) else arguments
+    if not isinstance(value, dict):
+        raise ValueError("arguments that are no object")
+    return ToolCall(id="", name=name, arguments=text)
 
 
 def _from_expression(statement: ast.stmt) -> ToolCall:
+    """Return the call that is `tool(key=literal, …)`; raises `ValueError` for anything else."""
     node = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and node.args:
         node = node.args[0]
@@ -92,4 +215,4 @@ def _from_expression(statement: ast.stmt) -> ToolCall:
     arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
     if None in arguments:
         raise ValueError("** is not a literal")
-    return ToolCall(id="", name=name, arguments=json.dumps(arguments, allow_nan=False))
+    return _call(name, arguments)

@@ -43,6 +43,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
             turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
         raise
     finally:
+        turn.answered_by = call.model_name
         call.writer.account(call.model_name)
         if not complete:
             call.writer.keep_partial()

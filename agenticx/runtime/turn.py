@@ -62,6 +62,7 @@ class Turn:
     usage: Usage | None = None
     last_input_tokens: int | None = None
     last_text: str = ""
+    answered_by: str | None = None
     told_about_tools: bool = False
     stopped: bool = False
     overflowed: bool = False

@@ -105,6 +105,18 @@ def test_the_provider_s_own_error_type_is_printed(ask: Any, provider: Any) -> No
     assert "no such thing" in reply["error"]["message"]
 
 
+def test_a_second_message_in_one_stream_is_a_protocol_error(agx: Any, provider: Any) -> None:
+    start = {"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": []}}
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}
+    again = {**start, "message": {**start["message"], "id": "msg_2"}}
+    end = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    provider.events(*map(json.dumps, [start, block, again, block, *end]))
+    done = agx("model", "call", "anthropic:x", "hello", "--base-url", provider.base_url, "--json")
+    reply = json.loads(done.stdout)
+    assert (done.returncode, reply["text"], reply["complete"]) == (1, "Hi", False)
+    assert reply["error"]["type"] == "protocol_error"
+
+
 def test_a_server_that_falls_silent_is_given_up_by_the_clock_that_ran_out(ask: Any, agx: Any, provider: Any) -> None:
     agx.environment["AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"] = "0.2"
     provider.events(delta(content="Hel"))

@@ -9,8 +9,9 @@ from tests.llms.rules_schemas import schema_violations
 
 __all__ = ["violations"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""64 is what Bedrock and older versions of the API take; Anthropic itself takes names of 128 now."""
 _FIELDS = {"model", "max_tokens", "stream", "messages", "system", "tools", "tool_choice", "thinking", "output_config"}
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _THOUGHTS = ("thinking", "redacted_thinking")

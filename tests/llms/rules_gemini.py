@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = ["violations"]
 
+_ID = re.compile(r"[!-~]{1,64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 _FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 _KINDS = {"text", "functionCall", "functionResponse", "inlineData", "executableCode", "codeExecutionResult"}
@@ -131,5 +132,7 @@ def _identity(row: dict[str, Any]) -> tuple[str, str | None]:
 
 def _is_call(call: dict[str, Any]) -> bool:
     return (
-        bool(_NAME.fullmatch(call["name"])) and isinstance(call["args"], dict) and call.keys() <= {"name", "args", "id"}
+        bool(_NAME.fullmatch(call["name"]) and _ID.fullmatch(call.get("id", "none")))
+        and isinstance(call["args"], dict)
+        and call.keys() <= {"name", "args", "id"}
     )

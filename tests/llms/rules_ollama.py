@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 __all__ = ["violations"]
@@ -10,6 +11,9 @@ _FIELDS = {"model": str, "messages": list, "stream": bool, "tools": list, "optio
 _MESSAGE = {"role": str, "content": str, "thinking": str, "tool_calls": list, "tool_name": str, "tool_call_id": str}
 _MESSAGE |= {"images": list}
 _OPTIONS = {"num_ctx", "num_predict"}
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ID = re.compile(r"[!-~]{1,40}")
+"""The limits of the providers that its cloud models may be behind."""
 
 
 def violations(body: dict[str, Any]) -> list[str]:
@@ -20,6 +24,10 @@ def violations(body: dict[str, Any]) -> list[str]:
     for tool in body.get("tools", []):
         if tool["type"] != "function" or not isinstance(tool["function"]["parameters"], dict):
             found.append(f"a malformed tool {tool}")
+    names = [tool["function"]["name"] for tool in body.get("tools", [])]
+    found += [f"the tool name {name!r} does not fit" for name in names if not _NAME.fullmatch(name)]
+    if len(set(names)) < len(names):
+        found.append("two tools of one name")
     return [*found, *_messages(body["messages"])]
 
 
@@ -43,7 +51,8 @@ def _messages(rows: list[dict[str, Any]]) -> list[str]:
             found.append(f"message {place}: images of the {row['role']}")
         for index, call in enumerate(row.get("tool_calls", [])):
             function = call["function"]
-            if function["index"] != index or not isinstance(function["arguments"], dict):
+            fits = _NAME.fullmatch(function["name"]) and _ID.fullmatch(call["id"])
+            if not fits or function["index"] != index or not isinstance(function["arguments"], dict):
                 found.append(f"message {place}: a malformed call {call}")
             awaited.append((call["id"], function["name"]))
     return [*found, *(["results are missing"] if awaited else [])]

@@ -46,6 +46,8 @@ _OPTIONAL = {
 }
 _ANSWERS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ID = re.compile(r"[!-~]{1,64}")
+"""Of calls and items; reasoning has the id that its content is bound to, whatever that is."""
 
 
 def violations(body: dict[str, Any]) -> list[str]:
@@ -55,6 +57,8 @@ def violations(body: dict[str, Any]) -> list[str]:
         found.append("it would be stored")
     if body.get("max_output_tokens", 16) < 16:
         found.append("fewer than 16 output tokens")
+    if len({tool["name"] for tool in body.get("tools", [])}) < len(body.get("tools", [])):
+        found.append("two tools of one name")
     for tool in body.get("tools", []):
         if tool.keys() != {"type", "name", "description", "parameters", "strict"} or not _NAME.fullmatch(tool["name"]):
             found.append(f"tool {tool} is malformed")
@@ -90,8 +94,10 @@ def _item(item: dict[str, Any]) -> list[str]:
             found += [] if item.get("encrypted_content") or item.get("content") else ["reasoning that is not there"]
         case _:
             pass
-    if "call_id" in required and not 1 <= len(item["call_id"]) <= 64:
-        found.append(f"a call id of {len(item['call_id'])} characters")
+    if "call_id" in required and not _ID.fullmatch(item["call_id"]):
+        found.append(f"the call id {item['call_id']!r} does not fit")
+    if kind != "reasoning" and not _ID.fullmatch(item.get("id", "none")):
+        found.append(f"the item id {item['id']!r} does not fit")
     return found
 
 

@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SettingsError
+from agenticx.llms.assembly import assemble_model
+from agenticx.llms.base import inline_forms
+from agenticx.llms.catalog import resolve_model
 from agenticx.llms.facts import Facts, ModelFacts, load_facts
 from agenticx.llms.openai_chat import ChatDialect
+from agenticx.settings import load_settings
 
 
 @pytest.fixture
@@ -89,7 +93,8 @@ def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> N
 )
 def test_a_snapshot_or_a_size_is_its_model(spec: str, same_as: str, own: Path) -> None:
     facts = load_facts()
-    assert of(facts, spec) == facts.models[same_as]
+    assert of(facts, spec) == of(facts, same_as)
+    assert same_as in facts.models
 
 
 def test_what_only_begins_like_a_known_model_is_another_one(own: Path) -> None:
@@ -137,6 +142,45 @@ def test_a_model_s_dialect_is_its_provider_s_but_for_what_its_row_says(own: Path
     assert of(facts, "mistral:y").dialect is None
 
 
+@pytest.mark.parametrize(
+    ("spec", "forms"),
+    [
+        ("vllm:Qwen/Qwen3-8B", ("hermes",)),
+        ("llamacpp:hermes-3-llama-3.1-8b.gguf", ("hermes",)),
+        ("lmstudio:mistralai/devstral-small-2507", ("mistral",)),
+        ("ollama:qwen2.5:7b", ("hermes",)),
+        ("ollama-chat:mistral-small3.2:24b", ("mistral",)),
+        ("vllm:openhermes-2.5-mistral-7b", ("hermes", "mistral")),
+        ("ollama:gpt-oss", ()),
+        ("vllm:meta/llama-3", ()),
+        ("mistral:mistral-large-latest", ()),
+        ("groq:qwen/qwen3.8-27b", ()),
+        ("openai:gpt-5", ()),
+    ],
+)
+def test_models_of_local_servers_are_marked_with_the_forms_they_write_calls_in(
+    spec: str, forms: tuple[str, ...], own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("MISTRAL_API_KEY", "GROQ_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(variable, "x")
+    settings = load_settings({}, environ={"AGX_HOME": str(own.parent)})
+    assert inline_forms(assemble_model(spec, settings)) == inline_forms(resolve_model(spec)) == forms
+
+
+def test_a_name_that_marks_a_model_tells_nothing_else_of_it(own: Path) -> None:
+    assert not of(load_facts(), "vllm:Qwen/Qwen3-8B").is_known
+
+
+def test_a_row_of_yours_says_whether_a_model_writes_calls_into_its_text(own: Path) -> None:
+    own.write_text(
+        '[models."vllm:house-model"]\ninline_calls = ["mistral"]\n[models."vllm:qwen3-quiet"]\ninline_calls = []\n'
+        '[providers.acme]\nbase_url = "http://10.0.0.9/v1"\ninline_calls = { hermes = ["house"] }\n'
+    )
+    facts = load_facts()
+    specs = ("vllm:house-model", "vllm:qwen3-quiet", "acme:House-2", "acme:qwen3")
+    assert [of(facts, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
+
+
 def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
     before = of(load_facts(), "ollama:mine").input_window
     own.write_text('[models."ollama:mine"]\nwindow = 65536\n')
@@ -179,6 +223,11 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         (
             '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
             "'dialect.streams' means nothing here; dialect may have output_limit, stream_options, ",
+        ),
+        ('[models."vllm:x"]\ninline_calls = ["xml"]', "inline_calls.0 is 'xml'; input should be 'hermes' or 'mistral'"),
+        (
+            '[providers.acme]\nbase_url = "http://x"\ninline_calls = { xml = ["x"] }',
+            "inline_calls.xml is 'xml'; input should be 'hermes' or 'mistral'",
         ),
     ],
 )

@@ -115,6 +115,20 @@ FOREIGN = [
     pytest.param(["a b/ü🎉", "a b/ü🎊"], id="spaces and emoji"),
     pytest.param(["call|fc_1", "call|fc_2"], id="a bar"),
     pytest.param(["abc123XYZ", "abc123XYW"], id="Mistral's"),
+    pytest.param(["call_" + "a" * 35, "call_" + "a" * 36], id="40 and 41 characters"),
+    pytest.param(["c" * 64, "c" * 65], id="64 and 65 characters"),
+    pytest.param(["c" * 300, "c" * 299 + "d"], id="300 characters"),
+    pytest.param(["_a", "-a"], id="an underscore and a dash first"),
+    pytest.param(["a" * 39, "a" * 39 + "\ud800"], id="a lone surrogate"),
+]
+NAMES_OF_CALLS = [
+    pytest.param(["multi_tool_use.parallel", "multi_tool_use_parallel"], id="OpenAI's own"),
+    pytest.param(["look at", "look\tat"], id="spaces"),
+    pytest.param(["öffne", "🎉", "функция"], id="other letters"),
+    pytest.param(["n" * 64, "n" * 65, "n" * 300, "n" * 299 + "m"], id="64, 65 and 300 characters"),
+    pytest.param(["", " ", "None"], id="none"),
+    pytest.param(["3d", "-x", ".x"], id="odd beginnings"),
+    pytest.param(["a</function>", '"}', "<parameter=x>"], id="markup"),
 ]
 
 
@@ -126,6 +140,21 @@ def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessag
     return AssistantMessage(
         content=reply.text, reasoning=reply.reasoning, tool_calls=calls, provider_state=reply.provider_state
     )
+
+
+def asks_for(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
+    """Return what the runtime keeps of a reply whose calls have these names."""
+    message = asks(wire, ids)
+    calls = tuple(call.model_copy(update={"name": name}) for call, name in zip(message.tool_calls, names, strict=True))
+    state = message.provider_state
+    assert state is not None
+    payload = json.loads(json.dumps(state.payload))
+    rows = [item for item in payload.get("output", ()) if item["type"] == "function_call"]
+    rows += [part["functionCall"] for part in payload.get("parts", ()) if "functionCall" in part]
+    for row, name in zip(rows, names, strict=False):
+        row["name"] = name
+    state = state.model_copy(update={"payload": payload})
+    return message.model_copy(update={"tool_calls": calls, "provider_state": state})
 
 
 def answers(message: AssistantMessage) -> list[Message]:
@@ -197,6 +226,17 @@ def test_both_wires_go_on_after_there_and_back(first: Wire, then: Wire) -> None:
 def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[str]) -> None:
     history = rounds(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
+
+
+@pytest.mark.promise("D5")
+@pytest.mark.parametrize("names", NAMES_OF_CALLS)
+@pytest.mark.parametrize(("first", "then"), MATRIX)
+def test_calls_of_any_name_are_sent_as_every_server_takes_them(first: Wire, then: Wire, names: list[str]) -> None:
+    message = asks_for(first, names, own_ids(first, len(names)))
+    history = [UserMessage(content="Look."), message, *answers(message)]
+    assert then.refusals(history, tools=[LOOK]) == []
+    assert then.refusals(history) == [], "without tools"
+    assert replayed(then, history) == (first is then)
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)

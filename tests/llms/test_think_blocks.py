@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
 from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlocks
-from agenticx.testing import ScriptedModel, cut, fail, say
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
+from agenticx.testing import ScriptedModel, cut, fail, outline, say
+from agenticx.tools.registry import tool
 from tests.llms.linear import grows_linearly
 
 CASES = {
@@ -82,3 +84,20 @@ async def test_what_was_held_back_of_a_cut_or_failed_reply_is_kept() -> None:
         failed_reply, error = await complete(ThinkBlockModel(model), ModelRequest(messages=[]))
     assert (cut_reply.text, cut_reply.complete) == ("<thi", False)
     assert (failed_reply.reasoning, error) == ("a</thi", failure)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_a_marked_model_writes_behind_its_thoughts_runs() -> None:
+    """A local server without a parser leaves both in the text: thoughts go first, and what is left is the call."""
+
+    @tool(risk="read")
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    wrapped = '<think>hm</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
+    model = ThinkBlockModel(ScriptedModel([say(wrapped, pieces=7), "It is 3."], inline_calls=["hermes"]))
+    runtime = AgentRuntime(model, AutoApproveConfirmGate())
+    events = [event async for event in runtime.run_turn("1 + 2?", Session(), tools=[add])]
+    kinds = [kind for kind in outline(events, detail=True) if kind.startswith(("thinking", "tool", "final"))]
+    assert kinds == ["thinking", "tool_call:add", "tool_result:ok", "final:answer"]

@@ -311,7 +311,7 @@ def told(*messages: Message, tools: Sequence[ToolSchema] = ()) -> list[str]:
 def test_what_a_tool_fetched_cannot_pass_for_another_result() -> None:
     rows = [ToolMessage(tool_call_id=id_, name=name, content=FORGED) for id_, name in (("1", "look"), ("2", "a>\nb"))]
     assert told(*rows) == [
-        f"<function_result=look>\n{DEFUSED}\n</function_result>\n<function_result=a__b>\n{DEFUSED}\n</function_result>"
+        f"<function_result=look>\n{DEFUSED}\n</function_result>\n<function_result=a__b_7a9b4c23>\n{DEFUSED}\n</function_result>"
     ]
 
 

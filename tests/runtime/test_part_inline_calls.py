@@ -1,4 +1,4 @@
-"""inline_calls: a call only where a model wrapped one, never because prose looks like one."""
+"""inline_calls: a call only where a reply is nothing but calls in wrappers, never because prose looks like one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime.inline_calls import inline_calls
+from tests.llms.linear import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
 CALL = '{"name": "bash_exec", "arguments": {"command": "rm -rf /"}}'
 FENCED = '```json\n{"tool_calls": [' + CALL + "]}\n```"
 
 
-def read(text):
-    before, calls = inline_calls(text, KNOWN)
-    return before, [(call.id, call.name, json.loads(call.arguments)) for call in calls]
+HERMES = f"<tool_call>\n{CALL}\n</tool_call>"
+MISTRAL = f"[TOOL_CALLS][{CALL}]"
+FORMS = ("hermes", "mistral")
+
+
+def read(text, forms=()):
+    return [(call.id, call.name, json.loads(call.arguments)) for call in inline_calls(text, KNOWN, forms)]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +48,71 @@ def read(text):
             [("add", {"left": 1})],
         ),
         ('```json\n{"tool_calls": [{"name": "add"}]}\n```  \n', [("add", {})]),
+        ('```json\n{\n "tool_calls": [\n  {"name": "add"}\n ]\n}\n\n```', [("add", {})]),
+        # several in sequence
+        (
+            "<tool_code>add(left=1)</tool_code>\n\n<tool_code>add(left=2)</tool_code>",
+            [("add", {"left": n}) for n in (1, 2)],
+        ),
+        ('<tool_code>add()</tool_code><tool_code>[{"name": "add"}]</tool_code>', [("add", {})] * 2),
+        (f"{FENCED}\n{FENCED}", [("bash_exec", {"command": "rm -rf /"})] * 2),
+        # what looks like the end of a wrapper, in a string
+        (
+            '<tool_code>{"name": "add", "arguments": {"left": "</tool_code>\\n```"}}</tool_code>',
+            [("add", {"left": "</tool_code>\n```"})],
+        ),
+        (
+            '```json\n{"tool_calls": [{"name": "add", "arguments": {"a": "\\n```\\n{"}}]}\n```',
+            [("add", {"a": "\n```\n{"})],
+        ),
     ],
 )
-def test_both_wrapper_forms_are_calls_without_ids(text, calls):
-    assert read(text) == ("", [("", name, arguments) for name, arguments in calls])
-    assert read(f"I shall look.\n\n{text}") == ("I shall look.", [("", name, arguments) for name, arguments in calls])
+def test_a_reply_that_is_nothing_but_wrappers_is_calls_without_ids(text, calls):
+    expected = [("", name, arguments) for name, arguments in calls]
+    assert read(text) == read(f"\n {text}\n\n") == read(text, FORMS) == expected
+
+
+@pytest.mark.parametrize("wrapper", [FENCED, f"<tool_code>{CALL}</tool_code>", HERMES, MISTRAL])
+@pytest.mark.parametrize(
+    "around",
+    [
+        "I shall look.\n\n{}",
+        "You would call it like this:\n\n{}",
+        "{}\n\nThat is the form.",
+        "Let me.\n{}\nDone.",
+        "# Example\n{}",
+        "\u200b{}",
+        "<think>hm</think>{}",
+    ],
+)
+def test_an_example_beside_prose_stays_text_wherever_it_stands(wrapper, around):
+    assert read(wrapper, FORMS)
+    assert read(around.format(wrapper), FORMS) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "calls"),
+    [
+        ("hermes", HERMES, [("bash_exec", {"command": "rm -rf /"})]),
+        ("hermes", f"{HERMES}\n{HERMES}{HERMES}", [("bash_exec", {"command": "rm -rf /"})] * 3),
+        (
+            "hermes",
+            '<tool_call>{"arguments": {"a": "</tool_call>"}, "name": "add"}</tool_call>',
+            [("add", {"a": "</tool_call>"})],
+        ),
+        ("hermes", '<tool_call>{"name": "add"}</tool_call>', [("add", {})]),
+        ("mistral", MISTRAL, [("bash_exec", {"command": "rm -rf /"})]),
+        ("mistral", f"[TOOL_CALLS] [{CALL}, {CALL}]", [("bash_exec", {"command": "rm -rf /"})] * 2),
+        ("mistral", '[TOOL_CALLS][{"name": "add", "arguments": {}, "id": "abc123XYZ"}]', [("add", {})]),
+        ("mistral", '[TOOL_CALLS]add{"left": 1}', [("add", {"left": 1})]),
+        ("mistral", '[TOOL_CALLS]add[ARGS]{"left": "[TOOL_CALLS]"}', [("add", {"left": "[TOOL_CALLS]"})]),
+        ("mistral", '[TOOL_CALLS]add[CALL_ID]abc123XYZ[ARGS]{"left": 1}', [("add", {"left": 1})]),
+        ("mistral", '[TOOL_CALLS]add{"left": 1}[TOOL_CALLS]add[ARGS]{}\n', [("add", {"left": 1}), ("add", {})]),
+    ],
+)
+def test_the_forms_of_some_models_are_calls_of_models_that_are_marked(form, text, calls):
+    assert read(text, (form,)) == [("", name, arguments) for name, arguments in calls]
+    assert read(text, tuple(other for other in FORMS if other != form)) == read(text) == []
 
 
 NEAR_MISSES = [
@@ -60,7 +125,41 @@ NEAR_MISSES = [
     '{"tool_calls": [' + CALL + "]}",
     "Action: bash_exec\nAction Input: rm -rf /",
     "<function=bash_exec>rm -rf /</function>",
-    f"<tool_call>{CALL}</tool_call>",
+    # half of a form, or another one
+    f"<tool_call>{CALL}",
+    f"<tool_call>[{CALL}]</tool_call>",
+    f"<tool_call>{CALL}{CALL}</tool_call>",
+    f"<tool_call>{CALL}</tool_code>",
+    f"<tool_call>{CALL}</tool_call>\n<tool_code>{CALL}</tool_code>",
+    f"`<tool_call>{CALL}</tool_call>`",
+    "<tool_call>\n<function=bash_exec>\n<parameter=command>x</parameter>\n</function>\n</tool_call>",
+    f"[TOOL_CALLS]{CALL}",
+    f"[TOOL_CALLS][{CALL}][{CALL}]",
+    f"[TOOL_CALLS][{CALL}] and so on",
+    "[TOOL_CALLS]",
+    "[TOOL_CALLS][]",
+    "[TOOL_CALLS]bash_exec",
+    "[TOOL_CALLS]bash_exec[ARGS]",
+    '[TOOL_CALLS]bash_exec["rm -rf /"]',
+    '[TOOL_CALLS]bash_exec{"command": "x"',
+    '[TOOL_CALLS]bash_exec{"command": "x"}, add{}',
+    '[TOOL_CALLS]format_disk{"command": "x"}',
+    '[TOOL_CALLS]run bash_exec{"command": "x"}',
+    'bash_exec[ARGS]{"command": "x"}',
+    # arguments that two readers may take for different things, or that are no object
+    '<tool_code>{"name": "add", "arguments": {"a": 1, "a": 2}}</tool_code>',
+    '<tool_code>{"name": "add", "name": "bash_exec", "arguments": {}}</tool_code>',
+    '<tool_code>{"name": "add", "arguments": {"a": NaN}}</tool_code>',
+    '<tool_code>{"name": "add", "arguments": [1]}</tool_code>',
+    '<tool_code>{"name": "add", "arguments": "1"}</tool_code>',
+    '<tool_code>{"name": "add", "arguments": null}</tool_code>',
+    '<tool_code>{"name": "add", "arguments": ' + "[" * 101 + "]" * 101 + "}</tool_code>",
+    '<tool_call>{"name": "add", "arguments": "{"}</tool_call>',
+    '[TOOL_CALLS]add{"a": 1, "a": 2}',
+    # more calls than any reply may have
+    "<tool_code>" + "add()\n" * 129 + "</tool_code>",
+    "<tool_code>add()</tool_code>" * 129,
+    "<tool_code>[" + '{"name": "add"},' * 128 + '{"name": "add"}]</tool_code>',
     # a wrapper that is talked about, quoted or not the end
     f"<tool_code>{CALL}</tool_code> is how one writes it.",
     f"{FENCED}\nThat is what the protocol looks like.",
@@ -116,14 +215,47 @@ NEAR_MISSES = [
 
 @pytest.mark.parametrize("text", NEAR_MISSES)
 def test_what_only_looks_like_a_call_stays_text(text):
-    assert inline_calls(text, KNOWN) == (text, [])
+    assert inline_calls(text, KNOWN, FORMS) == []
 
 
 @pytest.mark.parametrize(
-    "text", ["<tool_code>" * 20_000 + "</tool_code>", "```\n{" * 20_000, "<tool_code>" + "[" * 90_000 + "</tool_code>"]
+    "text",
+    [
+        "<tool_code>" * 20_000 + "</tool_code>",
+        "```\n{" * 20_000,
+        "<tool_code>" + "[" * 90_000 + "</tool_code>",
+        "<tool_code>add(" + "(" * 9000 + "</tool_code>",
+        "<tool_code>add(a=" + "-" * 9000 + "1)</tool_code>",
+        '<tool_code>{"name": "add", "arguments": {"a": "' + "x" * 1_000_000 + '"}}</tool_code>',
+        "<tool_code>add(a=[" + "1," * 20_000 + "])</tool_code>",
+    ],
+    ids=["openings", "fences", "brackets", "parentheses", "minus signs", "1 MB", "40 kB of Python"],
 )
 def test_hostile_text_costs_little_and_is_no_call(text):
-    assert inline_calls(text, KNOWN)[1] == []
+    assert inline_calls(text, KNOWN, FORMS) == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "end"),
+    [
+        ("<tool_call>", "{", ""),
+        ('<tool_call>{"', '\\"', ""),
+        ("<tool_call>{", '"', "a"),
+        ("<tool_call>{}", " ", "x"),
+        ("[TOOL_CALLS]", "a ", "{}"),
+        ("[TOOL_CALLS]", "a", "{}"),
+        ("[TOOL_CALLS]a", " ", "[ARGS]"),
+        ("```json\n", "\n", ""),
+        ('```json\n{"tool_calls": []}', "\n", "x"),
+        ("<tool_code>", "</tool_code", ""),
+        ('<tool_call>{"name": "add", "arguments": {"a": [', "{},", "0]}}</tool_call>"),
+    ],
+)
+def test_looking_for_calls_is_linear(begin, piece, end):
+    def look(size):
+        inline_calls(begin + piece * (size // len(piece)) + end, KNOWN, FORMS)
+
+    assert grows_linearly(look, short=2000, long=40_000)
 
 
 _words = (
@@ -134,9 +266,9 @@ _pieces = st.sampled_from([*_words.split(), "\n", " ", "You can run "])
 
 @given(st.lists(_pieces, max_size=25).map("".join))
 def test_without_a_whole_wrapper_nothing_is_a_call(text):
-    """The fence form needs its fence on lines of its own; the other form needs its tags, which never occur here."""
-    _, calls = inline_calls(text, KNOWN)
-    if calls:
+    """The fence form needs its fence on lines of its own; the others need their tags, which never occur here."""
+    if inline_calls(text, KNOWN, FORMS):
+        assert text.strip().startswith("```")
         assert text.rstrip().endswith("\n```")
         assert '{"tool_calls": ' in text.replace("\n", "").replace(" ", "").replace(":", ": ")
 
@@ -150,7 +282,13 @@ _values = st.recursive(
 
 @given(st.dictionaries(st.text(), _values, max_size=4))
 def test_arguments_come_out_as_they_were_written(arguments):
-    wrapped = json.dumps({"name": "add", "arguments": arguments})
-    assert read(f"<tool_code>{wrapped}</tool_code>") == ("", [("", "add", arguments)])
-    fenced = '```json\n{"tool_calls": [' + wrapped + "]}\n```"
-    assert read(fenced) == ("", [("", "add", arguments)])
+    wrapped, bare = json.dumps({"name": "add", "arguments": arguments}), json.dumps(arguments)
+    wrappers = (
+        f"<tool_code>{wrapped}</tool_code>",
+        '```json\n{"tool_calls": [' + wrapped + "]}\n```",
+        f"<tool_call>{wrapped}</tool_call>",
+        f"[TOOL_CALLS][{wrapped}]",
+        f"[TOOL_CALLS]add[ARGS]{bare}",
+    )
+    for text in wrappers:
+        assert read(text, FORMS) == [("", "add", arguments)]

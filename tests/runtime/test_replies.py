@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from agenticx.errors import ModelError
+from agenticx.llms import ScriptedModel
 from agenticx.llms.base import TextDelta, ThinkingDelta
+from agenticx.llms.retrying import RetryingModel, RetryPolicy
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.testing import call, cut, fail, finish, outline, raw, say, think, usage
 from agenticx.tools.registry import tool
@@ -196,7 +200,7 @@ async def test_an_end_marker_of_end_with_calls_still_runs_them(play):
 
 
 async def test_a_call_in_an_explicit_wrapper_runs_and_one_in_prose_does_not(play):
-    wrapped = 'Let me.\n<tool_code>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_code>'
+    wrapped = '<tool_code>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_code>'
     run = await play([wrapped, 'You can run add({"a": 1, "b": 2}).'], tools=[add])
 
     assert run.outline == [
@@ -209,7 +213,57 @@ async def test_a_call_in_an_explicit_wrapper_runs_and_one_in_prose_does_not(play
         "token",
         "final:answer",
     ]
-    assert run.rows[1:3] == [("assistant", "Let me.", ["add"]), ("tool", run.results[0][0], "ok", "3")]
+    assert run.rows[1:3] == [("assistant", "", ["add"]), ("tool", run.results[0][0], "ok", "3")]
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        '<tool_code>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_code>',
+        '```json\n{"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}\n```',
+    ],
+)
+async def test_an_example_of_a_call_at_the_end_of_an_answer_is_part_of_the_answer(play, wrapper):
+    answer = f"To add two numbers, one writes:\n\n{wrapper}"
+    run = await play([answer], tools=[add])
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
+    assert run.terminal["text"] == answer
+
+
+HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
+
+
+async def test_the_form_that_some_models_write_calls_in_is_read_of_models_that_are_marked(play):
+    for forms in ((), ("mistral",)):
+        run = await play(ScriptedModel([HERMES], inline_calls=forms), tools=[add])
+        assert run.terminal["text"] == HERMES
+    run = await play(ScriptedModel([HERMES, "3."], inline_calls=("hermes",)), tools=[add])
+    assert ([text for _, _, text in run.results], run.terminal["text"]) == (["3"], "3.")
+
+
+async def test_a_fallback_is_read_by_what_is_known_of_the_fallback(play):
+    gone = [fail(ModelError("gone", code="provider.overloaded"))]
+    failing = ScriptedModel([gone], name="first", inline_calls=["hermes"])
+    model = RetryingModel(failing, [ScriptedModel([HERMES], name="second")], RetryPolicy(attempts=1))
+    assert (await play(model, tools=[add])).terminal["text"] == HERMES
+
+    failing = ScriptedModel([gone], name="first")
+    second = ScriptedModel([HERMES, "3."], name="second", inline_calls=["hermes"])
+    model = RetryingModel(failing, [second], RetryPolicy(attempts=1))
+    run = await play(model, tools=[add])
+    assert run.outline.count("tool_result:ok") == 1
+
+
+async def test_a_long_call_in_a_wrapper_is_read_off_the_event_loop_and_runs(play):
+    @tool(risk="read")
+    def note(text: str) -> str:
+        """Note."""
+        return f"{len(text)} noted"
+
+    wrapped = json.dumps({"name": "note", "arguments": {"text": "x" * 20_000}})
+    run = await play([f"<tool_code>{wrapped}</tool_code>", "Done."], tools=[note])
+    assert [text for _, _, text in run.results] == ["20000 noted"]
 
 
 async def test_final_has_the_last_replys_text_only_and_unstripped(play):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 __all__ = ["violations"]
@@ -15,6 +16,9 @@ _FIELDS = {
     "assistant": {"content", "tool_calls", "reasoning_details", "reasoning_content", "reasoning"},
     "tool": {"content", "tool_call_id"},
 }
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ID = re.compile(r"[!-~]{1,40}")
+"""OpenAI says of ids only that they are too long; no server is known to give out others than these."""
 
 
 def violations(body: dict[str, Any]) -> list[str]:
@@ -22,6 +26,7 @@ def violations(body: dict[str, Any]) -> list[str]:
     found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP - _WITH_TOOLS]
     if not body.get("tools"):
         found += [f"{name!r} without tools" for name in body.keys() & _WITH_TOOLS]
+    found += _tools(body.get("tools", []))
     awaited: list[str] = []
     for place, row in enumerate(body["messages"]):
         if row["role"] not in _FIELDS:
@@ -38,8 +43,20 @@ def violations(body: dict[str, Any]) -> list[str]:
     return [*found, *([f"the results of {awaited} are missing"] if awaited else [])]
 
 
+def _tools(tools: list[dict[str, Any]]) -> list[str]:
+    names = [tool["function"]["name"] for tool in tools]
+    found = [f"tools[{place}]: the name {name!r} does not fit" for place, name in enumerate(names) if not _takes(name)]
+    return [*found, *(["two tools of one name"] if len(set(names)) < len(names) else [])]
+
+
+def _takes(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def _row(row: dict[str, Any]) -> list[str]:
     found = [f"unknown field {name!r}" for name in row.keys() - _FIELDS[row["role"]] - {"role"}]
+    if row["role"] == "tool" and not _ID.fullmatch(row["tool_call_id"]):
+        found.append(f"the call id {row['tool_call_id']!r} does not fit")
     calls = row.get("tool_calls")
     if row["content"] is None and not calls:
         found.append("no content")
@@ -50,14 +67,19 @@ def _row(row: dict[str, Any]) -> list[str]:
     ids = [call["id"] for call in calls]
     if not calls or "" in ids or len(set(ids)) < len(ids):
         found.append(f"call ids {ids} cannot be told apart")
-    for call in calls:
-        if call.keys() != {"id", "type", "function"} or call["function"].keys() != {"name", "arguments"}:
-            found.append(f"a malformed call {call}")
-        elif not call["function"]["name"]:
-            found.append("a call without a name")
-        elif not _is_object(call["function"]["arguments"]):
-            found.append(f"arguments that are no object: {call['function']['arguments']!r}")
-    return found
+    return [*found, *(fault for call in calls if (fault := _call(call)))]
+
+
+def _call(call: dict[str, Any]) -> str | None:
+    if call.keys() != {"id", "type", "function"} or call["function"].keys() != {"name", "arguments"}:
+        return f"a malformed call {call}"
+    if not _takes(call["function"]["name"]):
+        return f"the name {call['function']['name']!r} does not fit"
+    if not _ID.fullmatch(call["id"]):
+        return f"the call id {call['id']!r} does not fit"
+    if not _is_object(call["function"]["arguments"]):
+        return f"arguments that are no object: {call['function']['arguments']!r}"
+    return None
 
 
 def _is_object(text: str) -> bool:

@@ -4,6 +4,10 @@ The end marker is `message_stop`. Calls are the `tool_use` blocks; what the prov
 the like) makes no delta. Blocks that stand complete in `message_start`, or in a message that is not streamed at all,
 are read like streamed ones.
 
+A stream has one message. Some servers send its `message_start` twice before the first block; any other second
+beginning, of a message or of a block that is still open, breaks the protocol: neither version may run. A call that
+begins behind the stop reason does not run either. Text for a block that has ended is shown like any other.
+
 What the provider wants back is the content of the message, block by block: `ProviderState.payload["content"]`, made
 when there is more in it than text and calls. A call stands there without id, name and input, which the message has.
 """
@@ -91,7 +95,8 @@ class AnthropicReplyParser(JsonReply):
     def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
         super().__init__(JsonEvents(who=who, arguments="input"), who=who, model=model)
         self._tool_names = tool_names or {}
-        self._started = False
+        self._head: dict[str, Any] | None = None
+        self._call_behind_end = False
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._stop_reason: str | None = None
@@ -135,10 +140,12 @@ class AnthropicReplyParser(JsonReply):
     # --- the message
 
     def _start(self, message: dict[str, Any], deltas: list[Delta]) -> None:
-        """The head of the message; some servers send it twice."""
-        if self._started:
+        """Take the head of the message; raises `ModelError` at one that begins another message."""
+        if self._head is not None or self._blocks:
+            if self._head is None or self._blocks or not _is_again(message, self._head):
+                raise malformed("another message begins in it", who=self._who)
             return
-        self._started = True
+        self._head = message
         blocks = message.get("content")
         if isinstance(blocks, list):
             for index, fields in enumerate(cast("list[object]", blocks)):
@@ -149,13 +156,13 @@ class AnthropicReplyParser(JsonReply):
 
     def _take_end(self, delta: dict[str, Any], usage: object, deltas: list[Delta]) -> None:
         if isinstance(reason := delta.get("stop_reason"), str):
-            self._stop_reason = reason
+            self._stop_reason, self._call_behind_end = reason, False
         if isinstance(usage, dict):
             deltas.append(UsageDelta(_usage(cast("dict[str, Any]", usage))))
 
     def _finish(self, deltas: list[Delta]) -> None:
         stop = _STOPS.get(self._stop_reason or "", "broken")
-        if any(block.call is not None and not block.closed for block in self._blocks):
+        if self._call_behind_end or any(block.call is not None and not block.closed for block in self._blocks):
             stop = "broken"
         for block in self._blocks:
             self._close(block, deltas)
@@ -175,6 +182,8 @@ class AnthropicReplyParser(JsonReply):
     def _open(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _Block:
         if len(self._blocks) >= MAX_ITEMS:
             raise malformed(f"it has more than {MAX_ITEMS} content blocks", who=self._who)
+        if (before := self._by_index.get(index)) is not None and not before.closed:
+            raise malformed(f"block {index} begins again before its end", who=self._who)
         self._size.keep(fields)
         block = self._by_index[index] = _Block(fields)
         self._blocks.append(block)
@@ -185,6 +194,7 @@ class AnthropicReplyParser(JsonReply):
                 self._think(block, text_in(fields, "thinking"), deltas)
             case "tool_use":
                 block.call = self._size.next_call()
+                self._call_behind_end = self._stop_reason is not None
                 name = text_in(fields, "name")
                 deltas.append(ToolCallDelta(block.call, text_in(fields, "id"), self._tool_names.get(name, name)))
             case str():
@@ -265,6 +275,11 @@ def _usage(fields: dict[str, Any]) -> Usage:
         reasoning_tokens=count_in(fields_in(fields, "output_tokens_details"), "thinking_tokens"),
         input_excludes_cached=True,
     )
+
+
+def _is_again(message: dict[str, Any], head: dict[str, Any]) -> bool:
+    """Return whether the head of a message only repeats `head`, as some servers do before its first block."""
+    return message.get("id") == head.get("id") and not message.get("content")
 
 
 def _index(event: dict[str, Any]) -> int:

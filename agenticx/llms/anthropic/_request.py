@@ -13,31 +13,36 @@ The rules of the API that a conversation must be bent to, beyond those that ever
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, cast
 
 from agenticx.llms._attachments import DOCUMENTS, IMAGES, message_pieces
 from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms._values import items_in, text_in
 from agenticx.llms.anthropic._reply import WIRE
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["held_schema", "request_body", "tool_name"]
+__all__ = ["held_schema", "request_body", "sent_names"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
 
 _OPENING = "[The conversation begins with your own words.]"
 _CLOSING = "[Go on.]"
-_LONGEST_NAME = 128
 _THOUGHTS = ("thinking", "redacted_thinking")
+_OWN_IDS = ("id", "tool_use_id")  # of calls that the provider runs itself
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf")
 _CACHED: _Block = {"type": "ephemeral"}
+
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""The API takes `^[a-zA-Z0-9_-]{1,128}$` now; 64 was its limit, and is that of Bedrock and of compatible servers."""
+
+_IDS = IdentifierRule("a-zA-Z0-9_-", 64)
+"""`^[a-zA-Z0-9_-]+$`; Bedrock and compatible servers take no more than 64."""
 
 
 def request_body(
@@ -56,12 +61,13 @@ def request_body(
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text(message.content)]
-    rows = _rows(request.messages[len(leading) :], model if native else None)
+    names = sent_names(request)
+    rows = _rows(request.messages[len(leading) :], model if native else None, names)
     _mark_for_cache(system, rows)
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": rows}
     if system:
         body["system"] = system
-    if tools := [_tool(tool) for tool in request.tools] or _bygone_tools(rows):
+    if tools := [_tool(tool, names) for tool in request.tools] or _bygone_tools(rows):
         body["tools"] = tools
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
@@ -78,16 +84,16 @@ def held_schema(output: OutputSchema) -> dict[str, Any] | None:
     return None if schema is None or _recurs(schema) else schema
 
 
-def tool_name(name: str) -> str:
-    """The name that the API knows a tool by: the tool's own if it takes that one."""
-    return _fitting(name)
+def sent_names(request: ModelRequest) -> ToolNames:
+    """Return the names in `request` as the API takes them."""
+    return ToolNames(_NAMES, request)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _rows(messages: Sequence[Message], model: str | None) -> list[dict[str, Any]]:
-    ids = _CallIds()
+def _rows(messages: Sequence[Message], model: str | None, names: ToolNames) -> list[dict[str, Any]]:
+    ids = CallIds(_IDS)
     rows: list[dict[str, Any]] = []
 
     def add(role: _Role, blocks: list[_Block]) -> None:
@@ -98,7 +104,7 @@ def _rows(messages: Sequence[Message], model: str | None) -> list[dict[str, Any]
 
     for message in messages:
         if isinstance(message, AssistantMessage):
-            blocks = _assistant_blocks(message, model, ids)
+            blocks = _assistant_blocks(message, model, names, ids)
             if blocks and not rows:
                 add("user", _text(_OPENING))
             add("assistant", blocks)
@@ -109,12 +115,12 @@ def _rows(messages: Sequence[Message], model: str | None) -> list[dict[str, Any]
     return rows
 
 
-def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: _CallIds) -> list[_Block]:
+def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: CallIds) -> list[_Block]:
     if isinstance(message, UserMessage):
         return [block for piece in message_pieces(message, IMAGES | DOCUMENTS) for block in _piece_blocks(piece)]
     if isinstance(message, SystemMessage):
         return _text(message.content)
-    call_id = ids.answered(message.tool_call_id)
+    call_id = ids.result(message.tool_call_id)
     if call_id is None:
         return _text(f"[result of {message.name}] {message.content}")
     block: _Block = {"type": "tool_result", "tool_use_id": call_id}
@@ -136,8 +142,8 @@ def _piece_blocks(piece: str | Attachment) -> list[_Block]:
     return [{"type": "document", "source": source, "title": piece.name}]
 
 
-def _assistant_blocks(message: AssistantMessage, model: str | None, ids: _CallIds) -> list[_Block]:
-    calls = [_call(call, ids) for call in message.tool_calls]
+def _assistant_blocks(message: AssistantMessage, model: str | None, names: ToolNames, ids: CallIds) -> list[_Block]:
+    calls = [_call(call, names, ids) for call in message.tool_calls]
     blocks = _own_blocks(message, model, calls)
     if blocks is None:
         blocks = [*_text(message.content), *calls]
@@ -159,6 +165,8 @@ def _own_blocks(message: AssistantMessage, model: str | None, calls: list[_Block
     count = sum(block["type"] == "tool_use" for block in content)
     if not content or "".join(texts) != message.content or count != len(calls):
         return None
+    if not all(_IDS.takes(text_in(block, name)) for block in content for name in _OWN_IDS if name in block):
+        return None
     left = iter(calls)
     own = [{**block, **next(left)} if block["type"] == "tool_use" else dict(block) for block in content]
     return [block for block in own if block["type"] != "text" or block["text"].strip()]
@@ -168,53 +176,22 @@ def _text(text: str) -> list[_Block]:
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _call(call: ToolCall, ids: _CallIds) -> _Block:
+def _call(call: ToolCall, names: ToolNames, ids: CallIds) -> _Block:
     return {
         "type": "tool_use",
-        "id": ids.asked(call.id),
-        "name": tool_name(call.name),
+        "id": ids.call(call.id),
+        "name": names.sent(call.name),
         "input": arguments_object(call.arguments),
     }
-
-
-class _CallIds:
-    """Gives each call an id that the API takes, and finds it again for the call's result."""
-
-    def __init__(self) -> None:
-        self._given: set[str] = set()
-        self._times: dict[str, int] = {}
-        self._awaited: dict[str, str] = {}
-
-    def asked(self, call_id: str) -> str:
-        """The id to send for a call; none is given twice."""
-        fitting = given = _fitting(call_id)
-        while given in self._given:
-            self._times[fitting] = self._times.get(fitting, 1) + 1
-            given = f"{fitting}_{self._times[fitting]}"
-        self._given.add(given)
-        self._awaited[call_id] = given
-        return given
-
-    def answered(self, call_id: str) -> str | None:
-        """The id that was sent for the call that a result answers; None if there is none that waits for it."""
-        return self._awaited.pop(call_id, None)
-
-
-def _fitting(name: str) -> str:
-    """A name or id as the API takes it; two that differ still do."""
-    if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_NAME}}}", name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[: _LONGEST_NAME - 32]}_{digest}"
 
 
 # --- tools, schemas and thinking ------------------------------------------------------------------------------------
 
 
-def _tool(tool: ToolSchema) -> dict[str, Any]:
+def _tool(tool: ToolSchema, names: ToolNames) -> dict[str, Any]:
     schema = {name: value for name, value in tool.parameters.items() if name not in _NOT_AT_THE_TOP}
     return {
-        "name": tool_name(tool.name),
+        "name": names.sent(tool.name),
         "description": tool.description,
         "input_schema": {**schema, "type": "object"},
     }

@@ -13,7 +13,7 @@ from agenticx.llms._concessions import Concession
 from agenticx.llms._http import ProviderHttp
 from agenticx.llms._provider import Call, ProviderModel, Way, differently
 from agenticx.llms.anthropic._reply import WIRE, AnthropicReplyParser
-from agenticx.llms.anthropic._request import held_schema, request_body, tool_name
+from agenticx.llms.anthropic._request import held_schema, request_body, sent_names
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.logs import get_logger
 
@@ -121,8 +121,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         return Call(path="/v1/messages", body=body)
 
     def _parser(self, request: ModelRequest) -> AnthropicReplyParser:
-        names = {tool_name(tool.name): tool.name for tool in request.tools}
-        return AnthropicReplyParser(who=self._name, model=self._model, tool_names=names)
+        return AnthropicReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))

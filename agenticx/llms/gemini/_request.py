@@ -7,7 +7,6 @@ neighbours of one role are one content, so that the results of parallel calls st
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from typing import Any, Literal, assert_never
 
 from agenticx.llms._attachments import message_pieces
 from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._values import fields_in, items_in, text_in
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.gemini._reply import WIRE
 from agenticx.llms.gemini._schema import accepted_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "tool_names"]
+__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_names"]
 
 _OPENING, _CLOSING = "[The conversation begins here.]", "[Go on.]"
 """What the user says where a history does not begin or end with them, which the API refuses."""
@@ -34,7 +34,14 @@ _FILES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """What the API takes of what can be attached."""
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_LONGEST_NAME = 64
+
+_NAMES = IdentifierRule("a-zA-Z0-9_.:-", 64, first="a-zA-Z_")
+"""The API: "Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.),
+colons (:), or dashes (-), with a maximum length of 64"; https://github.com/kaitranntt/ccs/issues/25
+"""
+
+_IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
+"""No rule is documented for ids, which only stand where the API gave one; its own are of this form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +65,10 @@ def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, n
     if instructions and dialect.system:
         body["systemInstruction"] = {"parts": instructions}
     first = [] if dialect.system else instructions
-    body["contents"] = contents(rest, model=model, first=first, native=native)
+    names = sent_names(request)
+    body["contents"] = contents(rest, model=model, names=names, first=first, native=native)
     if request.tools:
-        body["tools"] = [{"functionDeclarations": function_declarations(request.tools)}]
+        body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]
         if request.tool_choice != "auto":
             body["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
     if config := _generation_config(request, dialect):
@@ -93,39 +101,36 @@ def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[st
 # --- tools
 
 
-def function_declarations(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    """The tools as Gemini has them; one without parameters has no schema at all."""
-    return [_declaration(tool) for tool in tools]
+def sent_names(request: ModelRequest) -> ToolNames:
+    """Return the names in `request` as Gemini takes them."""
+    return ToolNames(_NAMES, request)
 
 
-def tool_names(tools: Sequence[ToolSchema]) -> dict[str, str]:
-    """Our names of the tools that Gemini knows by another one."""
-    return {declared: tool.name for tool in tools if (declared := _name(tool.name)) != tool.name}
+def function_declarations(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools as Gemini has them; one without parameters has no schema at all."""
+    return [_declaration(tool, names) for tool in tools]
 
 
-def _declaration(tool: ToolSchema) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": _name(tool.name), "description": tool.description}
+def _declaration(tool: ToolSchema, names: ToolNames) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": names.sent(tool.name), "description": tool.description}
     if tool.parameters.get("properties"):
         row["parametersJsonSchema"] = accepted_schema(tool.parameters)
     return row
-
-
-def _name(name: str) -> str:
-    """A name that Gemini takes: letters, digits, `_.:-`, a letter or `_` first, 64 at most."""
-    if re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_.:-]{{0,{_LONGEST_NAME - 1}}}", name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"_{re.sub(r'[^A-Za-z0-9_.:-]', '_', name)[: _LONGEST_NAME - 10]}_{digest}"
 
 
 # --- contents
 
 
 def contents(
-    messages: Sequence[Message], *, model: str, first: Sequence[dict[str, Any]] = (), native: bool = True
+    messages: Sequence[Message],
+    *,
+    model: str,
+    names: ToolNames,
+    first: Sequence[dict[str, Any]] = (),
+    native: bool = True,
 ) -> list[dict[str, Any]]:
-    """The conversation as Gemini has it, `first` before it in the user's turn."""
-    rows = _Contents()
+    """Return the conversation as Gemini has it, `first` before it in the user's turn."""
+    rows, ids = _Contents(), CallIds(_IDS)
     rows.add("user", first)
     calls: dict[str, dict[str, Any]] = {}
     for message in messages:
@@ -135,13 +140,13 @@ def contents(
             case UserMessage():
                 rows.add("user", [part for piece in message_pieces(message, _FILES) for part in _piece_parts(piece)])
             case AssistantMessage():
-                came = _as_it_came(message, model) if native else None
-                parts = _signed(list(_plain(message)) if came is None else came, model)
+                came = _as_it_came(message, model, names, ids) if native else None
+                parts = _signed(list(_plain(message, names)) if came is None else came, model)
                 made = [part["functionCall"] for part in parts if "functionCall" in part]
                 calls |= {call.id: identity for call, identity in zip(message.tool_calls, made, strict=True)}
                 rows.add("model", parts)
             case ToolMessage():
-                rows.add("user", [_response(message, calls.get(message.tool_call_id, {}))])
+                rows.add("user", [_response(message, calls.get(message.tool_call_id, {}), names)])
             case _:
                 assert_never(message)
     rows.close()
@@ -181,10 +186,10 @@ def _piece_parts(piece: str | Attachment) -> list[dict[str, Any]]:
     return [{"inlineData": {"mimeType": piece.media_type, "data": piece.data}}]
 
 
-def _plain(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+def _plain(message: AssistantMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
     yield from _text_parts(message.content)
     for call in message.tool_calls:
-        yield {"functionCall": {"name": _name(call.name), "args": arguments_object(call.arguments)}}
+        yield {"functionCall": {"name": names.sent(call.name), "args": arguments_object(call.arguments)}}
 
 
 def _signed(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
@@ -195,32 +200,36 @@ def _signed(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
     return [*parts[:first], {**parts[first], "thoughtSignature": _UNSIGNED}, *parts[first + 1 :]]
 
 
-def _as_it_came(message: AssistantMessage, model: str) -> list[dict[str, Any]] | None:
-    """The parts behind a message, None if they are another model's or not what the message says any more."""
+def _as_it_came(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> list[dict[str, Any]] | None:
+    """Return the parts behind a message, None if they are another model's or not what the message says any more."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
     parts = items_in(state.payload, "parts")
     text = "".join(text_in(part, "text") for part in parts if not part.get("thought"))
     called = [text_in(fields_in(part, "functionCall"), "name") for part in parts if "functionCall" in part]
-    if text != message.content or list(map(_name, called)) != [_name(call.name) for call in message.tool_calls]:
+    if text != message.content or len(called) != len(message.tool_calls):
+        return None
+    if any(
+        name not in (call.name, names.sent(call.name)) for name, call in zip(called, message.tool_calls, strict=True)
+    ):
         return None
     calls = iter(message.tool_calls)
-    return [_with_arguments(part, next(calls)) if "functionCall" in part else part for part in parts]
+    return [_with_arguments(part, next(calls), names, ids) if "functionCall" in part else part for part in parts]
 
 
-def _with_arguments(part: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+def _with_arguments(part: Mapping[str, Any], call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     made = fields_in(dict(part), "functionCall")
-    return {
-        **part,
-        "functionCall": {**made, "name": _name(text_in(made, "name")), "args": arguments_object(call.arguments)},
-    }
+    identity = {"id": ids.call(id_)} if (id_ := text_in(made, "id")) else {}
+    made = {name: value for name, value in made.items() if name != "id"}
+    named = {"name": names.sent(call.name), "args": arguments_object(call.arguments)}
+    return {**part, "functionCall": {**made, **identity, **named}}
 
 
-def _response(result: ToolMessage, call: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a call, under the name and, where it has one, the id that the call went by."""
+def _response(result: ToolMessage, call: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
+    """Return the result of a call, under the name and, where it has one, the id that the call went by."""
     key = "output" if result.outcome == "ok" else "error"
-    response: dict[str, Any] = {"name": call.get("name") or _name(result.name), "response": {key: result.content}}
+    response: dict[str, Any] = {"name": call.get("name") or names.sent(result.name), "response": {key: result.content}}
     if "id" in call:
         response["id"] = call["id"]
     return {"functionResponse": response}

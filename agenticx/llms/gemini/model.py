@@ -12,7 +12,7 @@ from agenticx.llms._http import ProviderHttp
 from agenticx.llms._provider import WITHOUT_IT, Call, ProviderModel, Way, differently
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.gemini._reply import GeminiReplyParser
-from agenticx.llms.gemini._request import GeminiDialect, request_body, tool_names
+from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_names
 
 __all__ = ["GEMINI_BASE_URL", "GeminiDialect", "GeminiModel"]
 
@@ -75,7 +75,7 @@ class GeminiModel(ProviderModel[GeminiDialect]):
         return Call(path=self._path, body=body, query={"alt": "sse"})
 
     def _parser(self, request: ModelRequest) -> GeminiReplyParser:
-        return GeminiReplyParser(who=self._name, model=self._model, tool_names=tool_names(request.tools))
+        return GeminiReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))

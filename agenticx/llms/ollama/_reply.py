@@ -5,6 +5,7 @@ One JSON object per line; the end marker is `done`. A call comes whole, its argu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agenticx.llms._failures import complaint_in, stream_error
@@ -33,11 +34,15 @@ _STOPS: dict[str, StopKind] = {"": "end", "stop": "end", "length": "length"}
 
 
 class OllamaReplyParser(JsonReply):
-    """One reply; nothing follows its end marker."""
+    """One reply; nothing follows its end marker.
 
-    def __init__(self, *, who: str, model: str) -> None:
+    `tool_names` has our names of the tools that the provider knows by another one.
+    """
+
+    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
         super().__init__(JsonEvents(who=who, frames=LineParser(), arguments="arguments"), who=who, model=model)
         self._thought = False
+        self._tool_names = tool_names or {}
 
     def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         if "error" in event and (complaint := complaint_in(event)):
@@ -57,7 +62,8 @@ class OllamaReplyParser(JsonReply):
         number = self._size.next_call()
         function = fields_in(call, "function")
         arguments = arguments_in(function.get("arguments"))
-        return ToolCallDelta(number, text_in(call, "id"), text_in(function, "name"), arguments)
+        name = text_in(function, "name")
+        return ToolCallDelta(number, text_in(call, "id"), self._tool_names.get(name, name), arguments)
 
     def _finish(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         usage = Usage(count_in(event, "prompt_eval_count"), count_in(event, "eval_count"))

@@ -9,13 +9,23 @@ from pydantic_core import to_json
 
 from agenticx.llms._attachments import message_pieces
 from agenticx.llms._bodies import arguments_object, body_bytes
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.ollama._reply import WIRE
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["message_rows", "request_body", "tool_rows"]
+__all__ = ["message_rows", "request_body", "sent_names", "tool_rows"]
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp"})
+
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""The server has no rule of its own, but what is behind it may: templates, and the providers of its cloud models.
+
+What OpenAI takes, all of them take.
+"""
+
+_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
+"""OpenAI's limit for call ids in messages, for the same reason."""
 
 
 def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
@@ -25,16 +35,17 @@ def request_body(request: ModelRequest, *, model: str, context_window: int | Non
     no word for a call that must be made; with `tool_choice` none it is not told of the tools. It holds an answer to a
     schema, but does not show the schema to the model.
     """
+    names = sent_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "messages": message_rows(request.messages, model=model),
+        "messages": message_rows(request.messages, model=model, names=names),
         "stream": True,
     }
     if request.output_schema is not None:
         body["format"] = _format(request.output_schema.schema)
         body["messages"].append(_shown(request.output_schema))
     if request.tools and request.tool_choice != "none":
-        body["tools"] = tool_rows(request.tools)
+        body["tools"] = tool_rows(request.tools, names)
     options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
     if known := {name: value for name, value in options.items() if value is not None}:
         body["options"] = known
@@ -61,23 +72,33 @@ def _shown(output: OutputSchema) -> dict[str, Any]:
     return {"role": "system", "content": text}
 
 
-def message_rows(messages: Sequence[Message], *, model: str) -> list[dict[str, Any]]:
-    """The messages as Ollama has them; `model` gets its thoughts back."""
-    return [_row(message, model) for message in messages]
+def sent_names(request: ModelRequest) -> ToolNames:
+    """Return the names in `request` as they are sent."""
+    return ToolNames(_NAMES, request)
 
 
-def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    """The tools as Ollama has them."""
+def message_rows(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
+    """Return the messages as Ollama has them; `model` gets its thoughts back."""
+    ids = CallIds(_IDS)
+    return [_row(message, model, names, ids) for message in messages]
+
+
+def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools as Ollama has them."""
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+            "function": {
+                "name": names.sent(tool.name),
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
         }
         for tool in tools
     ]
 
 
-def _row(message: Message, model: str) -> dict[str, Any]:
+def _row(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     match message:
         case SystemMessage():
             return {"role": "system", "content": message.content}
@@ -87,11 +108,11 @@ def _row(message: Message, model: str) -> dict[str, Any]:
             return {
                 "role": "tool",
                 "content": message.content,
-                "tool_name": message.name,
-                "tool_call_id": message.tool_call_id,
+                "tool_name": names.sent(message.name),
+                "tool_call_id": ids.result(message.tool_call_id) or ids.call(message.tool_call_id),
             }
         case AssistantMessage():
-            return _assistant_row(message, model)
+            return _assistant_row(message, model, names, ids)
         case _:
             assert_never(message)
 
@@ -103,18 +124,18 @@ def _user_row(message: UserMessage) -> dict[str, Any]:
     return {**row, "images": images} if images else row
 
 
-def _assistant_row(message: AssistantMessage, model: str) -> dict[str, Any]:
+def _assistant_row(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     row: dict[str, Any] = {"role": "assistant", "content": message.content}
     state = message.provider_state
     if state is not None and (state.wire, state.model) == (WIRE, model) and message.reasoning:
         row["thinking"] = message.reasoning
     if message.tool_calls:
-        row["tool_calls"] = [_call(index, call) for index, call in enumerate(message.tool_calls)]
+        row["tool_calls"] = [_call(index, call, names, ids) for index, call in enumerate(message.tool_calls)]
     return row
 
 
-def _call(index: int, call: ToolCall) -> dict[str, Any]:
+def _call(index: int, call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     return {
-        "id": call.id,
-        "function": {"index": index, "name": call.name, "arguments": arguments_object(call.arguments)},
+        "id": ids.call(call.id),
+        "function": {"index": index, "name": names.sent(call.name), "arguments": arguments_object(call.arguments)},
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agenticx.llms._http import ProviderHttp
 from agenticx.llms._provider import Call, ProviderModel
-from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.ollama._request import request_body
+from agenticx.llms.ollama._request import request_body, sent_names
 from agenticx.llms.ollama_host import OLLAMA_BASE_URL, ollama_url
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
@@ -19,7 +19,8 @@ class OllamaModel(ProviderModel[None]):
 
     `base_url` is the server's address, as OLLAMA_HOST has it; an ending `/api` or `/v1` is taken off. `name` is what
     the person calls the model (default: `ollama:MODEL`), `model` what the server calls it. A `context_window` is asked
-    for with each call. Connections are kept between calls; `aclose` ends those of the running event loop.
+    for with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
+    Connections are kept between calls; `aclose` ends those of the running event loop.
     """
 
     def __init__(
@@ -30,11 +31,17 @@ class OllamaModel(ProviderModel[None]):
         api_key: str | None = None,
         name: str | None = None,
         context_window: int | None = None,
+        inline_calls: Sequence[InlineForm] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"ollama:{model}"
         http = ProviderHttp(ollama_url(base_url), who=name, key=api_key, headers=headers)
         super().__init__(model, http, name=name, context_window=context_window, dialect=None)
+        self._inline_calls = tuple(inline_calls)
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return self._inline_calls
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Only without tools: a model that is held to a schema cannot write a call."""
@@ -45,4 +52,4 @@ class OllamaModel(ProviderModel[None]):
         return Call(path="/api/chat", body=body, accept="application/x-ndjson")
 
     def _parser(self, request: ModelRequest) -> OllamaReplyParser:
-        return OllamaReplyParser(who=self._name, model=self._model)
+        return OllamaReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)

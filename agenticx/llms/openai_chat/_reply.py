@@ -6,6 +6,8 @@ follow the finish reason. A server that answers a streaming request with one JSO
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from agenticx.llms._failures import complaint_in, stream_error
@@ -55,11 +57,15 @@ _STOPS: dict[str, StopKind] = {
 
 
 class ChatReplyParser(JsonReply):
-    """One reply, `finishing` from its finish reason on: only usage may follow."""
+    """One reply, `finishing` from its finish reason on: only usage may follow.
 
-    def __init__(self, *, who: str, model: str) -> None:
+    `tool_names` has our names of the tools that the provider knows by another one.
+    """
+
+    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
         super().__init__(JsonEvents(who=who, closes=True, arguments="arguments"), who=who, model=model)
         self._calls = CallSorter(self._size)
+        self._tool_names = tool_names or {}
         self._finish_reason: str | None = None
         self._answered = False
         self._call_behind_end = False
@@ -137,7 +143,8 @@ class ChatReplyParser(JsonReply):
             if (call := self._calls.sort(piece)) is not None:
                 self._answered = True
                 self._call_behind_end = self.finishing
-                deltas.append(call)
+                ours = self._tool_names.get(call.name)
+                deltas.append(call if ours is None else replace(call, name=ours))
 
     def _take_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
         """Servers may send the same text in several fields: the first that is filled counts."""

@@ -8,7 +8,7 @@ from agenticx.llms._bodies import body_bytes
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.chat_dialect import ChatDialect
-from agenticx.llms.openai_chat.rows import message_rows, tool_rows
+from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
 
 __all__ = ["request_body"]
 
@@ -17,15 +17,16 @@ def request_body(
     request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, native: bool = True
 ) -> bytes:
     """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` no reasoning goes back as it came."""
+    names = sent_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "messages": message_rows(request.messages, model=model if native else None, dialect=dialect),
+        "messages": message_rows(request.messages, model=model if native else None, dialect=dialect, names=names),
         "stream": stream,
     }
     if stream and dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = tool_rows(request.tools)
+        body["tools"] = tool_rows(request.tools, names)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
         if dialect.one_call and not request.parallel_calls:

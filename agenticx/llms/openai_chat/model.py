@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agenticx.errors import ModelError
 from agenticx.llms._concessions import Concession
@@ -17,10 +17,11 @@ from agenticx.llms._provider import (
     for_whole_replies,
 )
 from agenticx.llms._strict_schema import strict_schema
-from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import WIRE, ChatReplyParser
 from agenticx.llms.openai_chat._request import request_body
+from agenticx.llms.openai_chat.rows import sent_names
 from agenticx.settings import provider_key, provider_setting
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
@@ -64,8 +65,9 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
     """A model behind a Chat Completions server.
 
     `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is what the person
-    calls the model (default: `openai-chat:MODEL`), `model` what the server calls it. Connections are kept between
-    calls; `aclose` ends those of the running event loop.
+    calls the model (default: `openai-chat:MODEL`), `model` what the server calls it. `inline_calls` are the forms in
+    which it writes calls that its server leaves in the text. Connections are kept between calls; `aclose` ends those
+    of the running event loop.
     """
 
     _concessions = _CONCESSIONS
@@ -81,12 +83,18 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         name: str | None = None,
         context_window: int | None = None,
         dialect: ChatDialect | None = None,
+        inline_calls: Sequence[InlineForm] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"{WIRE}:{model}"
         http = ProviderHttp(base_url, who=name, key=api_key, headers=headers, base_hint="usually ending in /v1")
         dialect = dialect or _usual_dialect(http.host)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
+        self._inline_calls = tuple(inline_calls)
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return self._inline_calls
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         held = self._way.dialect.output_schemas
@@ -100,7 +108,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         return Call(path="/chat/completions", body=body, accept=accept)
 
     def _parser(self, request: ModelRequest) -> ChatReplyParser:
-        return ChatReplyParser(who=self._name, model=self._model)
+        return ChatReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
 
     def _refuses_state(self, error: ModelError) -> bool:
         if error.status is None or not self._way.dialect.returns_reasoning:

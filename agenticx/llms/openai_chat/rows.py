@@ -2,54 +2,107 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
 from agenticx.llms._bodies import arguments_text
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._values import items_in, text_in
-from agenticx.llms.base import ToolSchema
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import REASONING_FIELDS, WIRE
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["message_rows", "tool_rows"]
+__all__ = ["message_rows", "sent_names", "tool_rows"]
 
 _NOT_KNOWN = "(not known)"
 """The reasoning of an answer that came without; Moonshot takes an empty one for a missing one."""
 
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""OpenAI's, DeepSeek's and Mistral's: "does not match '^[a-zA-Z0-9_-]{1,64}$'".
 
-def message_rows(messages: Sequence[Message], *, model: str | None, dialect: ChatDialect) -> list[dict[str, Any]]:
-    """The messages as Chat Completions has them; `model` gets its own reasoning back."""
-    return [_row(message, model, dialect) for message in messages]
+https://github.com/microsoft/semantic-kernel/issues/4447, https://github.com/Kochava-Studios/witsy/pull/164
+"""
+
+_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
+"""OpenAI: "Expected a string with maximum length 40". Kimi's ids have dots and colons, which it wants back.
+
+https://github.com/vercel/ai/issues/8132, https://github.com/langgenius/dify/issues/28987
+"""
+
+_SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, shortest=9)
+"""Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
 
 
-def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    """The tools as Chat Completions has them."""
+def sent_names(request: ModelRequest) -> ToolNames:
+    """Return the names in `request` as Chat Completions takes them."""
+    return ToolNames(_NAMES, request)
+
+
+def message_rows(
+    messages: Sequence[Message], *, model: str | None, dialect: ChatDialect, names: ToolNames
+) -> list[dict[str, Any]]:
+    """Return the messages as Chat Completions has them; `model` gets its own reasoning back."""
+    rows = _Rows(model, dialect, names)
+    return [rows.row(message) for message in messages]
+
+
+def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools as Chat Completions has them."""
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+            "function": {
+                "name": names.sent(tool.name),
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
         }
         for tool in tools
     ]
 
 
-def _row(message: Message, model: str | None, dialect: ChatDialect) -> dict[str, Any]:
-    match message:
-        case SystemMessage():
-            return {"role": "system", "content": message.content}
-        case UserMessage():
-            return {"role": "user", "content": _user_content(message, dialect)}
-        case ToolMessage():
-            call_id = _call_id(message.tool_call_id, dialect)
-            return {"role": "tool", "tool_call_id": call_id, "content": message.content}
-        case AssistantMessage():
-            return _assistant_row(message, model, dialect)
-        case _:
-            assert_never(message)
+class _Rows:
+    """The rows of one request: the ids of its calls, and what its dialect takes."""
+
+    def __init__(self, model: str | None, dialect: ChatDialect, names: ToolNames) -> None:
+        self._model = model
+        self._dialect = dialect
+        self._names = names
+        self._ids = CallIds(_SHORT_IDS if dialect.short_call_ids else _IDS)
+
+    def row(self, message: Message) -> dict[str, Any]:
+        match message:
+            case SystemMessage():
+                return {"role": "system", "content": message.content}
+            case UserMessage():
+                return {"role": "user", "content": _user_content(message, self._dialect)}
+            case ToolMessage():
+                id_ = self._ids.result(message.tool_call_id) or self._ids.call(message.tool_call_id)
+                return {"role": "tool", "tool_call_id": id_, "content": message.content}
+            case AssistantMessage():
+                return self._assistant_row(message)
+            case _:
+                assert_never(message)
+
+    def _assistant_row(self, message: AssistantMessage) -> dict[str, Any]:
+        row: dict[str, Any] = {"role": "assistant", "content": message.content}
+        ids = [self._ids.call(call.id) for call in message.tool_calls]
+        if ids:
+            row["content"] = message.content or None
+            row["tool_calls"] = [self._call(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)]
+        own: dict[str, Any] = {}
+        if self._dialect.returns_reasoning:
+            sent = {call.id: id_ for call, id_ in zip(message.tool_calls, ids, strict=True)}
+            own = _reasoning(message, self._model, sent)
+        if self._dialect.needs_reasoning and not own.get("reasoning_content"):
+            own["reasoning_content"] = message.reasoning if own and message.reasoning else _NOT_KNOWN
+        return row | own
+
+    def _call(self, call: ToolCall, id_: str) -> dict[str, Any]:
+        function = {"name": self._names.sent(call.name), "arguments": arguments_text(call.arguments)}
+        return {"id": id_, "type": "function", "function": function}
 
 
 def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict[str, Any]]:
@@ -67,34 +120,20 @@ def _part(piece: str | Attachment) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": piece.name, "file_data": data_url(piece)}}
 
 
-def _assistant_row(message: AssistantMessage, model: str | None, dialect: ChatDialect) -> dict[str, Any]:
-    row: dict[str, Any] = {"role": "assistant", "content": message.content}
-    if message.tool_calls:
-        row["content"] = message.content or None
-        row["tool_calls"] = [_call(call, dialect) for call in message.tool_calls]
-    own = _reasoning(message, model) if dialect.returns_reasoning else {}
-    if dialect.needs_reasoning and not own.get("reasoning_content"):
-        own["reasoning_content"] = message.reasoning if own and message.reasoning else _NOT_KNOWN
-    return row | own
+def _reasoning(message: AssistantMessage, model: str | None, ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return what this very model thought, in the field that it came in.
 
-
-def _reasoning(message: AssistantMessage, model: str | None) -> dict[str, Any]:
-    """What this very model thought, in the field that it came in."""
+    `ids` has the ids that the message's calls are sent under: a detail may name its call by the original one.
+    """
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return {}
     if details := items_in(state.payload, "details"):
-        return {"reasoning_details": details}
+        return {"reasoning_details": [_with_sent_id(detail, ids) for detail in details]}
     field = text_in(state.payload, "field")
     return {field: message.reasoning} if field in REASONING_FIELDS else {}
 
 
-def _call(call: ToolCall, dialect: ChatDialect) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call.arguments)}
-    return {"id": _call_id(call.id, dialect), "type": "function", "function": function}
-
-
-def _call_id(call_id: str, dialect: ChatDialect) -> str:
-    if not dialect.short_call_ids or re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
-        return call_id
-    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+def _with_sent_id(detail: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    sent = ids.get(text_in(detail, "id"))
+    return detail if sent is None else {**detail, "id": sent}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agenticx.llms._json_events import malformed
 from agenticx.llms._limits import MAX_ITEMS
 from agenticx.llms._values import text_in
-from agenticx.llms.base import Delta, ReplySize, ThinkingDelta
+from agenticx.llms.base import Delta, ReplySize, ThinkingDelta, ToolCallDelta
 from agenticx.llms.openai_responses._item import GAP, OutputItem, is_call
 from agenticx.llms.openai_responses._parts import Channel
 
@@ -27,14 +28,17 @@ _KINDS: dict[Channel, str] = {
 class OutputItems:
     """The items of one reply: `all` in the order in which they began. `size` counts what is kept of them.
 
+    `tool_names` has our names of the tools that are sent under another one.
+
     An event is about the item of its id, else of its call id, else of its index, else the latest of its kind. Where
     several have the same id, its index tells; one that was never begun begins with the first event about it.
     """
 
-    def __init__(self, *, who: str, size: ReplySize) -> None:
+    def __init__(self, *, who: str, size: ReplySize, tool_names: Mapping[str, str]) -> None:
         self.all: list[OutputItem] = []
         self._who = who
         self._size = size
+        self._tool_names = tool_names
         self._thought = False
         self._by_id: dict[str, OutputItem] = {}
         self._by_call_id: dict[str, OutputItem] = {}
@@ -136,6 +140,8 @@ class OutputItems:
 
     def _tell(self, said: Iterable[Delta], deltas: list[Delta]) -> None:
         for delta in said:
-            if self._thought or delta is not GAP:
+            if isinstance(delta, ToolCallDelta) and delta.name in self._tool_names:
+                deltas.append(replace(delta, name=self._tool_names[delta.name]))
+            elif self._thought or delta is not GAP:
                 deltas.append(delta)
             self._thought = self._thought or isinstance(delta, ThinkingDelta)

@@ -13,6 +13,7 @@ answers a streaming request with one JSON object is understood as well. Known di
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agenticx.llms._failures import Complaint, complaint_in, stream_error
@@ -50,11 +51,14 @@ _DONES: dict[str, tuple[Channel, str, str]] = {
 
 
 class ResponsesReplyParser(JsonReply):
-    """One reply; nothing follows its end marker."""
+    """One reply; nothing follows its end marker.
 
-    def __init__(self, *, who: str, model: str) -> None:
+    `tool_names` has our names of the tools that the provider knows by another one.
+    """
+
+    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
         super().__init__(JsonEvents(who=who), who=who, model=model)
-        self._items = OutputItems(who=who, size=self._size)
+        self._items = OutputItems(who=who, size=self._size, tool_names=tool_names or {})
 
     # --- one event
 
@@ -91,7 +95,12 @@ class ResponsesReplyParser(JsonReply):
             self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
 
     def _take_response(self, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """The whole response, which comes with its creation, its progress and its end."""
+        """Take the whole response, which comes with its creation, its progress and its end.
+
+        Its id is not looked at: gateways send another one with each event.
+        """
+        if moment == "created" and self._items.all:
+            raise malformed("another response begins in it", who=self._who)
         if usage := fields_in(response, "usage"):
             deltas.append(UsageDelta(_usage(usage)))
         status = text_in(response, "status")

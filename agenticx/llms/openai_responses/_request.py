@@ -6,7 +6,6 @@ another model said, and a reply that was changed since, goes as plain messages a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,15 +14,33 @@ from typing import Any, assert_never
 
 from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
 from agenticx.llms._bodies import arguments_text, body_bytes
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms._values import items_in, text_in
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.openai_responses._reply import WIRE
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["ResponsesDialect", "input_items", "request_body", "tool_rows"]
+__all__ = ["ResponsesDialect", "input_items", "request_body", "sent_names", "tool_rows"]
 
-_LONGEST_ID = 64
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""OpenAI: "does not match '^[a-zA-Z0-9_-]{1,64}$'"."""
+
+_IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64, first="a-zA-Z0-9", prefix="call_")
+"""OpenAI: "Invalid 'input[3].call_id': string too long. Expected a string with maximum length 64".
+
+https://github.com/AnswerDotAI/fastllm/issues/45, https://github.com/orchidfiles/ungate/pull/41
+"""
+
+_ITEM_ID = re.compile(r"[a-zA-Z0-9_.:|-]{1,64}")
+"""Items' own ids have the same limit; gateways give longer ones. Nothing is stored, so calls and texts need none.
+
+Reasoning keeps its id whatever that is: encrypted content is bound to it
+(https://github.com/openclaw/openclaw/pull/71448).
+"""
+
+_NEED_NO_ID = ("message", "function_call", "custom_tool_call", "compaction")
+
 _LEAST_OUTPUT_TOKENS = 16  # fewer are refused
 
 _REPLAYED = frozenset(
@@ -62,9 +79,10 @@ def request_body(
     request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, native: bool = True
 ) -> bytes:
     """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    names = sent_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "input": input_items(request.messages, model=model if native else None),
+        "input": input_items(request.messages, model=model if native else None, names=names),
         "stream": stream,
         "store": False,
     }
@@ -73,7 +91,7 @@ def request_body(
     if dialect.reasoning_summary:
         body["reasoning"] = {"summary": "auto"}
     if request.tools:
-        body["tools"] = tool_rows(request.tools)
+        body["tools"] = tool_rows(request.tools, names)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
@@ -89,18 +107,23 @@ def _format(output: OutputSchema) -> dict[str, Any]:
     return {"type": "json_schema", "name": output.name, "schema": schema, "strict": strict is not None}
 
 
-def input_items(messages: Sequence[Message], *, model: str | None) -> list[dict[str, Any]]:
-    """The conversation as Responses has it; `model` gets its own output back as it came."""
-    sent = _Sent()
+def sent_names(request: ModelRequest) -> ToolNames:
+    """Return the names in `request` as Responses takes them."""
+    return ToolNames(_NAMES, request)
+
+
+def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNames) -> list[dict[str, Any]]:
+    """Return the conversation as Responses has it; `model` gets its own output back as it came."""
+    sent = _Sent(names)
     return [item for message in messages for item in _items(message, model, sent)]
 
 
-def tool_rows(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-    """The tools as Responses has them; not strict, which would forbid optional parameters."""
+def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools as Responses has them; not strict, which would forbid optional parameters."""
     return [
         {
             "type": "function",
-            "name": tool.name,
+            "name": names.sent(tool.name),
             "description": tool.description,
             "parameters": dict(tool.parameters),
             "strict": False,
@@ -118,7 +141,7 @@ def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[st
         case ToolMessage():
             yield sent.output(message)
         case AssistantMessage():
-            native = _native(message, model)
+            native = _native(message, model, sent.names)
             if native is not None and sent.are_new(native):
                 yield from _as_it_came(native, message, sent)
             else:
@@ -148,7 +171,7 @@ def _plain(message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
         yield {
             "type": "function_call",
             "call_id": sent.begin(call),
-            "name": _name(call.name),
+            "name": sent.names.sent(call.name),
             "arguments": arguments_text(call.arguments),
         }
 
@@ -158,11 +181,12 @@ def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, sent: _
     made = iter(message.tool_calls)
     for item in native:
         if item["type"] == "custom_tool_call":
-            yield {**item, "call_id": sent.begin(next(made), custom=True), "name": _name(text_in(item, "name"))}
+            call = next(made)
+            yield {**item, "call_id": sent.begin(call, custom=True), "name": sent.names.sent(call.name)}
         elif item["type"] == "function_call":
             call = next(made)
-            named = {"call_id": sent.begin(call), "name": _name(call.name), "arguments": arguments_text(call.arguments)}
-            yield {**item, **named}
+            named = {"call_id": sent.begin(call), "name": sent.names.sent(call.name)}
+            yield {**item, **named, "arguments": arguments_text(call.arguments)}
         else:
             yield item
 
@@ -170,28 +194,48 @@ def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, sent: _
 # --- native continuation
 
 
-def _native(message: AssistantMessage, model: str | None) -> list[dict[str, Any]] | None:
+def _native(message: AssistantMessage, model: str | None, names: ToolNames) -> list[dict[str, Any]] | None:
     """The output items behind a message, None if they are another model's or not what the message says any more."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
-    output = [_without_nulls(item) for item in items_in(state.payload, "output")]
-    if any(text_in(item, "type") not in _REPLAYED for item in output) or not _says(output, message):
+    output = [_sendable(item) for item in items_in(state.payload, "output")]
+    if not all(_is_replayed(item) for item in output) or not _says(output, message, names):
         return None
-    return _with_usable_reasoning(output) or None
+    return _with_usable_reasoning([row for item in output if (row := _identified(item)) is not None]) or None
 
 
-def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
-    """What the provider leaves open in its output it does not take as input."""
-    return {name: value for name, value in item.items() if value is not None}
+def _sendable(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item without what the provider puts out and does not take back: nulls, and ids that do not fit."""
+    drops_id = text_in(item, "type") in _NEED_NO_ID and not _ITEM_ID.fullmatch(text_in(item, "id"))
+    return {name: value for name, value in item.items() if value is not None and not (drops_id and name == "id")}
 
 
-def _says(output: list[dict[str, Any]], message: AssistantMessage) -> bool:
-    """Whether text and calls are the same here and there: a hook or a repair may have changed the message."""
+def _is_replayed(item: dict[str, Any]) -> bool:
+    """Return whether an item may stand in an input as it is."""
+    kind, id_ = text_in(item, "type"), text_in(item, "id")
+    return kind in _REPLAYED and (kind == "reasoning" or not id_ or bool(_ITEM_ID.fullmatch(id_)))
+
+
+def _identified(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an item; a message without an id in the form that needs none, None if it says nothing."""
+    if item["type"] != "message" or "id" in item:
+        return item
+    text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in items_in(item, "content"))
+    return {"type": "message", "role": "assistant", "content": text} if text else None
+
+
+def _says(output: list[dict[str, Any]], message: AssistantMessage, names: ToolNames) -> bool:
+    """Return whether text and calls are the same here and there: a hook or a repair may have changed the message."""
     parts = [part for item in output if item["type"] == "message" for part in items_in(item, "content")]
     text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in parts)
     called = [_called(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
-    return text == message.content and called == [(call.name, call.arguments) for call in message.tool_calls]
+    if text != message.content or len(called) != len(message.tool_calls):
+        return False
+    return all(
+        name in (call.name, names.sent(call.name)) and arguments == call.arguments
+        for (name, arguments), call in zip(called, message.tool_calls, strict=True)
+    )
 
 
 def _called(item: dict[str, Any]) -> tuple[str, str]:
@@ -216,15 +260,16 @@ def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 class _Sent:
-    """Which ids a request has used: they must differ within a conversation, whatever the history calls its calls."""
+    """The names and ids of a request: ids must differ within a conversation, whatever the history calls its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: ToolNames) -> None:
+        self.names = names
         self._items: set[str] = set()
-        self._taken: set[str] = set()
-        self._open: dict[str, tuple[str, bool]] = {}
+        self._ids = CallIds(_IDS)
+        self._custom: set[str] = set()
 
     def are_new(self, items: list[dict[str, Any]]) -> bool:
-        """Whether none of these items stands in the request yet, as in a history that has a reply twice."""
+        """Return whether none of these items stands in the request yet, as in a history that has a reply twice."""
         ids = [id_ for item in items if (id_ := text_in(item, "id"))]
         if len(set(ids)) < len(ids) or not self._items.isdisjoint(ids):
             return False
@@ -232,29 +277,14 @@ class _Sent:
         return True
 
     def begin(self, call: ToolCall, *, custom: bool = False) -> str:
-        """The id of a call; its output will get the same."""
-        call_id = wanted = _call_id(call.id)
-        repeats = 1
-        while call_id in self._taken:
-            repeats += 1
-            call_id = _call_id(f"{wanted}_{repeats}")
-        self._taken.add(call_id)
-        self._open[call.id] = call_id, custom
+        """Return the id of a call; its output will get the same."""
+        call_id = self._ids.call(call.id)
+        if custom:
+            self._custom.add(call_id)
         return call_id
 
     def output(self, result: ToolMessage) -> dict[str, Any]:
-        """The result of the latest call of its id."""
-        call_id, custom = self._open.get(result.tool_call_id, (_call_id(result.tool_call_id), False))
-        kind = "custom_tool_call_output" if custom else "function_call_output"
+        """Return the result of the latest call of its id."""
+        call_id = self._ids.result(result.tool_call_id) or self._ids.call(result.tool_call_id)
+        kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
         return {"type": kind, "call_id": call_id, "output": result.content}
-
-
-def _call_id(call_id: str) -> str:
-    if re.fullmatch(rf"[A-Za-z0-9_.:|-]{{1,{_LONGEST_ID}}}", call_id):
-        return call_id
-    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:40]}"
-
-
-def _name(name: str) -> str:
-    """A name that Responses takes; a call may name a tool that does not exist, and in any way."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_ID] or "unnamed"

@@ -19,7 +19,7 @@ from agenticx.llms._provider import (
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.openai_responses._reply import ResponsesReplyParser
-from agenticx.llms.openai_responses._request import ResponsesDialect, request_body
+from agenticx.llms.openai_responses._request import ResponsesDialect, request_body, sent_names
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDialect"]
 
@@ -30,7 +30,7 @@ _REASONS = re.compile(r"(^|/)(o[1-9]\b|gpt-[5-9]|codex)")
 
 _REFUSES_STATE = re.compile(
     r"encrypted.content.*(verified|decrypt|not issued|invalid)|invalid.encrypted.content"
-    r"|required (following|reasoning) item|item with id .* not found",
+    r"|required (following|reasoning) item|item with id .* not found|input\[\d+\]\.id\W.{0,20}too long",
     re.IGNORECASE | re.DOTALL,
 )
 _REFUSES_SUMMARY = re.compile(r"reasoning[._ ]summar|parameter:? '?reasoning\b", re.IGNORECASE)
@@ -88,7 +88,8 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
         return Call(path="/responses", body=body, accept=accept)
 
     def _parser(self, request: ModelRequest) -> ResponsesReplyParser:
-        return ResponsesReplyParser(who=self._name, model=self._model)
+        names = sent_names(request).originals
+        return ResponsesReplyParser(who=self._name, model=self._model, tool_names=names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status is not None and bool(_REFUSES_STATE.search(str(error)))
