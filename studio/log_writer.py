@@ -89,8 +89,6 @@ class LogWriter(QueueHandler):
     in their place has their number. After an `OSError` of `write` nothing is queued any more.
     """
 
-    queue: SimpleQueue[_Queued | None]
-
     def __init__(
         self,
         write: Callable[[bytes], object],
@@ -99,7 +97,8 @@ class LogWriter(QueueHandler):
         most_lines: int = _MOST_LINES,
         most_chars: int = _MOST_CHARS,
     ) -> None:
-        super().__init__(SimpleQueue[_Queued | None]())
+        self._waiting = SimpleQueue[_Queued | None]()
+        super().__init__(self._waiting)
         self._write = write
         self._encoding = encoding
         self._most_lines, self._most_chars = most_lines, most_chars
@@ -115,7 +114,7 @@ class LogWriter(QueueHandler):
         """Take no more lines; return whether all that waited were written within `seconds`."""
         with self._locked():
             self._closed = True
-            self.queue.put(None)
+            self._waiting.put(None)
         self._thread.join(seconds)
         return self._written_all
 
@@ -132,10 +131,9 @@ class LogWriter(QueueHandler):
             message = record.getMessage()
             record = copy(record)
             record.msg, record.args = message, None
-        if record.exc_info:
+        if raised := record.exc_info:
             record = copy(record)
-            formatter = self.formatter or logging.Formatter()
-            record.exc_text = record.exc_text or formatter.formatException(record.exc_info)
+            record.exc_text = record.exc_text or (self.formatter or logging.Formatter()).formatException(raised)
             record.exc_info = None
         return record
 
@@ -153,13 +151,13 @@ class LogWriter(QueueHandler):
         if self._closed:
             return
         share = 2 if self._dropped else 1
-        lines, chars = self.queue.qsize(), self._queued_chars - self._written_chars + length
+        lines, chars = self._waiting.qsize(), self._queued_chars - self._written_chars + length
         if lines and (lines >= self._most_lines // share or chars > self._most_chars // share):
             self._dropped += 1
             return
         dropped, self._dropped = self._dropped, 0
         self._queued_chars += length
-        self.queue.put(_Queued(record, length, dropped))
+        self._waiting.put(_Queued(record, length, dropped))
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -173,17 +171,18 @@ class LogWriter(QueueHandler):
 
     def _work(self) -> None:
         try:
-            while (queued := self.queue.get()) is not None:
+            while (queued := self._waiting.get()) is not None:
                 self._report_dropped(queued.dropped)
                 self._write_record(queued.record)
                 self._written_chars += queued.length
                 del queued  # not kept while waiting
-                if self.queue.empty():
+                if self._waiting.empty():
                     self._report_dropped(self._take_dropped())
             self._report_dropped(self._take_dropped())
         except OSError:  # nobody reads stderr any more
             self._closed = True
-            self.queue = SimpleQueue[_Queued | None]()
+            while not self._waiting.empty():
+                self._waiting.get()
         else:
             self._written_all = True
 

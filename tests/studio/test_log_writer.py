@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -30,7 +30,7 @@ DATE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def restored_logging() -> Iterator[None]:
+def restored_logging() -> Generator[None]:
     loggers = [logging.getLogger(name) for name in ("", "agenticx", "studio")]
     before = [(logger.level, logger.handlers[:]) for logger in loggers]
     yield
@@ -57,7 +57,7 @@ class Stderr:
         self.written += DATE.sub("", data.decode())
 
     @contextmanager
-    def blocked(self) -> Iterator[None]:
+    def blocked(self) -> Generator[None]:
         """Log "held" and run the body while the thread is about to write that."""
         self._free.clear()
         self._reached.clear()
@@ -71,7 +71,7 @@ class Stderr:
         return self.written.splitlines()
 
 
-def writer_to(stderr: Stderr, **limits: int) -> LogWriter:
+def writer_to(stderr: Stderr, **limits: Any) -> LogWriter:
     logging.getLogger().handlers.clear()  # pytest's, which would format lines first
     writer = LogWriter(stderr.write, **limits)
     configure_logging("info", writer)
@@ -293,7 +293,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
     if reader == "closed":
         os.close(reading)
     null = subprocess.DEVNULL
-    env = environment(home, AGX_LOG_LEVEL="debug", AGX_MAX_CONCURRENT_TURNS="20")
+    env = environment(home, AGX_LOG_LEVEL="debug")
     arguments = ["serve", "--port", "0"]
     process = Process("agenticx.cli", arguments, cwd=tmp_path, env=env, stdin=null, stdout=null, stderr=writing)
     os.close(writing)
