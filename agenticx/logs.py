@@ -3,6 +3,7 @@
 `get_logger` costs nothing: structlog is imported when the first line is really written (it takes 0.1 s).
 Lines end up in the standard library's `logging`, so an application that embeds us keeps its own set-up;
 ours (`configure_logging`) is for our programs and also hides secrets in the lines of other libraries.
+A line of ours is put together (`Line`) by the handler that writes it, which may be in another thread.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Generator, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from agenticx.settings import secret_values
 __all__ = [
     "HIDDEN",
     "Level",
+    "Line",
     "Logger",
     "bound_ids",
     "configure_logging",
@@ -100,12 +102,15 @@ def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str
         _ids.set(before)  # not reset(token): a generator may be closed in another context than it was started in
 
 
-def configure_logging(level: Level = "info") -> None:
-    """Log to stderr from `level` on; other libraries from warning on, unless `level` is debug."""
+def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:
+    """Log from `level` on; other libraries from warning on, unless `level` is debug.
+
+    Lines go to `handler`, which gets our formatter; without one they are written to stderr at once.
+    """
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler.formatter, _RedactingFormatter)]:
-        root.removeHandler(handler)
-    handler = logging.StreamHandler(sys.stderr)
+    for before in [before for before in root.handlers if isinstance(before.formatter, _RedactingFormatter)]:
+        root.removeHandler(before)
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
     root.addHandler(handler)
     wanted = getattr(logging, level.upper())
@@ -148,7 +153,11 @@ def redact(text: str) -> str:
 
     Linear in the length of `text`.
     """
-    for value in secret_values():
+    return _redact(text, secret_values())
+
+
+def _redact(text: str, secrets: Sequence[str]) -> str:
+    for value in secrets:
         text = text.replace(value, HIDDEN)
     text = _SHAPES.sub(HIDDEN, text)
     return _AFTER.sub(lambda match: f"{match[match.lastgroup or 0]}{HIDDEN}", text)
@@ -161,30 +170,36 @@ def excerpt(text: str, limit: int) -> str:
     which nothing recognises any more. So more than `limit` is redacted, and of that the end, in which half a secret may
     stand, is left out again.
     """
+    return _excerpt(text, limit, secret_values())
+
+
+def _excerpt(text: str, limit: int, secrets: Sequence[str]) -> str:
     if len(text) <= limit:
-        return redact(text)
-    margin = max([_SPLIT_SECRET_CHARS, *map(len, secret_values())])
+        return _redact(text, secrets)
+    margin = max([_SPLIT_SECRET_CHARS, *map(len, secrets)])
     read = limit + 2 * margin
-    shown = redact(text[:read])
+    shown = _redact(text[:read], secrets)
     if len(text) > read:
         shown = shown[:-margin]
     return f"{shown[:limit]}… ({len(text)} characters)"
 
 
-def _redacted(value: object) -> object:
+def _redacted(value: object, secrets: Sequence[str]) -> object:
     """The same for structured values, where a field's name can also say that its value is secret."""
     match value:
         case str():
-            return excerpt(value, _LONGEST_FIELD)
+            return _excerpt(value, _LONGEST_FIELD, secrets)
         case Mapping():
             pairs = cast("Mapping[object, object]", value).items()
-            return {name: HIDDEN if is_secret_field(name) and inner else _redacted(inner) for name, inner in pairs}
+            return {
+                name: HIDDEN if is_secret_field(name) and inner else _redacted(inner, secrets) for name, inner in pairs
+            }
         case list() | tuple() | set() | frozenset():
-            return [_redacted(inner) for inner in cast("list[object]", value)]
+            return [_redacted(inner, secrets) for inner in cast("list[object]", value)]
         case None | bool() | int() | float():
             return value
         case _:
-            return excerpt(str(value), _LONGEST_FIELD)
+            return _excerpt(str(value), _LONGEST_FIELD, secrets)
 
 
 def is_secret_field(name: object) -> bool:
@@ -199,6 +214,39 @@ class _RedactingFormatter(logging.Formatter):
         return excerpt(super().format(record), _LONGEST_LINE)
 
 
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+_UNCHANGING = frozenset({str, int, float, bool, type(None)})
+
+
+class Line:
+    """The message of one of our lines: `event field='value' …`, redacted and put together when it is first asked for.
+
+    Values are quoted as Python does, so that none can begin a line of its own. A line with a value that may change
+    later, or whose `__str__` is foreign code, is put together at once.
+    """
+
+    __slots__ = ("_fields", "_text", "length")
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        """`fields` belong to the line from now on; "event" is one of them."""
+        self._fields = fields
+        self._text: str | None = None
+        if _UNCHANGING.issuperset(map(type, fields.values())):
+            self.length = sum(len(value) for value in fields.values() if type(value) is str)
+            """About how many characters the line keeps in memory."""
+        else:
+            self.length = len(str(self))
+
+    def __str__(self) -> str:
+        if self._text is None:
+            fields = cast("dict[str, object]", _redacted(self._fields, secret_values()))
+            event = str(fields.pop("event", ""))
+            words = [f"{name}={value!r}" for name, value in fields.items()]
+            self._text = " ".join([event if event.isprintable() else repr(event), *words])
+        return self._text
+
+
 # --- structlog --------------------------------------------------------------------------------------------------------
 
 
@@ -211,8 +259,9 @@ def _structured(name: str) -> Any:
 
     return structlog.wrap_logger(
         logging.getLogger(name),
-        processors=[_with_ids, _without_secrets, _as_line],
+        processors=[_with_ids, _as_line],
         wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
     )
 
 
@@ -220,14 +269,9 @@ def _with_ids(_logger: object, _method: str, fields: MutableMapping[str, Any]) -
     return {**_ids.get(), **fields}
 
 
-def _without_secrets(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    ours = {name: value for name, value in fields.items() if name not in _LOGGING_OWN}
-    return {**fields, **cast("dict[str, Any]", _redacted(ours))}
-
-
-def _as_line(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
-    """`event field='value' …`; values are quoted as Python does, so that none can begin a line of its own."""
+def _as_line(
+    _logger: object, _method: str, fields: MutableMapping[str, Any]
+) -> tuple[tuple[str, Line], dict[str, Any]]:
+    """Return the arguments of the standard library's logger, which puts the line together if a handler wants it."""
     own = {name: fields.pop(name) for name in _LOGGING_OWN if name in fields}
-    event = str(fields.pop("event", ""))
-    words = [event if event.isprintable() else repr(event), *(f"{name}={value!r}" for name, value in fields.items())]
-    return ("%s", " ".join(words)), own
+    return ("%s", Line(fields)), own

@@ -343,9 +343,13 @@ def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> 
 
 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """What must not be shown of our variables: values of those with secret names, longest first."""
+    """Return what must not be shown of our variables: values of those with secret names, longest first.
+
+    Another thread may change the environment meanwhile.
+    """
     environ = os.environ if environ is None else environ
-    values = {value.strip() for name, value in environ.items() if _is_secret(name, value.strip())}
+    pairs = [(name, environ.get(name, "").strip()) for name in list(environ)]
+    values = {value for name, value in pairs if _is_secret(name, value)}
     return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 

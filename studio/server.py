@@ -19,11 +19,11 @@ import uvicorn
 from agenticx.cli.options import current_folder
 from agenticx.errors import SettingsError
 from agenticx.llms.catalog import facts_of
-from agenticx.logs import configure_logging
 from agenticx.settings import Settings, load_settings
 from studio.app import make_app
 from studio.auth import load_token
 from studio.connections import ACCEPTED_AT_ONCE, REQUEST_SECONDS, Connection, Crowd
+from studio.log_writer import background_logging
 from studio.opening import Address, open_in_browser, page_url
 from studio.services import Services, make_services
 
@@ -61,14 +61,14 @@ def _port(text: str) -> int:
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    configure_logging(settings.log_level)
-    return serve(
-        settings,
-        host=arguments.host,
-        port=arguments.port,
-        allow_remote=arguments.allow_remote,
-        open_page=arguments.open,
-    )
+    with background_logging(settings.log_level):
+        return serve(
+            settings,
+            host=arguments.host,
+            port=arguments.port,
+            allow_remote=arguments.allow_remote,
+            open_page=arguments.open,
+        )
 
 
 def main() -> int:
