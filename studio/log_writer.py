@@ -23,7 +23,7 @@ from agenticx.logs import Level, Line, configure_logging
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["LogWriter", "background_logging"]
+__all__ = ["LogWriter", "background_logging", "print_to_stderr"]
 
 _MOST_LINES = 10_000
 _MOST_CHARS = 8_000_000
@@ -31,8 +31,10 @@ _ENDING_SECONDS = 1.0
 
 
 @contextmanager
-def background_logging(level: Level) -> Generator[None]:
+def background_logging(level: Level) -> Generator[Callable[[str], None]]:
     """Log from `level` on to stderr while the body runs; whatever prints to `sys.stderr` meanwhile is queued as well.
+
+    Yields a function that is called once, with the line that stands before all others: until then they wait.
 
     At the end waiting lines are written for a second at most. A stderr without a descriptor (a stream in memory, as in
     a notebook) cannot block and is written to at once.
@@ -40,20 +42,25 @@ def background_logging(level: Level) -> Generator[None]:
     stderr, descriptor = sys.stderr, _descriptor_of_stderr()
     if descriptor is None:
         configure_logging(level)
-        yield
+        yield print_to_stderr
         return
     writer = LogWriter(partial(_write_all, descriptor), stderr.encoding)
     configure_logging(level, writer)
     buffer = cast("BinaryIO", _Printed(writer, stderr.fileno()))
     sys.stderr = printed = io.TextIOWrapper(buffer, stderr.encoding, "backslashreplace", line_buffering=True)
     try:
-        yield
+        yield writer.begin
     finally:
         printed.flush()
         sys.stderr = stderr
         if writer.end(_ENDING_SECONDS):
             configure_logging(level)
             os.close(descriptor)
+
+
+def print_to_stderr(line: str) -> None:
+    """Print a line at once."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _descriptor_of_stderr() -> int | None:
@@ -83,7 +90,7 @@ class _Queued:
 
 
 class LogWriter(QueueHandler):
-    """A log handler that queues lines; a daemon thread formats, redacts and writes them.
+    """A log handler that queues lines; from `begin` on a daemon thread formats, redacts and writes them.
 
     A line that finds the queue full is dropped, and so are the following ones until half of the queue is free. One line
     in their place has their number. After an `OSError` of `write` nothing is queued any more.
@@ -107,7 +114,12 @@ class LogWriter(QueueHandler):
         self._written_chars = 0  # changed by the thread alone
         self._closed = False
         self._written_all = False
+        self._first = b""
         self._thread = threading.Thread(target=self._work, name="agx-log", daemon=True)
+
+    def begin(self, first: str = "") -> None:
+        """Start the thread, which writes the line `first` and then what waits."""
+        self._first = f"{first}\n".encode(self._encoding, "backslashreplace") if first else b""
         self._thread.start()
 
     def end(self, seconds: float) -> bool:
@@ -115,6 +127,8 @@ class LogWriter(QueueHandler):
         with self._locked():
             self._closed = True
             self._waiting.put(None)
+        if self._thread.ident is None:
+            self._thread.start()
         self._thread.join(seconds)
         return self._written_all
 
@@ -171,6 +185,8 @@ class LogWriter(QueueHandler):
 
     def _work(self) -> None:
         try:
+            if self._first:
+                self._write(self._first)
             while (queued := self._waiting.get()) is not None:
                 self._report_dropped(queued.dropped)
                 self._write_record(queued.record)

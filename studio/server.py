@@ -23,7 +23,7 @@ from agenticx.settings import Settings, load_settings
 from studio.app import make_app
 from studio.auth import load_token
 from studio.connections import ACCEPTED_AT_ONCE, REQUEST_SECONDS, Connection, Crowd
-from studio.log_writer import background_logging
+from studio.log_writer import background_logging, print_to_stderr
 from studio.opening import Address, open_in_browser, page_url
 from studio.services import Services, make_services
 
@@ -61,13 +61,14 @@ def _port(text: str) -> int:
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    with background_logging(settings.log_level):
+    with background_logging(settings.log_level) as announce:
         return serve(
             settings,
             host=arguments.host,
             port=arguments.port,
             allow_remote=arguments.allow_remote,
             open_page=arguments.open,
+            announce=announce,
         )
 
 
@@ -85,10 +86,12 @@ def serve(
     port: int = 8765,
     allow_remote: bool = False,
     open_page: bool = False,
+    announce: Callable[[str], None] = print_to_stderr,
 ) -> int:
     """Serve until SIGINT, SIGTERM or SIGHUP; returns the exit code.
 
-    Raises `SettingsError` for what must not be served.
+    `announce` is called with the line that says that turns are accepted, and where. Raises `SettingsError` for what
+    must not be served.
     """
     _check_host(host, settings, allow_remote=allow_remote)
     _check_models(settings)
@@ -102,7 +105,7 @@ def serve(
     def ready() -> None:
         settle_memory()
         url = page_url(address, services.tickets.issue())
-        print(f"AgenticX studio is ready (model {services.models.default}): {url}", file=sys.stderr, flush=True)
+        announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
         address.announce(settings.home)
         if open_page:
             open_in_browser(address, url, settings.home)

@@ -74,8 +74,30 @@ class Stderr:
 def writer_to(stderr: Stderr, **limits: Any) -> LogWriter:
     logging.getLogger().handlers.clear()  # pytest's, which would format lines first
     writer = LogWriter(stderr.write, **limits)
+    writer.begin()
     configure_logging("info", writer)
     return writer
+
+
+def test_what_is_logged_before_the_first_line_is_announced_stands_behind_it() -> None:
+    stderr = Stderr()
+    logging.getLogger().handlers.clear()
+    writer = LogWriter(stderr.write)
+    configure_logging("info", writer)
+    LOG.info("early")
+    writer.begin("ready")
+    assert writer.end(PATIENCE)
+    assert stderr.lines == ["ready", "INFO    studio.x early"]
+
+
+def test_what_is_logged_by_a_program_that_never_became_ready_is_written_at_its_end() -> None:
+    stderr = Stderr()
+    logging.getLogger().handlers.clear()
+    writer = LogWriter(stderr.write)
+    configure_logging("info", writer)
+    LOG.info("early")
+    assert writer.end(PATIENCE)
+    assert stderr.lines == ["INFO    studio.x early"]
 
 
 def numbers(count: int, start: int = 0) -> list[str]:
@@ -215,7 +237,8 @@ import sys
 from agenticx.logs import get_logger
 from studio.log_writer import background_logging
 log = get_logger("studio.x")
-with background_logging("info"):
+with background_logging("info") as announce:
+    announce("")
     {body}
     sys.stdin.readline()
     log.info("last")
