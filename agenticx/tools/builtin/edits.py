@@ -14,7 +14,7 @@ from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, open_place
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.paths import Place, read_file, replace_file
-from agenticx.tools.protected import makes_repository, protected_part
+from agenticx.tools.protected import makes_repository, protected_part, reason_for
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
@@ -177,7 +177,7 @@ def _assessment(
         reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
     protected = protected_part(Path(*place.parts)) or protected_part(Path(*place.named or ()))
     if protected is not None:
-        reasons.append(f"{visible(protected)} decides what runs on this machine or who is asked.")
+        reasons.append(reason_for(protected))
     elif makes_repository(place.root, place.parts):
         protected = place.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
