@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeGuard, cast
 
 from agenticx import foreign
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, ForeignError, InvalidArguments, ToolError
+from agenticx.errors import AgenticXError, ForeignError, InvalidArguments
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
@@ -36,6 +36,14 @@ class Refused(AgenticXError):
         self.outcome: ToolOutcome = outcome
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The arguments of a call as JSON, and the digest of all that its question covers."""
+
+    arguments: dict[str, Any]
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permits:
     """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`."""
@@ -47,16 +55,17 @@ class Permits:
     async def obtain(
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
     ) -> Mapping[str, Any]:
-        assessment = self._assess(tool, arguments, context)
+        assessment = await self._assess(tool, arguments, context)
         verdict = decide(turn.session.permission_mode, assessment)
-        asked = turn.asked.pop(context.call_id, None)
         if verdict.decision != "ask":
-            self._settle(turn, asked, verdict)
+            self._settle(turn, turn.asked.pop(context.call_id, None), verdict)
             return arguments
-        digest = _digest(tool, arguments, assessment)
+        shown = await self._shown(tool, arguments, assessment)
+        digest = shown.digest
+        asked = turn.asked.pop(context.call_id, None)
         if digest not in turn.session.allowed:
             if asked is None:
-                request = self._request(turn, tool, arguments, assessment, verdict, digest, context.call_id)
+                request = self._request(turn, tool, shown, assessment, verdict, context.call_id)
                 answer = await self._put(turn, request, _Announcement(turn, request))
             else:
                 answer = await self._ask_on(turn, asked, digest)
@@ -64,26 +73,39 @@ class Permits:
                 raise Refused(_denial(answer), "denied")
             if answer.arguments is not None:
                 arguments = _replaced(tool, answer.arguments)
-                changed = self._assess(tool, arguments, context)
+                changed = await self._assess(tool, arguments, context)
                 if decide(turn.session.permission_mode, changed).decision == "deny":
                     raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
-                digest = _digest(tool, arguments, changed)
+                digest = (await self._shown(tool, arguments, changed)).digest
             if answer.remember == "session":
                 turn.session.allowed.add(digest)
-        now = self._assess(tool, arguments, context)
-        if _digest(tool, arguments, now) != digest:
+        now = await self._assess(tool, arguments, context)
+        if (await self._shown(tool, arguments, now)).digest != digest:
             raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
         return arguments
 
-    def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        """Return the tool's assessment, made in a thread; raises `Refused` for whatever else the tool does there."""
         what = f"the assessment of tool {tool.schema.name!r}"
-        try:
-            assessment = foreign.call_now(tool.assess, arguments, context, what=what)
-        except (ToolError, ForeignError) as exc:
-            raise Refused(str(exc), "error") from exc
+        assessment = await self._in_thread(tool.assess, arguments, context, what=what)
         if not isinstance(assessment, Assessment):
             raise Refused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
         return assessment
+
+    async def _shown(self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _Shown:
+        what = f"the question about tool {tool.schema.name!r}"
+        shown: _Shown = await self._in_thread(_shown, tool, arguments, assessment, what=what)
+        return shown
+
+    async def _in_thread(self, function: Callable[..., Any], /, *args: Any, what: str) -> Any:
+        """Call `function` in a thread; a stop leaves it behind. Its errors of any kind are this call's alone."""
+        try:
+            limit = self.clock.real(self.settings.tool_timeout_seconds)
+            return await foreign.call(function, *args, what=what, limit=limit)
+        except Refused:
+            raise
+        except AgenticXError as exc:
+            raise Refused(str(exc), "error") from exc
 
     def _settle(self, turn: Turn, asked: Question | None, verdict: Verdict) -> None:
         """Go by the mode's verdict, also over a question that waited; raises `Refused` for a no."""
@@ -96,17 +118,16 @@ class Permits:
         self,
         turn: Turn,
         tool: Tool,
-        arguments: Mapping[str, Any],
+        shown: _Shown,
         assessment: Assessment,
         verdict: Verdict,
-        digest: str,
         call_id: str,
     ) -> ConfirmRequest:
         return ConfirmRequest(
             id=new_id("cnf"),
             question=assessment.question or f"Allow {tool.schema.name}?",
-            context=_question_context(tool, arguments, assessment, verdict, call_id),
-            digest=digest,
+            context=_question_context(tool, shown, assessment, verdict, call_id),
+            digest=shown.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
             session_id=turn.session.id,
             agent_id=turn.agent_id,
@@ -190,12 +211,12 @@ class _Announcement:
 
 
 def _question_context(
-    tool: Tool, arguments: Mapping[str, Any], assessment: Assessment, verdict: Verdict, call_id: str
+    tool: Tool, shown: _Shown, assessment: Assessment, verdict: Verdict, call_id: str
 ) -> dict[str, Any]:
     context: dict[str, Any] = {
         "tool": tool.schema.name,
         "tool_call_id": call_id,
-        "arguments": jsonable(arguments),
+        "arguments": shown.arguments,
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
     }
@@ -228,9 +249,10 @@ def validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _digest(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> str:
+def _shown(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _Shown:
     try:
-        return confirm_digest(tool.schema.name, jsonable(arguments), assessment.binding)
+        written = jsonable(arguments)
+        return _Shown(written, confirm_digest(tool.schema.name, written, assessment.binding))
     except (TypeError, ValueError, RecursionError) as exc:
         raise Refused(
             f"the assessment of tool {tool.schema.name!r} is bound to what is not JSON: {exc}", "error"

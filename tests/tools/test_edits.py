@@ -271,7 +271,7 @@ OTHERS_SETTINGS = """
 INSTRUCTIONS = """
     .cursorrules .clinerules .clinerules/a.md .windsurfrules CLAUDE.md AGENTS.md sub/Agents.md GEMINI.md QWEN.md
     AGENTS.override.md CLAUDE.local.md .goosehints .github/copilot-instructions.md .github/instructions/a.md
-    .roorules .roorules-code .agents/skills/a/SKILL.md .github/prompts/a.prompt.md .rules a.instructions.md AGENTS.local.md
+    .roorules .roorules-code .agents/skills/a/SKILL.md .github/prompts/a.prompt.md .rules
 """
 
 

@@ -60,13 +60,23 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named)),
         protected=not (named.protected is None and named.secret is None),
         unchecked=named.unchecked is not None,
-        command=visible(command),
+        command=visible(_shortened(command)),
         binding={
             "cwd": _identity(workspace),
             "search_path": search_path,
             "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
         },
     )
+
+
+def _shortened(command: str) -> str:
+    """Return the command as it is shown: of one that is too long to be checked the beginning and the end."""
+    if len(command) <= EXAMINED_COMMAND_BYTES:
+        return command
+    left_out = len(command) - EXAMINED_COMMAND_BYTES
+    tail = EXAMINED_COMMAND_BYTES // 4
+    note = f"⟨… {left_out} of {len(command)} characters are not shown …⟩"
+    return f"{command[: EXAMINED_COMMAND_BYTES - tail]}\n{note}\n{command[-tail:]}"
 
 
 _HARMLESS = "It is one plain command that only looks at files of the workspace."
@@ -78,7 +88,7 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {counted(len(command), 'character')} in {counted(lines, 'line')}."
-    if visible(command) != command:
+    if visible(_shortened(command)) != _shortened(command):
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
     if named.protected is not None:
         shown = visible_line(named.protected, _SHOWN_WORD)
