@@ -126,7 +126,7 @@ def _as_json(value: Any) -> tuple[str, str]:
         written.append(piece)
         room -= len(piece)
         if room < 0:
-            return "".join(written), f"more than {_BLOCK_CHARS} characters, of which the first are shown"
+            return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(written)
     return text, size_of(text)
 
