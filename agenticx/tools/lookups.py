@@ -43,9 +43,6 @@ class _Status:
     link_target: str
 
 
-_UNKNOWN = _Status(0, "")
-
-
 class Lookups:
     """Look-ups of one assessment; made anew for the next, because nothing that it remembers is looked at again.
 
@@ -59,6 +56,16 @@ class Lookups:
         self._entries_left = _LISTED_ENTRIES
         self._steps_left = _STEPS
 
+    @property
+    def looked_up(self) -> int:
+        """The number of names that were looked up."""
+        return len(self._statuses)
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The folders that were listed."""
+        return tuple(self._listed)
+
     def spend(self, steps: int) -> None:
         """Count steps of work; raises `Unclear` once there were too many."""
         self._steps_left -= steps
@@ -70,17 +77,16 @@ class Lookups:
         place = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
         links = 0
+        is_there = True
         while parts:
             self.spend(1)
             part = parts.pop()
             if part == "..":
-                place = os.path.dirname(place)
+                place, is_there = os.path.dirname(place), True
             elif part not in {"", "."}:
                 below = f"/{part}" if place == "/" else f"{place}/{part}"
-                if self._statuses.get(place, _UNKNOWN) is None:  # below what is not there is nothing
-                    place = below
-                    continue
-                status = self._status(below)
+                status = self._status(below) if is_there else None  # below what is not there is nothing
+                is_there = status is not None
                 if status is None or not stat.S_ISLNK(status.mode):
                     place = below
                     continue

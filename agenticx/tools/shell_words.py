@@ -68,7 +68,7 @@ def examine(command: str, workspace: Path, roots: Iterable[Path], lookups: Looku
         protected = protected or words.leading_to_protected(existing, targets)
         secret = secret or words.leading_to_secret(existing)
     except Unclear as exc:
-        unchecked = str(exc)
+        unchecked = unchecked or str(exc)
     return NamedPaths(protected, secret, unchecked)
 
 

@@ -53,6 +53,7 @@ _OPTIONS = {
     "whoami": "",
 }
 _CHECKED_PATHS = 256
+_NAME_BYTES = 255
 _SEARCHED_NAMES = 10_000
 _ONLY_WORDS = frozenset({"basename", "dirname", "echo"})  # they look at no file
 
@@ -108,6 +109,8 @@ def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
         return bool(letters) and all(letter in _OPTIONS[program] for letter in letters)
     if not _is_path(program, word):
         return True
+    if any(len(part) > _NAME_BYTES for part in word.split("/")):  # no file is called so
+        return False
     try:
         place = locate(word, workspace)
         kind = stat.S_IFMT(place.path.stat().st_mode)
