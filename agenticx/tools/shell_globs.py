@@ -25,13 +25,8 @@ class _Class:
         return found is not self.negated
 
 
-@dataclass(frozen=True, slots=True)
-class _Literal:
-    character: str
-
-
-_Token = str | _Class | _Literal
-"""`*`, `?`, a class, or a character that stands for itself."""
+_Token = str | _Class
+"""`*`, `?`, a class, or any other character, which stands for itself."""
 
 
 def is_glob(text: str) -> bool:
@@ -95,22 +90,20 @@ def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]
 
 def _fits(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
     match token:
-        case _Literal():
-            return token.character == character
         case _Class():
             spend(len(token.ranges))
             return token.holds(character)
         case _:
-            return True
+            return token in ("?", character)
 
 
 def _literals(tokens: tuple[_Token, ...]) -> str:
     """Return the characters that `tokens` begin with, up to the first that is special."""
     characters: list[str] = []
     for token in tokens:
-        if not isinstance(token, _Literal):
+        if isinstance(token, _Class) or token in "*?":
             break
-        characters.append(token.character)
+        characters.append(token)
     return "".join(characters)
 
 
@@ -128,11 +121,8 @@ def _tokens(text: str) -> list[_Token]:
         if end >= 0:
             tokens.append(_class(text[index + 1 : end]))
             index = end
-        elif character in "*?":
-            if character == "?" or tokens[-1:] != [_STAR]:
-                tokens.append(character)
-        else:
-            tokens.append(_Literal(character))
+        elif character != _STAR or tokens[-1:] != [_STAR]:
+            tokens.append(character)
         index += 1
     return tokens
 
