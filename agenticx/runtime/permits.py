@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeGuard, cast
 
@@ -14,6 +15,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
+from agenticx.runtime.interrupts import ended
 from agenticx.runtime.resuming import Question
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
@@ -44,6 +46,27 @@ class _Shown:
     digest: str
 
 
+@dataclass(slots=True)
+class _Closing:
+    """The answer with which a question is closed that nobody answers; afterwards, the one it was closed with."""
+
+    answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A question of before a restart that waits at the gate again."""
+
+    task: asyncio.Task[ConfirmAnswer]
+    closing: _Closing
+
+    async def close(self, answer: ConfirmAnswer) -> ConfirmAnswer:
+        """Close the question with `answer`, or the one that it has been given by now, and return that."""
+        self.closing.answer = answer
+        await ended(self.task)
+        return self.closing.answer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permits:
     """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`."""
@@ -55,20 +78,43 @@ class Permits:
     async def obtain(
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext
     ) -> Mapping[str, Any]:
+        asked = turn.asked.get(context.call_id)
+        if asked is None or asked.answer is not None:
+            return await self._obtain(turn, tool, arguments, context, asked, None)
+        # Its readers know this question, so it takes answers while its call is still being looked at again.
+        closing = _Closing()
+        announced = _Announcement(turn, asked.request, done=True)
+        waiting = asyncio.create_task(self._put(turn, asked.request, announced, closing))
+        del turn.asked[context.call_id]
+        try:
+            return await self._obtain(turn, tool, arguments, context, asked, _Waiting(waiting, closing))
+        finally:
+            await ended(waiting)
+
+    async def _obtain(
+        self,
+        turn: Turn,
+        tool: Tool,
+        arguments: dict[str, Any],
+        context: ToolContext,
+        asked: Question | None,
+        waiting: _Waiting | None,
+    ) -> Mapping[str, Any]:
         assessment = await self._assess(tool, arguments, context)
         verdict = decide(turn.session.permission_mode, assessment)
         if verdict.decision != "ask":
-            self._settle(turn, turn.asked.pop(context.call_id, None), verdict)
+            turn.asked.pop(context.call_id, None)
+            await self._settle(turn, asked, waiting, verdict)
             return arguments
         shown = await self._shown(tool, arguments, assessment)
         digest = shown.digest
-        asked = turn.asked.pop(context.call_id, None)
+        turn.asked.pop(context.call_id, None)
         if digest not in turn.session.allowed:
             if asked is None:
                 request = self._request(turn, tool, shown, assessment, verdict, context.call_id)
-                answer = await self._put(turn, request, _Announcement(turn, request))
+                answer = await self._put(turn, request, _Announcement(turn, request), _Closing())
             else:
-                answer = await self._ask_on(turn, asked, digest)
+                answer = await self._ask_on(turn, asked, waiting, digest)
             if not answer.approved:
                 raise Refused(_denial(answer), "denied")
             if answer.arguments is not None:
@@ -107,12 +153,17 @@ class Permits:
         except AgenticXError as exc:
             raise Refused(str(exc), "error") from exc
 
-    def _settle(self, turn: Turn, asked: Question | None, verdict: Verdict) -> None:
+    async def _settle(self, turn: Turn, asked: Question | None, waiting: _Waiting | None, verdict: Verdict) -> None:
         """Go by the mode's verdict, also over a question that waited; raises `Refused` for a no."""
-        if asked is not None and not asked.said:
-            self._close(turn, asked.request, ConfirmAnswer(approved=verdict.decision == "allow", by="policy"))
+        answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
+        if waiting is not None:
+            answer = await waiting.close(answer)
+        elif asked is not None and not asked.said:
+            self._close(turn, asked.request, answer)
         if verdict.decision == "deny":
             raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
+        if not answer.approved:  # the person was quicker
+            raise Refused(_denial(answer), "denied")
 
     def _request(
         self,
@@ -133,20 +184,25 @@ class Permits:
             agent_id=turn.agent_id,
         )
 
-    async def _ask_on(self, turn: Turn, asked: Question, digest: str) -> ConfirmAnswer:
-        """Wait for the answer to a question that was put before the turn was cut off, or take the one it got since."""
+    async def _ask_on(self, turn: Turn, asked: Question, waiting: _Waiting | None, digest: str) -> ConfirmAnswer:
+        """Return the answer to a question that was put before the turn was cut off, once there is one."""
         answer = asked.answer
         if asked.request.digest != digest:
             changed = "what would run changed while the program was down"
             answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
-        if answer is None:
-            return await self._put(turn, asked.request, _Announcement(turn, asked.request, done=True))
-        if not asked.said:
+        if waiting is not None:
+            if answer is None:
+                return await waiting.task
+            await waiting.close(answer)
+        elif answer is not None and not asked.said:
             self._close(turn, asked.request, answer)
+        assert answer is not None
         return answer
 
-    async def _put(self, turn: Turn, request: ConfirmRequest, announce: _Announcement) -> ConfirmAnswer:
-        """Ask the gate and say both sides of it, whatever the gate does."""
+    async def _put(
+        self, turn: Turn, request: ConfirmRequest, announce: _Announcement, closing: _Closing
+    ) -> ConfirmAnswer:
+        """Ask the gate and emit its events, whatever the gate does; if this is cancelled, `closing` is the answer."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
@@ -166,7 +222,7 @@ class Permits:
                 limit_seconds = self.settings.confirm_timeout_seconds
                 turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
         finally:
-            answer = answer or self._decided(request) or ConfirmAnswer(approved=False, by="stop")
+            answer = closing.answer = answer or self._decided(request) or closing.answer
             announce()
             self._close(turn, request, answer)
         return answer

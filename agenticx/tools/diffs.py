@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,6 +17,7 @@ _CONTEXT = 3
 _COMPARED_LINES = 1_000
 _COMPARED_CHARS = 1_000_000
 _COMPARED_PAIRS = 30_000_000
+_POPULAR_FROM = 200
 _SHOWN_CHARS = 20_000
 _SHOWN_LINE = 500
 _SLICE = 65_536
@@ -171,7 +173,9 @@ def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opco
     before = [numbers.setdefault(line, len(numbers)) for line in old[head:old_end]]
     after = [numbers.setdefault(line, len(numbers)) for line in new[head:new_end]]
     matcher = SequenceMatcher(None, before, after)
-    pairs = sum(len(matcher.b2j.get(line, ())) for line in before)
+    places = Counter(after)
+    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)  # difflib takes no notice of those
+    pairs = sum(places[line] for line in before if places[line] <= popular)
     middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
     if pairs * min(len(before), len(after)) <= _COMPARED_PAIRS:
         middle = [(tag, head + i1, head + i2, head + j1, head + j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes()]
