@@ -62,8 +62,9 @@ class _Waiting:
 
     async def close(self, answer: ConfirmAnswer) -> ConfirmAnswer:
         """Close the question with `answer`, or the one that it has been given by now, and return that."""
-        self.closing.answer = answer
-        await ended(self.task)
+        if not self.task.done():
+            self.closing.answer = answer
+            await ended(self.task)
         return self.closing.answer
 
 

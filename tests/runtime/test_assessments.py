@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import random
 import threading
+from datetime import timedelta
 
 import pytest
 
 from agenticx.errors import AgenticXError
+from agenticx.messages import AssistantMessage, ToolCall, UserMessage
+from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.question import question_lines
+from agenticx.runtime.resuming import Question, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.registry import tool
+from tests.jumping import LoopClock
 from tests.llms.linear import grows_linearly
-from tests.patience import PATIENCE, longest_hold
+from tests.patience import PATIENCE, comes_true, longest_hold
 from tests.runtime.test_stop import LIMIT, STOPPED, Timed
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +120,51 @@ async def test_an_error_of_ours_that_an_assessment_raises_is_a_result_of_its_cal
 
     assert run.results == [("call_1", "error", "the other session is busy")]
     assert run.outline[-1] == "final:answer"
+
+
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize("risk", ["execute", "read"])
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is_assessed(play, approved, risk):
+    """Its readers know it from the log, so they may answer at any moment."""
+    held = Held()
+    asked = AsyncConfirmGate()
+
+    def assess(arguments, context):
+        held(arguments, context)
+        return Assessment(risk=risk)
+
+    @tool(risk="execute", assess=assess)
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    binding = {"schema": work.schema_digest}
+    request = ConfirmRequest(
+        id="cnf_1",
+        question="Allow work?",
+        context={},
+        digest=confirm_digest("work", {}, binding),
+        expires_at=LoopClock().now() + timedelta(hours=1),
+    )
+    made = ToolCall(id="call_1", name="work")
+    session = play.session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
+    point = ResumePoint(round=1, calls=(made,), questions={"call_1": Question(request=request)})
+    events = []
+
+    async def follow():
+        async for event in play.runtime(ScriptedModel(["ok"]), asked).run_turn(point, session, tools=[work]):
+            events.append(event)
+
+    turn = asyncio.create_task(follow())
+    await comes_true(held.begun.is_set)
+    asked.resolve("cnf_1", approved)
+    held.go_on.set()
+    await turn
+
+    responses = [(one.data["approved"], one.data["by"]) for one in events if one.type == "confirm_response"]
+    assert responses == [(approved, "user")]
+    assert [one.data["outcome"] for one in events if one.type == "tool_result"] == ["ok" if approved else "denied"]
 
 
 # --- real tools, real time --------------------------------------------------------------------------------------------
