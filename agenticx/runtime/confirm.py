@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
+from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.question import question_lines
 from agenticx.threads import run_in_thread
 
@@ -76,9 +76,13 @@ class ConfirmAnswer:
 
 
 def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str, Any]) -> str:
-    """SHA-256 over what will run: the tool, its arguments and all that its assessment bound them to."""
-    text = json.dumps([tool, arguments, binding], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    """Return the SHA-256 of what will run: the tool, its arguments and all that its assessment bound them to.
+
+    It is that of the compact ASCII JSON of `[tool, arguments, binding]` with sorted keys.
+    """
+    digest = hashlib.sha256()
+    write_json([tool, arguments, binding], lambda text: digest.update(text.encode("ascii")))
+    return digest.hexdigest()
 
 
 class ConfirmGate(ABC):

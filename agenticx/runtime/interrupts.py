@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from agenticx import foreign
 from agenticx.errors import AgenticXError
@@ -153,7 +153,7 @@ class _StopPoll:
             return True
 
 
-async def ended(task: asyncio.Task[None]) -> None:
+async def ended(task: asyncio.Task[Any]) -> None:
     """Cancel `task` if it still runs and wait until it has cleaned up; what it raised is nobody's concern any more."""
     if not task.done():
         task.cancel()

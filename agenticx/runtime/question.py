@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
@@ -22,6 +23,8 @@ _SHORT_VALUE_CHARS = 100
 _BLOCK_CHARS = 30_000
 _SHOWN_REASONS = 20
 _SHOWN_ARGUMENTS = 50
+_COMPARED_ARGUMENTS = 1_000
+_COMPARED_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,11 @@ class QuestionLine:
 
 
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """The lines of a `confirm_required`: its question and its context (`ConfirmRequest` has both by these names)."""
+    """Yield the lines of a `confirm_required`, of its question and its context, which `ConfirmRequest` has too.
+
+    The work is bounded but for the counting of characters, whatever the call's arguments are.
+    """
+    repeated = _repeated(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
@@ -46,10 +53,10 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     if "path" in context:
         yield _field("path", visible_line(context["path"]))
     if "command" in context:
-        command = _as_given(context)
+        command = _as_given(context, repeated)
         yield _field("command", size_of(command))
         yield from _block(command, _BLOCK_CHARS)
-    yield from _other_arguments(context)
+    yield from _other_arguments(context, repeated)
     if "diff" in context:
         yield QuestionLine("  change")
         yield from (_diff_line(line) for line in _cut(context["diff"], _BLOCK_CHARS).split("\n"))
@@ -62,36 +69,76 @@ def size_of(text: str) -> str:
     return f"{size}, {lines} lines" if lines > 1 else size
 
 
-def _as_given(context: Mapping[str, Any]) -> str:
-    """The command as the call gives it, if that is what the assessment shows with its hidden characters spelled out."""
-    command: str = context["command"]
-    values = context.get("arguments", {}).values()
-    return next((value for value in values if isinstance(value, str) and visible(value) == visible(command)), command)
+def _repeated(context: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the arguments that the assessment shows already, each with "command" or "path".
+
+    The assessment spells hidden characters out. Where that takes long to compare, both texts are shown.
+    """
+    shown = {key: context[key] for key in ("command", "path") if key in context}
+    plain = {visible(text): key for key, text in shown.items() if len(text) <= _COMPARED_CHARS}
+    found: dict[str, str] = {}
+    room = _COMPARED_CHARS
+    for name, value in islice(context.get("arguments", {}).items(), _COMPARED_ARGUMENTS):
+        if not isinstance(value, str):
+            continue
+        same = next((key for key, text in shown.items() if text == value), None)
+        beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())  # a blank that is cut in two may count as another
+        if same is None and len(value) <= room and any(text.startswith(beginning) for text in plain):
+            room -= len(value)
+            same = plain.get(visible(value))
+        if same is not None:
+            found[name] = same
+    return found
 
 
-def _other_arguments(context: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """What the lines above have not shown yet; long texts share the room that there is."""
-    shown = {visible(context[key]) for key in ("command", "path") if key in context}
+def _as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
+    """Return the command as the call gives it, if that is what the assessment shows."""
+    given = (context["arguments"][name] for name, key in repeated.items() if key == "command")
+    return next(given, context["command"])
+
+
+def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:
+    """Yield what the lines above have not shown yet; long texts share the room that there is."""
     arguments = context.get("arguments", {})
-    others = [
-        (name, value) for name, value in arguments.items() if not (isinstance(value, str) and visible(value) in shown)
-    ]
-    for name, value in others[:_SHOWN_ARGUMENTS]:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    number = len(arguments) - len(repeated)
+    names = (name for name in arguments if name not in repeated)
+    diff = context.get("diff", "")
+    for name in islice(names, _SHOWN_ARGUMENTS):
+        value = arguments[name]
+        text, size = (value, size_of(value)) if isinstance(value, str) else _as_json(value)
         label = visible_line(name, _NAME_CHARS)
         if "\n" not in text and len(text) <= _SHORT_VALUE_CHARS:
             yield _field(label, visible(text))
-        elif isinstance(value, str) and _is_in(value, context.get("diff", "")):
-            yield _field(label, f"{size_of(text)}, shown as a change below")
+        elif isinstance(value, str) and _is_in(value, diff):
+            yield _field(label, f"{size}, shown as a change below")
         else:
-            yield _field(label, size_of(text))
-            yield from _block(text, _BLOCK_CHARS // len(others))
-    if len(others) > _SHOWN_ARGUMENTS:
-        yield _field("and", f"{len(others) - _SHOWN_ARGUMENTS} more arguments that are not shown")
+            yield _field(label, size)
+            yield from _block(text, _BLOCK_CHARS // number)
+    if number > _SHOWN_ARGUMENTS:
+        yield _field("and", f"{number - _SHOWN_ARGUMENTS} more arguments that are not shown")
+
+
+def _as_json(value: Any) -> tuple[str, str]:
+    """Return `value` as indented JSON, and its size; of what is too long to be shown only the beginning is written."""
+    written: list[str] = []
+    room = _BLOCK_CHARS
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        written.append(piece)
+        room -= len(piece)
+        if room < 0:
+            return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
+    text = "".join(written)
+    return text, size_of(text)
 
 
 def _is_in(value: str, diff: str) -> bool:
-    return len(value) <= len(diff) and all(visible(line) in diff for line in value.split("\n"))
+    """Return whether every line of `value` is one of `diff`, but for the first and last, which may be parts of one."""
+    if len(value) > len(diff) or len(diff) > _COMPARED_CHARS:
+        return False
+    first, *others = value.split("\n")
+    last = others.pop() if others else ""
+    lines = {line[1:] for line in diff.split("\n")}
+    return visible(first) in diff and visible(last) in diff and all(visible(line) in lines for line in others)
 
 
 def _field(label: str, text: str) -> QuestionLine:

@@ -33,12 +33,15 @@ class Assessment:
     `question` is what the person is asked, `reasons` are sentences that help to answer it. `binding` holds everything
     that the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers
     it, so a call whose second assessment differs from the one that was shown does not run. Values are JSON.
+    `protected` and `unchecked` (something of the call could not be looked at, or was too much to be) are asked about
+    in every mode; `reasons` say which it is.
     """
 
     risk: Risk
     question: str | None = None
     reasons: tuple[str, ...] = ()
     protected: bool = False
+    unchecked: bool = False
     command: str | None = None
     path: str | None = None
     diff: str | None = None
@@ -144,7 +147,12 @@ class Tool(Protocol):
     @property
     def timeout(self) -> float | None: ...
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """What the call would do. Runs on the event loop: quick, and reading no more than the file it is about."""
+        """Return what the call would do; raises `ToolError` for a call that cannot be made.
+
+        Runs in a thread, so it may look at files, but nobody stops it: a stop of the turn leaves it behind, and a
+        limit (`tool_timeout_seconds`) ends the wait for it. It is called up to three times for one call, at the same
+        time as other calls' assessments, and changes nothing.
+        """
         ...
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

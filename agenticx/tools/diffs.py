@@ -1,9 +1,12 @@
-"""What a change of a file looks like, as a bounded unified diff for the person who is asked."""
+"""A bounded unified diff of a file's change, for the person who is asked."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import chain
 
 from agenticx.tools.amounts import counted
 from agenticx.tools.visible import visible
@@ -12,44 +15,169 @@ __all__ = ["unified_diff"]
 
 _CONTEXT = 3
 _COMPARED_LINES = 1_000
+_COMPARED_CHARS = 1_000_000
+_COMPARED_PAIRS = 30_000_000
+_POPULAR_FROM = 200
 _SHOWN_CHARS = 20_000
 _SHOWN_LINE = 500
-
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_SLICE = 65_536
 
 _Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """`before` → `after` in unified format, empty if they are equal, with nothing hidden in its lines.
+    """Return `before` → `after` in unified format, empty if they are equal, with nothing hidden in its lines.
 
     Long lines and long diffs are cut, which they say. A very large change is shown as one block removed and one added.
+    The work is linear in the texts, and no step of it holds up other threads.
     """
     if before == after:
         return ""
-    old, new = _LINE.findall(before), _LINE.findall(after)
-    lines = [f"--- {visible(path)}", f"+++ {visible(path)}"]
-    for group in _hunks(_opcodes(old, new)):
-        lines.append(_header(group))
+    change = _changed(before, after)
+    titles = [f"--- {visible(path)}", f"+++ {visible(path)}"]
+    if change.is_small:
+        lines = [*titles, *_compared(change)]
+        return _bounded(lines, len(lines))
+    removed, added = _count_lines(change.old), _count_lines(change.new)
+    above, below = list(_lines(change.above)), list(_lines(change.below))
+    old, new = (len(above) + number + len(below) for number in (removed, added))
+    block = chain(
+        [*titles, _header([("replace", 0, old, 0, new)], change.skipped)],
+        (_line(" ", line) for line in above),
+        (_line("-", line) for line in _lines(change.old)),
+        (_line("+", line) for line in _lines(change.new)),
+        (_line(" ", line) for line in below),
+    )
+    return _bounded(block, 3 + len(above) + removed + added + len(below))
+
+
+# --- what changed -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Whole lines: those that differ, three equal ones at each side, and how many equal lines come before these."""
+
+    skipped: int
+    above: str
+    old: str
+    new: str
+    below: str
+
+    @property
+    def is_small(self) -> bool:
+        longest = max(_count_lines(self.old), _count_lines(self.new))
+        return longest <= _COMPARED_LINES and len(self.old) + len(self.new) <= _COMPARED_CHARS
+
+
+def _changed(before: str, after: str) -> _Change:
+    start = before.rfind("\n", 0, _common_start(before, after)) + 1
+    tail = _common_end(before, after, min(len(before), len(after)) - start)
+    old_end, new_end = len(before) - tail, len(after) - tail
+    if not (_begins_line(before, old_end) and _begins_line(after, new_end)):
+        rest = before.find("\n", old_end) + 1 or len(before)
+        old_end, new_end = rest, new_end + rest - old_end
+    first = start
+    for _ in range(_CONTEXT):
+        first = before.rfind("\n", 0, max(first - 1, 0)) + 1
+    last = old_end
+    for _ in range(_CONTEXT):
+        last = before.find("\n", last) + 1 or len(before)
+    skipped = _count(before, first)
+    return _Change(skipped, before[first:start], before[start:old_end], after[start:new_end], before[old_end:last])
+
+
+def _begins_line(text: str, index: int) -> bool:
+    return index == 0 or text[index - 1] == "\n"
+
+
+def _common_start(one: str, other: str) -> int:
+    size = min(len(one), len(other))
+    low = 0
+    while low < size and one[low : low + _SLICE] == other[low : low + _SLICE]:
+        low += _SLICE
+    high = min(low + _SLICE, size)
+    low = min(low, size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(one: str, other: str, limit: int) -> int:
+    """Return how many of the last `limit` characters are equal."""
+    one_end, other_end = len(one), len(other)
+
+    def equal(low: int, high: int) -> bool:
+        return one[one_end - high : one_end - low] == other[other_end - high : other_end - low]
+
+    low = 0
+    while low < limit and equal(low, min(low + _SLICE, limit)):
+        low += _SLICE
+    high = min(low + _SLICE, limit)
+    low = min(low, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _count(text: str, end: int) -> int:
+    """Return the number of line breaks before `end`."""
+    return sum(text.count("\n", start, min(start + _SLICE, end)) for start in range(0, end, _SLICE))
+
+
+def _count_lines(text: str) -> int:
+    return _count(text, len(text)) + bool(text and not text.endswith("\n"))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines with their line breaks; only `\\n` ends one."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+# --- lines that are compared ------------------------------------------------------------------------------------------
+
+
+def _compared(change: _Change) -> Iterator[str]:
+    above, below = list(_lines(change.above)), list(_lines(change.below))
+    old = [*above, *_lines(change.old), *below]
+    new = [*above, *_lines(change.new), *below]
+    for group in _hunks(_opcodes(old, new, len(above), len(below))):
+        yield _header(group, change.skipped)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                lines += [_line(" ", line) for line in old[i1:i2]]
+                yield from (_line(" ", line) for line in old[i1:i2])
             else:
-                lines += [_line("-", line) for line in old[i1:i2]]
-                lines += [_line("+", line) for line in new[j1:j2]]
-    return _bounded(lines)
+                yield from (_line("-", line) for line in old[i1:i2])
+                yield from (_line("+", line) for line in new[j1:j2])
 
 
-def _opcodes(old: list[str], new: list[str]) -> list[_Opcode]:
-    """difflib's opcodes; equal head and tail are taken off first, since its cost grows with the square of the rest."""
-    shorter = min(len(old), len(new))
-    head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    tail = next((index for index in range(shorter - head) if old[-1 - index] != new[-1 - index]), shorter - head)
+def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
+    """Return difflib's opcodes for what lies between equal lines at the head and the tail.
+
+    Its cost grows with the pairs of equal lines, times the number of lines: where that is too much, all are replaced.
+    """
     old_end, new_end = len(old) - tail, len(new) - tail
-    if max(old_end, new_end) - head > _COMPARED_LINES:
-        middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
-    else:
-        matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end])
+    numbers: dict[str, int] = {}  # it compares lines again and again, and they may be long
+    before = [numbers.setdefault(line, len(numbers)) for line in old[head:old_end]]
+    after = [numbers.setdefault(line, len(numbers)) for line in new[head:new_end]]
+    matcher = SequenceMatcher(None, before, after)
+    places = Counter(after)
+    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)  # difflib takes no notice of those
+    pairs = sum(places[line] for line in before if places[line] <= popular)
+    middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
+    if pairs * min(len(before), len(after)) <= _COMPARED_PAIRS:
         middle = [(tag, head + i1, head + i2, head + j1, head + j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes()]
     ends: list[_Opcode] = [("equal", 0, head, 0, head), ("equal", old_end, len(old), new_end, len(new))]
     return [code for code in (ends[0], *middle, ends[1]) if code[1] < code[2] or code[3] < code[4]]
@@ -75,8 +203,8 @@ def _hunks(opcodes: list[_Opcode]) -> list[list[_Opcode]]:
     return [hunk for hunk in hunks if hunk]
 
 
-def _header(group: list[_Opcode]) -> str:
-    i1, i2, j1, j2 = group[0][1], group[-1][2], group[0][3], group[-1][4]
+def _header(group: list[_Opcode], skipped: int) -> str:
+    i1, i2, j1, j2 = (skipped + index for index in (group[0][1], group[-1][2], group[0][3], group[-1][4]))
     return f"@@ -{_span(i1, i2)} +{_span(j1, j2)} @@"
 
 
@@ -94,10 +222,13 @@ def _line(sign: str, line: str) -> str:
     return f"{sign}{shown}" + ("" if ended else "\n\\ No newline at end of file")
 
 
-def _bounded(lines: list[str]) -> str:
+def _bounded(lines: Iterable[str], total: int) -> str:
+    """Join as many of the `total` lines as are shown; those behind them are not even made."""
+    shown: list[str] = []
     size = 0
-    for index, line in enumerate(lines):
+    for line in lines:
         size += len(line) + 1
         if size > _SHOWN_CHARS:
-            return "\n".join(lines[:index]) + f"\n⟨{counted(len(lines) - index, 'more line')} of this diff⟩"
-    return "\n".join(lines)
+            return "\n".join(shown) + f"\n⟨{counted(total - len(shown), 'more line')} of this diff⟩"
+        shown.append(line)
+    return "\n".join(shown)

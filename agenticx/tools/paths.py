@@ -53,11 +53,15 @@ class Place:
 
 
 def locate(text: str, workspace: Path) -> Place:
-    """Where `text` leads; raises `ToolError` unless that is inside the workspace."""
+    """Return where `text` leads; raises `ToolError` unless that is inside the workspace."""
     shown = visible(text)
     if not text or "\0" in text:
         raise ToolError(f"the path {shown!r} is empty or holds a NUL; give one relative to the workspace, such as '.'")
-    if len(os.fsencode(text)) > _PATH_BYTES:
+    try:
+        size = len(os.fsencode(text))
+    except UnicodeEncodeError as exc:
+        raise ToolError(f"the path {shown[:100]!r} is no text that a file can be named by; give another") from exc
+    if size > _PATH_BYTES:
         raise ToolError(f"the path {shown[:100]!r}… is longer than {_PATH_BYTES:,} bytes; give a shorter one")
     if ".." in text.split("/"):
         raise ToolError(f"the path {shown!r} contains '..'; give a path that goes down from the workspace")

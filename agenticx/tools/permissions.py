@@ -23,6 +23,7 @@ _PLAN_REASON = (
     "describe the change instead, the person can leave plan mode to have it made."
 )
 _PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
+_UNCHECKED_REASON = "What cannot be checked is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
     "write": "It changes files or other state.",
@@ -40,11 +41,13 @@ class Verdict:
 
 
 def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
-    """What `mode` says about a call; a protected path is never allowed unasked."""
+    """Return what `mode` says about a call; what is protected or unchecked is never allowed unasked."""
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:
         return Verdict("ask", "protected", (*assessment.reasons, _PROTECTED_REASON))
+    if assessment.unchecked:
+        return Verdict("ask", "unchecked", (*assessment.reasons, _UNCHECKED_REASON))
     if assessment.risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)
     return Verdict("ask", mode, assessment.reasons or (_RISK_REASONS[assessment.risk],))

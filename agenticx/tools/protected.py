@@ -2,7 +2,11 @@
 
 Whoever writes a shell start-up file, a git hook or an editor's task gets to run code later, outside every gate; whoever
 writes our own settings gets to move the gate. What a person runs knowingly, such as a Makefile, is not protected; what
-common tools run by themselves is.
+common tools run by themselves is: environment and hook managers, CI systems, other agents.
+
+Two lists: settings are protected wherever they are named, in a shell command too. Instruction files of agents
+(`CLAUDE.md`, `.cursorrules`) and files that commands name all day (`conftest.py`) are protected against the file tools'
+writing only; a shell command may name them, even behind `>`.
 """
 
 from __future__ import annotations
@@ -12,63 +16,113 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["PROTECTED_NAMES", "is_within", "makes_repository", "named_part", "protected_part"]
+from agenticx.tools.visible import visible
 
+__all__ = ["PROTECTED_NAMES", "is_within", "makes_repository", "named_part", "protected_part", "reason_for"]
+
+# Folders of version control, hook managers, editors, environments, package managers and CI systems.
 _FOLDERS = """
-    .agenticx .aws .bundle .cargo .circleci .claude .codex .cursor .devcontainer .direnv .docker .emacs.d .fleet
-    .git .githooks .gitea .gnupg .gradle .hg .husky .idea .ipython .jj .jupyter .kube .lefthook .m2 .mvn .nvim
-    .password-store .roo .ssh .svn .vim .vscode .windsurf .woodpecker .yarn .zed
+    .appveyor .aws .buildkite .bundle .cargo .circleci .codesandbox .devcontainer .direnv .docker .drone .emacs.d
+    .fleet .forgejo .git .githooks .gitea .gnupg .gradle .harness .hg .husky .idea .idx .ipython .jj .jupyter .kube
+    .lefthook .lefthook-local .m2 .mise .mvn .nvim .password-store .semaphore .ssh .svn .teamcity .tekton .vim .vscode
+    .woodpecker .yarn .zed .zuul.d
+"""
+# Folders of agents: settings, hooks and servers that they start, beside their instructions.
+_AGENT_FOLDERS = """
+    .agenticx .aiassistant .amazonq .amp .augment .claude .cline .codebuddy .codeium .codex .continue .copilot .crush
+    .cursor .devin .factory .gemini .goose .iflow .junie .kilocode .kiro .lingma .opencode .openhands .qoder .qwen .roo
+    .tabnine .trae .windsurf .zencoder
 """
 _START_UP_FILES = """
     .ackrc .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .bazelrc .bunfig.toml .condarc .cshrc .curlrc
-    .dir-locals.el .emacs .env .envrc .exrc .gdbinit .gemrc .git-credentials .gitattributes .gitconfig .gitlab-ci.yml
+    .dir-locals.el .emacs .env .envrc .exrc .gdbearlyinit .gdbinit .gemrc .git-credentials .gitattributes .gitconfig
     .gitmodules .gvimrc .hgrc .ideavimrc .inputrc .irbrc .julia .kshrc .lesskey .lldbinit .login .lvimrc .mailcap
-    .mcp.json .mise.toml .netrc .npmrc .nvim.lua .nvimrc .octaverc .pam_environment .pdbrc .perltidyrc .pgpass
-    .pnpmfile.cjs .pre-commit-config.yaml .profile .pryrc .psqlrc .pypirc .pythonrc .pythonrc.py .pythonstartup
-    .rprofile .screenrc .selected_editor .sqliterc .tcshrc .tmux.conf .tool-versions .travis.yml .vimrc
-    .wgetrc .xinitrc .xmodmap .xprofile .xresources .xsession .xsessionrc .yarnrc .yarnrc.yml .zlogin .zlogout
-    .zprofile .zshenv .zshrc
+    .mise.toml .miserc.toml .netrc .npmrc .nvim.lua .nvimrc .octaverc .pam_environment .pdbrc .pdbrc.py .perltidyrc
+    .pgpass .pnp.cjs .pnp.js .pnp.loader.mjs .pnpmfile.cjs .pnpmfile.mjs .profile .pryrc .psqlrc .pypirc .pythonrc
+    .pythonrc.py .pythonstartup .rdbgrc .rdbgrc.rb .rprofile .rtx.toml .screenrc .selected_editor .sqliterc .tcshrc
+    .tmux.conf .tmux.conf.local .tool-versions .vimrc .wezterm.lua .wgetrc .xinitrc .xmodmap .xprofile .xresources
+    .xsession .xsessionrc .yarnrc .yarnrc.yml .zlogin .zlogout .zprofile .zshenv .zshrc bunfig.toml mise.toml
 """
-PROTECTED_NAMES = frozenset((_FOLDERS + _START_UP_FILES).split())
-_SEQUENCES = (
-    (".config", "agenticx"),
-    (".config", "autostart"),
-    (".config", "fish"),
-    (".config", "git"),
-    (".config", "nvim"),
-    (".config", "systemd"),
-    (".config", "tmux"),
-    (".github", "actions"),
-    (".github", "workflows"),
-    (".local", "bin"),
+_HOOK_AND_CI_FILES = """
+    .appveyor.yml .build.yml .captainhook.json .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .drone.yaml
+    .drone.yml .gitlab-ci.yml .gitpod.dockerfile .gitpod.yml .huskyrc .huskyrc.js .huskyrc.json .lefthook-local.json
+    .lefthook-local.jsonc .lefthook-local.toml .lefthook-local.yaml .lefthook-local.yml .lefthook.json .lefthook.jsonc
+    .lefthook.toml .lefthook.yaml .lefthook.yml .lintstagedrc .lintstagedrc.js .lintstagedrc.json .lintstagedrc.yaml
+    .lintstagedrc.yml .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .replit .simple-git-hooks.cjs
+    .simple-git-hooks.js .simple-git-hooks.json .travis.yml .woodpecker.yaml .woodpecker.yml .zuul.yaml
+    lefthook-local.json lefthook-local.jsonc lefthook-local.toml lefthook-local.yaml lefthook-local.yml lefthook.json
+    lefthook.jsonc lefthook.toml lefthook.yaml lefthook.yml prek.toml
+"""
+_AGENT_FILES = """
+    .aider.conf.yml .aider.model.metadata.json .aider.model.settings.yml .crush.json .kilocodemodes .mcp.json .roomodes
+    crush.json mcp.json opencode.json opencode.jsonc
+"""
+PROTECTED_NAMES = frozenset(
+    f"{_FOLDERS} {_AGENT_FOLDERS} {_START_UP_FILES} {_HOOK_AND_CI_FILES} {_AGENT_FILES}".split()
 )
+# A name with a slash is two neighbouring parts of a path.
+_SEQUENCES = """
+    .config/agenticx .config/autostart .config/crush .config/fish .config/git .config/goose .config/mise .config/nvim
+    .config/opencode .config/systemd .config/tmux .config/wezterm .config/zed .github/actions .github/hooks
+    .github/workflows .local/bin mise/config.toml
+"""
+_NAMED = PROTECTED_NAMES | frozenset(_SEQUENCES.split())
+# Names of which only the beginning and the end are fixed: `.env.local`, `mise.production.toml`.
+_AFFIXES = ((".env.", ""), (".lldbinit-", ""), (".mise.", ".toml"), ("mise.", ".toml"))
 # Run by whoever starts Python, a test or a project's tools. Commands name them all day, so only writing them counts.
 _WRITTEN_NAMES = """
-    .config .local .tox .venv azure-pipelines.yml bitbucket-pipelines.yml conftest.py jenkinsfile node_modules pip.conf
-    sitecustomize.py usercustomize.py venv
+    .config .local .tox .venv appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml buildspec.yml cloudbuild.yaml
+    cloudbuild.yml codefresh.yml conftest.py jenkinsfile node_modules pip.conf screwdriver.yaml sitecustomize.py
+    usercustomize.py venv wercker.yml zuul.yaml
 """
-_WRITTEN = frozenset(_WRITTEN_NAMES.split())
+# What other agents are told at the start of each of their sessions.
+_INSTRUCTION_NAMES = """
+    .agent .agents .airules .augment-guidelines .clinerules .continuerules .cursorrules .goosehints .kilocoderules
+    .roorules .rules .windsurfrules agent.md agents.local.md agents.md agents.override.md claude.local.md claude.md
+    copilot-instructions.md crush.md gemini.md qwen.md warp.md
+"""
+_INSTRUCTIONS = frozenset(
+    {*_INSTRUCTION_NAMES.split(), ".github/agents", ".github/chatmodes", ".github/instructions", ".github/prompts"}
+)
+_INSTRUCTION_AFFIXES = (("", ".instructions.md"), (".clinerules-", ""), (".roorules-", ""))
+_WRITTEN = _INSTRUCTIONS | frozenset(_WRITTEN_NAMES.split())
+_WRITTEN_AFFIXES = (("", ".pth"), *_INSTRUCTION_AFFIXES)
 _REPOSITORY_NAMES = "commondir config config.worktree hooks info modules objects packed-refs refs worktrees"
 _OF_A_REPOSITORY = frozenset(_REPOSITORY_NAMES.split())
 
 
 def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
-    """The part that makes writing `path` an act to ask about, if any; case does not count, as on some file systems."""
-    if (named := named_part(path)) is not None:
-        return named
-    for part in _folded(path):
-        if part in _WRITTEN or part.endswith(".pth"):
-            return part
-    return next((str(root) for root in roots if is_within(path, root)), None)
+    """Return the part of `path` that makes writing it an act to ask about, if any. Case does not count."""
+    parts = _folded(path.parts)
+    named = _first_named(parts, _NAMED, _AFFIXES) or _first_named(parts, _WRITTEN, _WRITTEN_AFFIXES)
+    return named or next((str(root) for root in roots if is_within(path, root)), None)
 
 
-def named_part(path: Path) -> str | None:
-    """The part that is protected wherever it is named, in a shell command too."""
-    parts = _folded(path)
+def reason_for(part: str) -> str:
+    """Return the sentence that says why `part`, which `protected_part` returned, is protected."""
+    if part in _INSTRUCTIONS or any(_has(part, affix) for affix in _INSTRUCTION_AFFIXES):
+        return f"{visible(part)} tells other agents what to do."
+    return f"{visible(part)} decides what runs on this machine or who is asked."
+
+
+def named_part(parts: Iterable[str]) -> str | None:
+    """Return the first of a path's parts that is protected wherever it is named, in a shell command too.
+
+    Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not among them: a command may name
+    them, also behind `>`.
+    """
+    return _first_named(_folded(parts), _NAMED, _AFFIXES)
+
+
+def _first_named(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
     for part in parts:
-        if part in PROTECTED_NAMES or part.startswith(".env."):
+        if part in names or any(_has(part, affix) for affix in affixes):
             return part
-    return next((f"{first}/{second}" for first, second in pairwise(parts) if (first, second) in _SEQUENCES), None)
+    return next((pair for pair in map("/".join, pairwise(parts)) if pair in names), None)
+
+
+def _has(part: str, affix: tuple[str, str]) -> bool:
+    return part.startswith(affix[0]) and part.endswith(affix[1])
 
 
 def makes_repository(root: Path, parts: tuple[str, ...]) -> bool:
@@ -76,7 +130,7 @@ def makes_repository(root: Path, parts: tuple[str, ...]) -> bool:
 
     Git takes a folder for one by its HEAD, objects and refs, whatever it is called, as soon as it stands in it.
     """
-    folded = _folded(Path(*parts))
+    folded = _folded(parts)
     if folded[-1:] == ("head",):
         return True
     return any(
@@ -90,5 +144,5 @@ def is_within(path: Path, root: Path) -> bool:
     return path.is_relative_to(root) or path.is_relative_to(os.path.realpath(root))
 
 
-def _folded(path: Path) -> tuple[str, ...]:
-    return tuple(part.casefold().rstrip(". ") or part for part in path.parts)
+def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.casefold().rstrip(". ") or part for part in parts)

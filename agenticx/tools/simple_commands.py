@@ -9,6 +9,7 @@ by the configuration of whatever repository it stands in.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,8 +18,10 @@ from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
+from agenticx.tools.lookups import Entry, Lookups, Unclear
 from agenticx.tools.paths import locate
 from agenticx.tools.protected import is_within
+from agenticx.tools.shell_words import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 
 __all__ = ["is_plainly_harmless"]
 
@@ -49,6 +52,8 @@ _OPTIONS = {
     "wc": "clmLw",
     "whoami": "",
 }
+_CHECKED_PATHS = 256
+_NAME_BYTES = 255
 _SEARCHED_NAMES = 10_000
 _ONLY_WORDS = frozenset({"basename", "dirname", "echo"})  # they look at no file
 
@@ -58,17 +63,23 @@ _COMMAND = re.compile(rf"[ \t]*{_WORD}(?:[ \t]+{_WORD})*[ \t]*")
 _QUOTE = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
-def is_plainly_harmless(command: str, workspace: Path, search_path: str, private: tuple[Path, ...]) -> bool:
-    """Whether `command` can do nothing but look at the workspace. `private` are folders that no tool may look at."""
+def is_plainly_harmless(
+    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], lookups: Lookups | None = None
+) -> bool:
+    """Return whether `command` can do nothing but look at the workspace. `private` are folders closed to all tools."""
+    if len(command) > EXAMINED_COMMAND_BYTES:
+        return False
     words = _words(command)
     if not words or words[0] not in _OPTIONS or not _is_system_program(words[0], search_path):
         return False
     if any(is_within(root, workspace) for root in private):
         return False  # a recursive program would read what stands there
     program, *rest = words
+    if sum(_is_path(program, word) for word in rest) > _CHECKED_PATHS:
+        return False
     if not all(_is_harmless_word(program, word, workspace) for word in rest):
         return False
-    return program != "grep" or all(_may_be_searched(folder) for folder in _searched_folders(rest, workspace))
+    return program != "grep" or _may_be_searched(_searched_folders(rest, workspace), lookups or Lookups())
 
 
 def _words(command: str) -> list[str]:
@@ -79,26 +90,34 @@ def _words(command: str) -> list[str]:
 
 
 def _is_system_program(name: str, search_path: str) -> bool:
-    """Whether bash finds the system's own program, and no other that comes earlier on the PATH."""
+    """Return whether bash finds the system's own program, and no other that comes earlier on the PATH."""
     if not all(folder.startswith("/") for folder in search_path.split(os.pathsep)):
         return False
     found = shutil.which(name, path=search_path)
     return found is not None and Path(os.path.abspath(found)).parent in _SYSTEM_FOLDERS
 
 
+def _is_path(program: str, word: str) -> bool:
+    return program not in _ONLY_WORDS and not word.startswith("-")
+
+
 def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
-    if program in _ONLY_WORDS and not word.startswith("-"):
-        return True
+    if len(word) > EXAMINED_WORD_BYTES:
+        return False
     if word.startswith("-"):
         letters = re.sub(r"[0-9]+", "0", word[1:])
         return bool(letters) and all(letter in _OPTIONS[program] for letter in letters)
+    if not _is_path(program, word):
+        return True
+    if any(len(part) > _NAME_BYTES for part in word.split("/")):  # no file is called so
+        return False
     try:
         place = locate(word, workspace)
         kind = stat.S_IFMT(place.path.stat().st_mode)
     except ToolError:
         return False
-    except OSError:  # nothing there that could be read; what comes to be there changes what the call is bound to
-        return True
+    except OSError as exc:  # nothing there that could be read; what comes to be there changes what the call is bound to
+        return exc.errno in (errno.ENOENT, errno.ENOTDIR)
     return kind in (stat.S_IFREG, stat.S_IFDIR) and not is_secret_file(*place.parts)
 
 
@@ -113,11 +132,24 @@ def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
     return [workspace / word for word in operands[1:]]
 
 
-def _may_be_searched(folder: Path) -> bool:
-    """Whether no file below usually holds secrets; a folder too large to tell may not."""
+def _may_be_searched(folders: list[Path], lookups: Lookups) -> bool:
+    """Return whether no file below usually holds secrets; folders too large, or closed, to tell may not."""
     seen = 0
-    for _, folders, files in os.walk(folder):
-        seen += len(folders) + len(files)
-        if seen > _SEARCHED_NAMES or any(map(is_secret_file, files)) or any(map(is_secret_folder, folders)):
-            return False
+    waiting = [os.path.realpath(folder) for folder in folders]
+    try:
+        while waiting:
+            folder = waiting.pop()
+            entries = lookups.entries(folder)
+            seen += len(entries)
+            if seen > _SEARCHED_NAMES or any(map(_is_secret, entries)):
+                return False
+            waiting += [f"{folder.rstrip('/')}/{entry.name}" for entry in entries if entry.kind == "folder"]
+    except Unclear:
+        return False
     return True
+
+
+def _is_secret(entry: Entry) -> bool:
+    """Return whether an entry usually holds secrets; a link may lead to a file or a folder."""
+    in_folder = entry.kind != "other" and is_secret_folder(entry.name)
+    return in_folder or (entry.kind != "folder" and is_secret_file(entry.name))

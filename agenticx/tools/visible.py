@@ -26,7 +26,8 @@ def visible(text: str) -> str:
     'ls⟨U+001B⟩[2K⟨U+202E⟩'
     """
     if not text.isascii() or not text.replace("\n", " ").replace("\t", " ").isprintable():
-        text = "".join(map(_shown, text))
+        hidden = {ord(character): _code_point(character) for character in set(text) if _is_hidden(character)}
+        text = text.translate(hidden) if hidden else text
     return _PADDING.sub(_counted, text)
 
 
@@ -42,9 +43,13 @@ def visible_line(text: str, limit: int = 500) -> str:
     return visible(text).replace("\n", "⟨U+000A⟩")
 
 
-def _shown(character: str) -> str:
-    if character in "\n\t " or not (unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character)):
-        return character
+def _is_hidden(character: str) -> bool:
+    if character in "\n\t ":
+        return False
+    return unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character) is not None
+
+
+def _code_point(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩"
 
 
@@ -62,7 +67,7 @@ def without_controls(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(f"⟨U+{ord(char):04X}⟩" if _is_control(char) else char for char in text)
+    return "".join(_code_point(char) if _is_control(char) else char for char in text)
 
 
 def _is_control(char: str) -> bool:

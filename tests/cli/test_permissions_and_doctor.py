@@ -30,6 +30,10 @@ from tests.patience import PATIENCE
         ("file_write", {"path": "a.txt", "content": "x"}, "plan", "deny"),
         ("bash_exec", {"command": "git -c core.pager=x log"}, "default", "ask"),
         ("bash_exec", {"command": "rm -rf ."}, "auto", "allow"),
+        ("bash_exec", {"command": f"echo {'a' * 300} | base64 -d"}, "auto", "allow"),
+        ("bash_exec", {"command": f"echo {'a' * 300}"}, "default", "allow"),
+        ("bash_exec", {"command": f"echo {'a' * 5_000}"}, "auto", "ask"),
+        ("bash_exec", {"command": f"echo {'a ' * 50_000}"}, "auto", "ask"),
     ],
 )
 def test_explain_says_what_a_call_would_get(

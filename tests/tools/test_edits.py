@@ -14,6 +14,7 @@ from agenticx.errors import ToolError
 from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
+from agenticx.tools.builtin.shell import bash_exec
 
 pytestmark = pytest.mark.anyio
 
@@ -258,6 +259,43 @@ def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace
     assert assessment.reasons[-1].endswith("decides what runs on this machine or who is asked.")
 
 
+OTHERS_SETTINGS = """
+    lefthook.yml .lefthook.yaml lefthook-local.toml .config/lefthook.json .lefthook-local/pre-commit/x .pnpmfile.mjs
+    .pnp.cjs .pnp.loader.mjs mise.toml .mise/config.toml mise.local.toml .mise.local.toml mise.production.toml
+    .config/mise/config.toml .pdbrc.py .tmux.conf.local .drone.yml .buildkite/pipeline.yml bunfig.toml .cirrus.yml
+    .woodpecker.yml .forgejo/workflows/ci.yml .pre-commit-config.yml .gitpod.yml .replit mcp.json sub/MCP.json
+    .gemini/settings.json .kiro/hooks/x .qwen/settings.json .opencode/plugin/x.js opencode.json opencode.jsonc
+    .continue/config.yaml .trae/mcp.json .amazonq/cli-agents/x.json .aider.conf.yml .cline/mcp.json .kilocode/mcp.json
+    .junie/mcp/mcp.json .crush.json .openhands/setup.sh .idx/dev.nix .github/hooks/x.json Lefthook.YML
+"""
+INSTRUCTIONS = """
+    .cursorrules .clinerules .clinerules/a.md .windsurfrules CLAUDE.md AGENTS.md sub/Agents.md GEMINI.md QWEN.md
+    AGENTS.override.md CLAUDE.local.md .goosehints .github/copilot-instructions.md .github/instructions/a.md
+    .roorules .roorules-code .agents/skills/a/SKILL.md .github/prompts/a.prompt.md .rules
+"""
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("path", OTHERS_SETTINGS.split())
+def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named(bench, path) -> None:
+    written = bench.assess(file_write, path=path, content="x")
+    assert decide("auto", written).decision == "ask"
+    assert written.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+    if not path.startswith(".config"):
+        assert bench.assess(bash_exec, command=f"cat {path}").protected
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("path", INSTRUCTIONS.split())
+def test_instruction_files_of_other_agents_are_protected_against_writing_only(bench, path) -> None:
+    written = bench.assess(file_write, path=path, content="x")
+    assert decide("auto", written).decision == "ask"
+    assert written.reasons[-1].endswith("tells other agents what to do.")
+    for command in (f"cat {path}", f"git diff {path}"):
+        assert decide("auto", bench.assess(bash_exec, command=command)).decision == "allow"
+    assert decide("default", bench.assess(bash_exec, command=f"cat {path}")).decision == "allow"
+
+
 @pytest.mark.promise("H3")
 async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusal(workspace, bench_at) -> None:
     (workspace / ".agenticx").mkdir()
@@ -285,7 +323,8 @@ async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusa
 
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize(
-    "path", [".gitignore", ".github/CODEOWNERS", "git/config", "AGENTS.md", "env", ".environment", "refs/a", "Makefile"]
+    "path",
+    [".gitignore", ".github/CODEOWNERS", "git/config", "NOTES.md", "env", ".environment", "refs/a", "Makefile"],
 )
 def test_ordinary_files_are_not_protected(bench, path) -> None:
     assert not bench.assess(file_write, path=path, content="x").protected

@@ -42,6 +42,16 @@ def test_plan_mode_asks_about_a_protected_read_too() -> None:
     assert decide("plan", Assessment(risk="read", protected=True)).decision == "ask"
 
 
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+@pytest.mark.parametrize("risk", ["read", "write", "execute"])
+def test_what_could_not_be_checked_is_asked_about_in_every_mode(mode, risk) -> None:
+    verdict = decide(mode, Assessment(risk=risk, unchecked=True, reasons=("It is too long.",)))
+
+    assert (verdict.decision, verdict.rule) == ("ask", "unchecked")
+    assert verdict.reasons == ("It is too long.", "What cannot be checked is asked about in every mode.")
+
+
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
     verdict = decide("plan", Assessment(risk="write", protected=True))
 

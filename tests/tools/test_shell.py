@@ -23,7 +23,6 @@ from agenticx.errors import ToolError
 from agenticx.tools import ToolContext, decide
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.output import Excerpt, Progress
-from tests.llms.linear import grows_linearly
 from tests.patience import PATIENCE, comes_true, longest_hold
 
 pytestmark = [
@@ -278,14 +277,6 @@ def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_to
     assessment = bench.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "ask"
     assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
-
-
-async def test_naming_many_words_and_globs_does_not_hold_up_the_question(bench) -> None:
-    def assess(words: int) -> None:
-        command = "echo " + " ".join(f"{'*/' * (n % 8)}w{n}*" for n in range(words))
-        assert not bench.assess(bash_exec, command=command).protected
-
-    assert grows_linearly(assess, 500, 10_000)
 
 
 # --- nothing stays behind ---------------------------------------------------------------------------------------------

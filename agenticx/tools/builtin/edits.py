@@ -14,13 +14,14 @@ from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, open_place
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.paths import Place, read_file, replace_file
-from agenticx.tools.protected import makes_repository, protected_part
+from agenticx.tools.protected import makes_repository, protected_part, reason_for
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
 __all__ = ["file_edit", "file_write"]
 
 _EDITED_BYTES = 16 * 1024 * 1024
+_HINTED_CHARS = 1024 * 1024
 
 # --- file_write -------------------------------------------------------------------------------------------------------
 
@@ -29,7 +30,8 @@ def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessm
     place = open_place(arguments["path"], context)
     before = _look(place)
     content: str = arguments["content"]
-    amount = f"{counted(len(content.splitlines()), 'line')}, {counted(len(content.encode()), 'byte')}"
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    amount = f"{counted(lines, 'line')}, {counted(len(_encoded(content)), 'byte')}"
     verb = "Create" if before is None else "Overwrite"
     reason = f"It {'creates a file' if before is None else 'replaces the whole file'}: {amount}."
     return _assessment(place, arguments["path"], context, before, f"{verb} {place.relative}?", reason, content)
@@ -46,7 +48,7 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
     place = open_place(path, context)
     before = _look(place)
     _refuse_stale(place, before, context, content)
-    data = content.encode()
+    data = _encoded(content)
     _put(place, before, data, context)
     return f"{'Created' if before is None else 'Overwrote'} {visible(place.relative)} ({counted(len(data), 'byte')})."
 
@@ -76,7 +78,7 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     before = _look_closely(place)
     edit = _edited(before, place, old_text, new_text, replace_all)
     _refuse_stale(place, before, context, edit.after)
-    _put(place, before, edit.after.encode(), context)
+    _put(place, before, _encoded(edit.after), context)
     return f"Replaced {counted(edit.count, 'occurrence')} in {visible(place.relative)}."
 
 
@@ -105,12 +107,14 @@ def _edited(before: _Seen, place: Place, old: str, new: str, replace_all: bool) 
             f"old_text occurs {count:,} times in {shown} (lines {lines}{', …' if count > 10 else ''}); "
             "give more of the text around it, or set replace_all"
         )
+    if len(text) + count * (len(new) - len(old)) > _EDITED_BYTES:
+        raise ToolError(f"{shown} would have more than {_EDITED_BYTES:,} characters, which is too long to be edited")
     return _Edit(text.replace(old, new), count)
 
 
 def _hint(text: str, old: str) -> str:
-    """Whether it is just the white space."""
-    if " ".join(old.split()) in " ".join(text.split()):
+    """Return whether it is just the white space, which takes too long to say of a large file."""
+    if len(text) + len(old) <= _HINTED_CHARS and " ".join(old.split()) in " ".join(text.split()):
         return " as it is written: spaces, tabs or line breaks differ; read the file and copy the text exactly"
     return "; read the file and copy the text exactly"
 
@@ -122,6 +126,15 @@ def _lines_of(text: str, old: str) -> list[int]:
         lines.append(text.count("\n", 0, index) + 1)
         index = text.find(old, index + len(old))
     return lines
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as exc:
+        raise ToolError(
+            f"the text holds half a character ({exc.object[exc.start]!r}); give it as UTF-8 has it"
+        ) from exc
 
 
 # --- what both ways of writing share ----------------------------------------------------------------------------------
@@ -177,7 +190,7 @@ def _assessment(
         reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
     protected = protected_part(Path(*place.parts)) or protected_part(Path(*place.named or ()))
     if protected is not None:
-        reasons.append(f"{visible(protected)} decides what runs on this machine or who is asked.")
+        reasons.append(reason_for(protected))
     elif makes_repository(place.root, place.parts):
         protected = place.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")

@@ -19,12 +19,13 @@ from agenticx.errors import ToolError
 from agenticx.settings import child_environment
 from agenticx.tools.amounts import counted
 from agenticx.tools.base import Assessment, ToolContext, ToolOutput
+from agenticx.tools.lookups import Lookups
 from agenticx.tools.output import Excerpt, Progress
 from agenticx.tools.processes import CommandEnd, start_command
 from agenticx.tools.registry import tool
-from agenticx.tools.shell_words import protected_word, secret_word
+from agenticx.tools.shell_words import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["bash_exec"]
 
@@ -34,6 +35,7 @@ _COMMAND_BYTES = 100_000
 _PROGRESS_SECONDS = 0.1
 _BOUND_WORDS = 64
 _LONG_COMMAND = 200
+_SHOWN_WORD = 300
 
 # For commands that nobody watches: no pager, no prompt. And bash must run the command, not somebody's start-up file.
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
@@ -46,44 +48,55 @@ _START_UP = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
 def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     command: str = arguments["command"]
     workspace = context.workspace.resolve()
-    environment = _environment()
-    search_path = environment.get("PATH", "")
-    word = protected_word(command, workspace, context.protected_roots)
-    secret = secret_word(command, workspace)
-    harmless = (
-        word is None
-        and secret is None
-        and is_plainly_harmless(command, workspace, search_path, context.protected_roots)
+    search_path = _environment().get("PATH", "")
+    lookups = Lookups()
+    named = examine(command, workspace, context.protected_roots, lookups)
+    harmless = named == NamedPaths() and is_plainly_harmless(
+        command, workspace, search_path, context.protected_roots, lookups
     )
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, word, secret)),
-        protected=not (word is None and secret is None),
-        command=visible(command),
+        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named)),
+        protected=not (named.protected is None and named.secret is None),
+        unchecked=named.unchecked is not None,
+        command=visible(_shortened(command)),
         binding={
             "cwd": _identity(workspace),
             "search_path": search_path,
-            "words": _named_files(command, workspace, search_path),
+            "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
         },
     )
+
+
+def _shortened(command: str) -> str:
+    """Return the command as it is shown: of one that is too long to be checked the beginning and the end."""
+    if len(command) <= EXAMINED_COMMAND_BYTES:
+        return command
+    left_out = len(command) - EXAMINED_COMMAND_BYTES
+    tail = EXAMINED_COMMAND_BYTES // 4
+    note = f"⟨… {left_out} of {len(command)} characters are not shown …⟩"
+    return f"{command[: EXAMINED_COMMAND_BYTES - tail]}\n{note}\n{command[-tail:]}"
 
 
 _HARMLESS = "It is one plain command that only looks at files of the workspace."
 
 
-def _reasons(command: str, workspace: Path, protected: str | None, secret: str | None) -> Iterator[str]:
+def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
     yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {counted(len(command), 'character')} in {counted(lines, 'line')}."
-    if visible(command) != command:
+    if visible(_shortened(command)) != _shortened(command):
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
-    if protected is not None:
-        yield f"It names {visible(protected)}, which decides what runs on this machine or who is asked."
-    if secret is not None:
-        yield f"It names {visible(secret)}, a file that usually holds keys or passwords."
+    if named.protected is not None:
+        shown = visible_line(named.protected, _SHOWN_WORD)
+        yield f"It names {shown}, which decides what runs on this machine or who is asked."
+    if named.secret is not None:
+        yield f"It names {visible_line(named.secret, _SHOWN_WORD)}, a file that usually holds keys or passwords."
+    if named.unchecked is not None:
+        yield named.unchecked
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:

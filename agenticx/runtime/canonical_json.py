@@ -1,0 +1,68 @@
+"""JSON of one form for each value, written in pieces, so that no piece keeps other threads waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, cast
+
+__all__ = ["write_json"]
+
+_BATCH = 1_000
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
+
+
+def write_json(value: Any, put: Callable[[str], None]) -> None:
+    """Call `put` with the pieces of the compact ASCII JSON of `value`, keys sorted, as `json.dumps` writes it.
+
+    Raises what `json.dumps` raises for what is not JSON, and `RecursionError` for what contains itself.
+
+    >>> pieces = []
+    >>> write_json({"b": [1, {}], "a": "é"}, pieces.append)
+    >>> "".join(pieces)
+    '{"a":"\\\\u00e9","b":[1,{}]}'
+    """
+    if isinstance(value, dict):
+        _write_object(cast("dict[Any, Any]", value), put)
+    elif isinstance(value, list | tuple):
+        _write_array(cast("Sequence[Any]", value), put)
+    else:
+        put(_encode(value))
+
+
+def _write_object(value: Mapping[Any, Any], put: Callable[[str], None]) -> None:
+    put("{")
+    batch: dict[Any, Any] = {}
+    comma = ""
+    for key, member in sorted(value.items(), key=itemgetter(0)):
+        is_scalar = type(member) in _SCALARS
+        if batch and (not is_scalar or len(batch) == _BATCH):
+            put(comma + _encode(batch)[1:-1])
+            comma, batch = ",", {}
+        if is_scalar:
+            batch[key] = member
+        else:
+            put(f"{comma}{_encode({key: 0})[1:-2]}")
+            write_json(member, put)
+            comma = ","
+    put((comma + _encode(batch)[1:-1] if batch else "") + "}")
+
+
+def _write_array(value: Sequence[Any], put: Callable[[str], None]) -> None:
+    put("[")
+    batch: list[Any] = []
+    comma = ""
+    for member in value:
+        is_scalar = type(member) in _SCALARS
+        if batch and (not is_scalar or len(batch) == _BATCH):
+            put(comma + _encode(batch)[1:-1])
+            comma, batch = ",", []
+        if is_scalar:
+            batch.append(member)
+        else:
+            put(comma)
+            write_json(member, put)
+            comma = ","
+    put((comma + _encode(batch)[1:-1] if batch else "") + "]")

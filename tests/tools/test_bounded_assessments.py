@@ -1,0 +1,357 @@
+"""The assessment of a call is linear and bounded, and what it cannot look at is asked about."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import ToolError
+from agenticx.tools import decide
+from agenticx.tools.builtin.edits import file_edit, file_write
+from agenticx.tools.builtin.files import file_read
+from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.diffs import unified_diff
+from agenticx.tools.lookups import Lookups
+from agenticx.tools.shell_globs import ShellGlob
+from agenticx.tools.shell_words import examine
+from tests.llms.linear import grows_linearly
+
+pytestmark = pytest.mark.promise("H4")
+
+NOBODY = 65534
+
+
+def decisions(bench, command: str) -> list[str]:
+    assessment = bench.assess(bash_exec, command=command)
+    return [decide(mode, assessment).decision for mode in ("default", "accept_edits", "auto")]
+
+
+def last_reason(bench, command: str) -> str:
+    return bench.assess(bash_exec, command=command).reasons[-1]
+
+
+# --- what is too long -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo " + "x" * 4_097,
+        "echo " + "é" * 2_049,
+        "echo '" + "a'b" * 2_100 + "'",
+        "echo " + "a:b" * 2_000,
+        "echo " + "x" * 40_000,
+        "cat " + "a/" * 3_000,
+    ],
+)
+def test_a_word_of_more_than_4096_bytes_is_asked_about_in_every_mode(bench, command) -> None:
+    assert decisions(bench, command) == ["ask"] * 3
+    assert last_reason(bench, command) == "A word of it has more than 4,096 bytes, of which the rest is not checked."
+
+
+def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_in_part(bench) -> None:
+    assert decisions(bench, "echo " + "word " * 13_000) == ["allow"] * 3
+    for command in ("echo " + "word " * 14_000, "echo " + "é " * 30_000, "x" * 1_000_000):
+        assessment = bench.assess(bash_exec, command=command)
+        assert decide("auto", assessment).rule == "unchecked"
+        size = f"{len(command.encode()):,}"
+        sentence = f"The command has {size} bytes; one of more than 65,536 bytes is not checked."
+        assert assessment.reasons[-1] == sentence
+        assert len(assessment.command or "") < 66_000
+
+
+def test_what_a_long_word_begins_with_is_examined(bench) -> None:
+    assessment = bench.assess(bash_exec, command="cat .git/" + "x" * 100 + "/" * 5_000)
+    assert (assessment.protected, assessment.unchecked) == (True, True)
+
+
+# --- what cannot be looked at -----------------------------------------------------------------------------------------
+
+
+def test_a_word_longer_than_any_files_name_names_nothing_protected(bench) -> None:
+    long = "a" * 300
+    assert decisions(bench, f"echo {long}") == ["allow"] * 3
+    for command in (f"echo {long * 5} | base64 -d", f'git commit -m "{long}"', f"cat {long}", f"cat x/{long}/y"):
+        assert decisions(bench, command) == ["ask", "ask", "allow"], command
+
+
+def test_the_rest_of_a_command_with_a_long_word_is_examined(bench) -> None:
+    assert bench.assess(bash_exec, command=f"echo {'a' * 300} >> .bashrc").protected
+    assert bench.assess(bash_exec, command=f"cat {'a' * 300}/.git/config").protected
+
+
+@pytest.mark.parametrize("command", ["cat loop", "cat loop/x", "echo hello; ls a/loop", "cat lo*", "cd loop && ls"])
+def test_what_cannot_be_looked_at_is_asked_about_in_every_mode(bench, command) -> None:
+    (bench.workspace / "loop").symlink_to("loop")
+    (bench.workspace / "a").mkdir()
+    (bench.workspace / "a" / "loop").symlink_to("../loop")
+    assert decisions(bench, command) == ["ask"] * 3
+    assert last_reason(bench, command) == (
+        f"It names {bench.workspace}/loop, which cannot be looked at: {os.strerror(errno.ELOOP)}."
+    )
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """As root: as the user nobody, whom the permissions of files hold."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("command", ["cat closed/x", "ls closed/*", "cat link", "grep -r x ."])
+def test_a_folder_that_may_not_be_entered_is_asked_about(bench_at, command) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        workspace = Path(os.path.realpath(made))
+        (workspace / "closed").mkdir()
+        (workspace / "link").symlink_to("closed/x")
+        workspace.chmod(0o755)
+        (workspace / "closed").chmod(0)
+        bench = bench_at(workspace)
+        try:
+            with without_privileges():
+                asked = decisions(bench, command)
+                reason = last_reason(bench, command)
+        finally:
+            (workspace / "closed").chmod(0o700)
+    if command.startswith("grep"):  # no word names it
+        assert asked == ["ask", "ask", "allow"]
+    else:
+        assert asked == ["ask"] * 3
+        assert reason.endswith(f"which cannot be looked at: {os.strerror(errno.EACCES)}.")
+
+
+def test_what_lies_below_a_file_is_nothing_and_not_unclear(bench) -> None:
+    (bench.workspace / "notes").touch()
+    assert decisions(bench, "cat notes/x") == ["allow"] * 3
+
+
+ODD = [
+    "x" * 300,
+    "y" * 5_000,
+    "loop",
+    "a/loop/../x",
+    "/proc/self/fd/0",
+    "\0",
+    "\ud800",
+    "é" * 200,
+    "/",
+    "//",
+    "..",
+    "~",
+]
+PIECES = [*ODD, *"*?[]{},!^-;&|<>$`'\"\\=: \t\n/.", "cd ", "cat ", "grep -r x ", "ls ", ".g", "*/*", "{a,b}", "[^a-]"]
+
+
+def test_no_error_leaves_the_assessment_of_any_command(bench) -> None:
+    (bench.workspace / "loop").symlink_to("loop")
+    (bench.workspace / "a").mkdir()
+    (bench.workspace / "a" / "loop").symlink_to("../loop")
+    seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
+    print(f"AGX_SEED={seed}")
+    choose = random.Random(seed)
+    for _ in range(2_000):
+        command = "".join(choose.choices(PIECES, k=choose.randrange(1, 9)))
+        assessment = bash_exec.assess({"command": command}, bench.context)
+        assert decide("auto", assessment).decision in {"allow", "ask"}
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "\ud800", "loop", "loop/x", "a\0b", "x/" * 2_000])
+def test_an_odd_path_is_refused_or_assessed_by_the_file_tools(bench, path) -> None:
+    (bench.workspace / "loop").symlink_to("loop")
+    for tool, arguments in (
+        (file_read, {}),
+        (file_write, {"content": "x"}),
+        (file_edit, {"old_text": "a", "new_text": "b"}),
+    ):
+        with suppress(ToolError):
+            assert tool.assess({"path": path, **arguments}, bench.context).path
+
+
+def test_text_that_cannot_be_written_is_refused(bench) -> None:
+    with pytest.raises(ToolError, match="half a character"):
+        file_write.assess({"path": "a", "content": "\ud800"}, bench.context)
+
+
+# --- how much is looked at --------------------------------------------------------------------------------------------
+
+_listings: list[str] = []
+_watched = False
+
+
+def watch_listings() -> None:
+    """Have the interpreter itself tell which folders are listed, by whatever code."""
+    global _watched
+    if not _watched:
+        _watched = True
+        sys.addaudithook(lambda event, args: _listings.append(str(args[0])) if event == "os.scandir" else None)
+    _listings.clear()
+
+
+def test_each_folder_is_listed_once_and_only_for_globs(bench) -> None:
+    for name in ("a", "b", "c"):
+        (bench.workspace / name).mkdir()
+        (bench.workspace / name / "x").touch()
+    watch_listings()
+    bench.assess(bash_exec, command="ls a b c x y z")
+    assert _listings == []
+    bench.assess(bash_exec, command=" ".join(f"*{n} */*{n} */x?{n} ./a/../*.{n} {{*,a/*}}" for n in range(64)))
+    assert sorted(_listings) == sorted(map(str, (bench.workspace, *map(bench.workspace.joinpath, "abc"))))
+
+
+@pytest.fixture
+def crowded(bench):
+    """A workspace with a folder of more files than an assessment looks at."""
+    folder = bench.workspace / "many"
+    folder.mkdir()
+    for number in range(20_001):
+        os.mknod(folder / f"f{number}")
+    return bench
+
+
+def test_a_folder_with_too_many_files_is_asked_about_where_a_glob_reaches_it(crowded) -> None:
+    assert decisions(crowded, "ls many") == ["allow"] * 3
+    watch_listings()
+    assert decisions(crowded, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
+    assert _listings == [f"{crowded.workspace}/many"]
+    assert last_reason(crowded, "ls many/*") == "Its patterns reach more than the 20,000 files that can be checked."
+    assert decisions(crowded, "ls many/f1 *") == ["ask", "ask", "allow"]
+
+
+def test_a_glob_of_many_parts_is_expanded(bench_at, workspace) -> None:
+    home = workspace.with_name("agx-home")
+    home.mkdir()
+    (home / "token").touch()
+    (workspace / "a" / "b" / "c").mkdir(parents=True)
+    (workspace / "a" / "b" / "c" / "d").symlink_to(home)
+    bench = bench_at(workspace, protected_roots=(home,))
+    assert bench.assess(bash_exec, command="cat */*/*/*/token").protected
+    assert not bench.assess(bash_exec, command="cat */*/*/token").protected
+
+
+def test_a_link_is_found_behind_any_number_of_words(bench_at, workspace) -> None:
+    home = workspace.with_name("agx-home")
+    home.mkdir()
+    (workspace / "way-in").symlink_to(home)
+    bench = bench_at(workspace, protected_roots=(home,))
+    words = " ".join(f"word{n}" for n in range(2_000))
+    assert bench.assess(bash_exec, command=f"echo {words} way-in/token").protected
+
+
+COMMANDS = {
+    "one word": lambda size: "echo " + "x" * size,
+    "words": lambda size: " ".join(f"w{n}" for n in range(size // 6)),
+    "paths": lambda size: " ".join(f"a/b{n}/../c" for n in range(size // 12)),
+    "globs": lambda size: " ".join(f"f*{n}" for n in range(size // 7)),
+    "dotted globs": lambda size: " ".join(f".{n}f*" for n in range(size // 8)),
+    "stars": lambda size: " ".join(f".*a*{n}*b" for n in range(size // 11)),
+    "deep globs": lambda size: " ".join("*/" * (n % 8) + f"w{n}*" for n in range(size // 14)),
+    "braces": lambda size: "echo " + "p" * (size // 2) + "{" + "x," * (size // 4) + "}",
+    "many braces": lambda size: " ".join(f"p{n}" + "{a,b,c}" for n in range(size // 13)),
+    "open braces": lambda size: "{" * size,
+    "quotes": lambda size: "echo " + "'a'" * (size // 3) + " $",
+    "open quote": lambda size: "echo '" + "a" * size,
+    "folders": lambda size: " ".join(f"cd d{n}; cat {n}.key;" for n in range(size // 20)),
+    "upwards": lambda size: " ".join(f"../{n}" for n in range(size // 8)),
+    "blanks": lambda size: "echo " + (" " * 31 + "\t" * 7) * (size // 38) + "x",
+    "empty lines": lambda size: "\n " * (size // 2),
+    "odd characters": lambda size: "\u202e" * size,
+    "classes": lambda size: "ls " + "[a-z]" * (size // 5),
+    "open classes": lambda size: "ls " + "[" * size,
+    "home": lambda size: "~ " * (size // 2),
+    "workspace": lambda size: "$PWD " * (size // 5),
+    "secret names": lambda size: " ".join(f"client-secret-{n}.json" for n in range(size // 22)),
+}
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_assessing_a_command_costs_no_more_than_its_size(bench, kind) -> None:
+    """Up to the size from which nothing is examined, and beyond it."""
+    (bench.workspace / "file").touch()
+    make = COMMANDS[kind]
+    assert grows_linearly(lambda size: bench.assess(bash_exec, command=make(size)), 3_000, 60_000)
+    assert grows_linearly(lambda size: bench.assess(bash_exec, command=make(size)), 50_000, 1_000_000)
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_command_has_no_more_than_so_many_names_looked_up(bench, kind) -> None:
+    lookups = Lookups()
+    found = examine(COMMANDS[kind](65_000), bench.workspace, (bench.workspace.parent / "agx-home",), lookups)
+    assert lookups.looked_up <= 10_000
+    assert set(lookups.listed) <= {str(bench.workspace), "/"}
+    assert lookups.looked_up < 10_000 or found.unchecked is not None
+
+
+@pytest.mark.parametrize(
+    ("glob", "fitting", "others"),
+    [
+        ("*", ["a", "ab"], [".a"]),
+        ("a*", ["a", "ab"], ["ba"]),
+        ("*.py", ["a.py"], [".py", "a.pyc"]),
+        (".*", [".a", "."], ["a"]),
+        ("a*b*c", ["abc", "a-b-bc", "abbcc"], ["ab", "acb", "abcd"]),
+        ("?x", ["ax"], ["x", ".x", "aax"]),
+        ("[ab]x", ["ax", "bx"], ["cx", "x"]),
+        ("[^ab]x", ["cx"], ["ax", "bx"]),
+        ("[!a-c]", ["d"], ["a", "b", "c"]),
+        ("[]x]", ["]", "x"], ["[", ""]),
+        ("[a", ["[a"], ["a"]),
+        ("[a-]*", ["a1", "-1"], ["b"]),
+        ("a**b", ["ab", "axxb"], ["a"]),
+    ],
+)
+def test_a_glob_matches_as_in_bash(glob, fitting, others) -> None:
+    parsed = ShellGlob.parse(glob)
+    assert [name for name in (*fitting, *others) if parsed.matches(name, lambda _: None)] == fitting
+
+
+# --- diffs ------------------------------------------------------------------------------------------------------------
+
+TEXTS = {
+    "one line": (lambda n: "a" * n, lambda n: "b" * n),
+    "empty lines": (lambda n: "\n" * n, lambda n: "x" + "\n" * (n // 2)),
+    "one change": (lambda n: "a\n" * n, lambda n: "a\n" * (n // 2) + "b\n" + "a\n" * (n // 2)),
+    "all lines": (lambda n: "a\n" * n, lambda n: "b\n" * n),
+    "two words": (lambda n: "a\nb\n" * (n // 2), lambda n: "b\na\n" * (n // 2)),
+    "odd characters": (lambda n: "\u202e\n" * n, lambda n: "\u2028" * n),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_diff_costs_no_more_than_the_size_of_its_texts(kind) -> None:
+    before, after = TEXTS[kind]
+    assert grows_linearly(lambda size: unified_diff(before(size), after(size), "x"), 50_000, 1_000_000)
+
+
+def test_a_change_in_a_large_file_is_shown_at_its_line(bench) -> None:
+    (bench.workspace / "f").write_text("line\n" * 200_000 + "here\n" + "line\n" * 200_000)
+    diff = bench.assess(file_edit, path="f", old_text="here", new_text="there").diff
+    lines = [" line"] * 3
+    assert (diff or "").splitlines() == [
+        "--- f",
+        "+++ f",
+        "@@ -199998,7 +199998,7 @@",
+        *lines,
+        "-here",
+        "+there",
+        *lines,
+    ]
+
+
+def test_an_edit_that_makes_a_file_huge_is_refused_before_it_is_made(bench) -> None:
+    (bench.workspace / "f").write_text("a" * 100_000)
+    with pytest.raises(ToolError, match="would have more than 16,777,216 characters"):
+        bench.assess(file_edit, path="f", old_text="a", new_text="b" * 1_000_000, replace_all=True)
