@@ -26,7 +26,7 @@ __all__ = [
     "OUT_OF_MEMORY",
     "end_process",
     "end_process_without_memory",
-    "is_exhaustion",
+    "exhaustion",
     "keep_memory_together",
     "raise_if_exhausted",
 ]
@@ -37,8 +37,8 @@ OUT_OF_MEMORY: Final = 70
 _LAST_WORDS: Final = b"agx: out of memory: the process ends; what was stored is kept, start it again\n"
 
 _REMEDIES: Final = {
-    errno.EMFILE: "this process has too many files open; raise its limit (`ulimit -n`) or close connections",
-    errno.ENFILE: "the machine has too many files open; end what holds them",
+    errno.EMFILE: "this process has too many open files; raise its limit (`ulimit -n`) or close connections",
+    errno.ENFILE: "the machine has too many open files; end what holds them",
     errno.ENOMEM: "there is no memory left; free some, or raise the limit (`ulimit -v`)",
     errno.EAGAIN: "there are too many threads or processes; end some, or raise the limit (`ulimit -u`)",
     errno.ENOSPC: "the disk is full; make room on it",
@@ -49,17 +49,16 @@ _REMEDIES: Final = {
 _ARENA_MAX: Final = -8  # M_ARENA_MAX in glibc's malloc.h
 
 
-def is_exhaustion(exc: BaseException) -> bool:
-    """Whether the machine lacks something, and the same may succeed once it has it."""
-    return isinstance(exc, MemoryError) or (isinstance(exc, OSError) and exc.errno in _REMEDIES)
+def exhaustion(exc: BaseException) -> ResourcesExhausted | None:
+    """Return the error for a person if `exc` says that the machine lacks something, None for any other error."""
+    code = errno.ENOMEM if isinstance(exc, MemoryError) else exc.errno if isinstance(exc, OSError) else None
+    return ResourcesExhausted(_REMEDIES[code]) if code in _REMEDIES else None
 
 
 def raise_if_exhausted(exc: BaseException) -> None:
     """Raise `ResourcesExhausted` if `exc` says that the machine lacks something; return for any other error."""
-    if isinstance(exc, MemoryError):
-        raise ResourcesExhausted(_REMEDIES[errno.ENOMEM]) from exc
-    if isinstance(exc, OSError) and exc.errno in _REMEDIES:
-        raise ResourcesExhausted(_REMEDIES[exc.errno]) from exc
+    if (exhausted := exhaustion(exc)) is not None:
+        raise exhausted from exc
 
 
 # --- the end of a process ---------------------------------------------------------------------------------------------

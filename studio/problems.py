@@ -21,7 +21,7 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.exhaustion import exhaustion
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
@@ -110,12 +110,11 @@ async def _on_our_error(_request: Request, exc: Exception) -> Response:
 
 async def _on_the_machine(request: Request, exc: Exception) -> Response:
     """The machine lacks something; any other `OSError` is a bug."""
-    try:
-        raise_if_exhausted(exc)
-    except ResourcesExhausted as exhausted:
-        _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))
-        return await _on_our_error(request, exhausted)
-    raise exc
+    exhausted = exhaustion(exc)
+    if exhausted is None:
+        raise exc
+    _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))
+    return await _on_our_error(request, exhausted)
 
 
 async def _on_http_error(request: Request, exc: Exception) -> Response:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionBusy, SessionNotFound, SettingsError, StoreError
+from agenticx.exhaustion import exhaustion
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
@@ -142,11 +143,13 @@ class Turns:
         except MemoryError as exc:
             exc.__traceback__ = None  # its frames hold what took the memory
             _log.error("a turn ran out of memory")
-            why = ResourcesExhausted("there is no memory left; free some, or raise the limit (`ulimit -v`)")
+            why = exhaustion(exc)
             await self._break_off(live, running, "internal", f"The turn broke off: {why}", why)
-        except Exception:
+        except Exception as exc:
             _log.exception("a turn broke")
-            await self._break_off(live, running, "internal", "The turn broke off because of an error in AgenticX.")
+            why = exhaustion(exc)
+            text = f"The turn broke off: {why}" if why else "The turn broke off because of an error in AgenticX."
+            await self._break_off(live, running, "internal", text, why)
         finally:
             self.running.discard(running)
 
