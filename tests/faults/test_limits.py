@@ -162,8 +162,11 @@ asyncio.run(main())
 
 
 async def test_a_thread_that_never_takes_its_first_step_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "_start_new_thread", lambda *_: 1)
-    monkeypatch.setattr(threading, "_start_joinable_thread", lambda *_, **__: 1, raising=False)
+    def start_nothing(*_: object, **__: object) -> int:
+        return 1
+
+    monkeypatch.setattr(threading, "_start_new_thread", start_nothing, raising=False)  # Python 3.11 and 3.12
+    monkeypatch.setattr(threading, "_start_joinable_thread", start_nothing, raising=False)  # later ones
     monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
     with pytest.raises(ResourcesExhausted, match="did not begin"):
         await threads.run_in_thread(print, "never")
