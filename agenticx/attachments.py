@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.exhaustion import raise_if_exhausted
 
 __all__ = [
     "MOST_ATTACHMENTS",
@@ -106,6 +107,7 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
             raise AttachmentTooLarge(f"{path.name!r} is larger than {_mib(TOTAL_BYTES)}, the most that goes along")
         return make_attachment(path.name, path.read_bytes())
     except (OSError, ValueError) as exc:
+        raise_if_exhausted(exc)
         raise AttachmentRefused(f"{str(path)!r} cannot be read: {exc}") from exc
 
 

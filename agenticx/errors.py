@@ -10,6 +10,7 @@
     ├── AttachmentRefused      a file that came with a message is none that is let in
     │   └── AttachmentTooLarge over a limit, which it names
     ├── HookFailed             a hook that guards a step failed, so the step must not happen
+    ├── ResourcesExhausted     the machine lacks memory, threads, open files or room on the disk
     └── StoreError             the session store refused or failed
         ├── SessionNotFound
         └── SessionBusy
@@ -33,6 +34,7 @@ __all__ = [
     "InvalidArguments",
     "ModelError",
     "ModelErrorCode",
+    "ResourcesExhausted",
     "SessionBusy",
     "SessionNotFound",
     "SettingsError",
@@ -130,6 +132,10 @@ class AttachmentTooLarge(AttachmentRefused):
 
 class HookFailed(AgenticXError):
     """A guarding hook failed; the step it guards was not taken."""
+
+
+class ResourcesExhausted(AgenticXError):
+    """The machine lacks what this takes: memory, threads, open files, room on the disk. It may succeed later."""
 
 
 class StoreError(AgenticXError):

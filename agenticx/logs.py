@@ -81,8 +81,14 @@ class Logger:
         self._write(logging.ERROR, event, {**fields, "exc_info": True})
 
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
-        if logging.getLogger(self.name).isEnabledFor(level):
-            _structured(self.name).log(level, event, **{**self.fields, **fields})
+        if not logging.getLogger(self.name).isEnabledFor(level):
+            return
+        try:
+            structured = _structured(self.name)
+        except (OSError, MemoryError):  # too few files or too little memory to load structlog: a line must not fail
+            _write_directly(self.name, level, {"event": event, **self.fields, **fields})
+        else:
+            structured.log(level, event, **{**self.fields, **fields})
 
 
 def get_logger(name: str) -> Logger:
@@ -263,6 +269,12 @@ def _structured(name: str) -> Any:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _write_directly(name: str, level: int, fields: dict[str, Any]) -> None:
+    """Write the very line that structlog would write, without it."""
+    words, own = _as_line(None, "", _without_secrets(None, "", _with_ids(None, "", fields)))
+    logging.getLogger(name).log(level, *words, **own)
 
 
 def _with_ids(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

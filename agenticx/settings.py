@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agenticx.errors import SettingsError
+from agenticx.exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
 from agenticx.setting_values import absolute, clamped, folder, listed, matching, number, one_of, whole
 
@@ -273,6 +274,7 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
         with path.open("rb") as file:
             content = file.read(_FILE_BYTES + 1)
     except OSError as exc:
+        raise_if_exhausted(exc)
         raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
     if len(content) > _FILE_BYTES:
         raise SettingsError(f"{path} is larger than {_FILE_BYTES} bytes, which no settings file is")
@@ -389,6 +391,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as exc:
+            raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
     raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
 
@@ -402,6 +405,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
         try:
             yield path, path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as exc:
+            raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
 
 

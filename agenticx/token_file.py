@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from agenticx.errors import SettingsError
+from agenticx.exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
 
 __all__ = ["read_token", "token_path"]
@@ -31,6 +32,7 @@ def read_token(settings: Settings) -> str:
     except (OSError, UnicodeDecodeError) as exc:
         if isinstance(exc, FileNotFoundError) and not named:
             raise
+        raise_if_exhausted(exc)
         raise SettingsError(f"{what}, which cannot be read as text: {exc}") from exc
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 and sys.platform != "win32":

@@ -14,12 +14,14 @@ from agenticx.errors import (
     AgenticXError,
     AttachmentRefused,
     AttachmentTooLarge,
+    ResourcesExhausted,
     SessionBusy,
     SessionNotFound,
     SettingsError,
     StoreError,
     ToolError,
 )
+from agenticx.exhaustion import exhaustion
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
@@ -84,9 +86,13 @@ _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
     SettingsError: (422, "bad_settings"),
     ToolError: (422, "unknown_tool"),
     TurnFailed: (500, "internal"),
+    ResourcesExhausted: (503, "overloaded"),
     StoreError: (503, "storage"),
     HubClosed: (503, "shutting_down"),
 }
+
+
+_LATER = {"Retry-After": "1"}
 
 
 async def _on_problem(_request: Request, exc: Exception) -> Response:
@@ -97,8 +103,18 @@ async def _on_problem(_request: Request, exc: Exception) -> Response:
 async def _on_our_error(_request: Request, exc: Exception) -> Response:
     for kind in type(exc).__mro__:
         if kind in _KNOWN:
-            return problem_response(Problem(*_KNOWN[kind], str(exc)))
+            headers = _LATER if kind is ResourcesExhausted else None
+            return problem_response(Problem(*_KNOWN[kind], str(exc), headers=headers))
     raise exc
+
+
+async def _on_the_machine(request: Request, exc: Exception) -> Response:
+    """The machine lacks something; any other `OSError` is a bug."""
+    exhausted = exhaustion(exc)
+    if exhausted is None:
+        raise exc
+    _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))
+    return await _on_our_error(request, exhausted)
 
 
 async def _on_http_error(request: Request, exc: Exception) -> Response:
@@ -127,6 +143,8 @@ async def _on_bug(_request: Request, exc: Exception) -> Response:
 HANDLERS = {
     Problem: _on_problem,
     AgenticXError: _on_our_error,
+    MemoryError: _on_the_machine,
+    OSError: _on_the_machine,
     HTTPException: _on_http_error,
     Exception: _on_bug,
 }

@@ -18,6 +18,7 @@ import uvicorn
 
 from agenticx.cli.options import current_folder
 from agenticx.errors import SettingsError
+from agenticx.exhaustion import end_process_without_memory, keep_memory_together, raise_if_exhausted
 from agenticx.llms.catalog import facts_of
 from agenticx.settings import Settings, load_settings
 from studio.app import make_app
@@ -98,6 +99,7 @@ def serve(
     if settings.workspace_root is None:
         current_folder()  # the workspace of sessions that name none
     token = load_token(settings)
+    keep_memory_together()
     listening = listen(host, port)
     address = Address(_reachable(host), listening.getsockname()[1])
     services = make_services(settings, token=token, port=address.port)
@@ -111,7 +113,8 @@ def serve(
             open_in_browser(address, url, settings.home)
 
     try:
-        asyncio.run(StudioServer(services, ready).serve(sockets=[listening]))
+        with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+            runner.run(StudioServer(services, ready).serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130
     finally:
@@ -166,6 +169,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)  # its connections inherit it
         bound.bind(where)
     except OSError as exc:
+        raise_if_exhausted(exc)
         raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
     return bound
 

@@ -28,6 +28,7 @@ from agenticx.cli.own_desk import OwnDesk, PolicyGate
 from agenticx.cli.render import Output
 from agenticx.cli.turns import play
 from agenticx.errors import SettingsError, StoreError
+from agenticx.exhaustion import end_process_without_memory, keep_memory_together
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
 from agenticx.llms.named import NamedModels
@@ -143,7 +144,8 @@ class Conversation:
 @contextmanager
 def conversing(arguments: Namespace, output: Output) -> Generator[Conversation]:
     """The conversation that the options ask for; at its end what it holds is given back, unless that comes at once."""
-    with asyncio.Runner() as runner:
+    keep_memory_together()
+    with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
         conversation = runner.run(_opened(arguments, output, runner))
         try:
             yield conversation

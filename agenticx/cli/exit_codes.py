@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DONE", "FAILED", "STOPPED", "USAGE"]
+from agenticx.exhaustion import OUT_OF_MEMORY
+
+__all__ = ["DONE", "FAILED", "OUT_OF_MEMORY", "STOPPED", "USAGE"]
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from agenticx.logs import get_logger
+from agenticx.threads import start_thread
 
 __all__ = ["ThreadPump"]
 
@@ -35,10 +36,10 @@ class ThreadPump:
         self._room = threading.Semaphore(_AHEAD)
         self._closed = False
         self._ended = False
+        self._over = False  # in its thread, which the loop hears of a little later
         self._error: Exception | None = None
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._work,), name=f"agx {what}", daemon=True)
-        self._thread.start()
+        start_thread(lambda: context.run(self._work), name=f"agx {what}")
 
     async def batch(self) -> list[object] | None:
         """All items there are by now, at least one; None at the end. Raises what the function or iterator raised."""
@@ -57,7 +58,7 @@ class ThreadPump:
         """Ask the thread to stop; never waits."""
         self._closed = True
         self._room.release()
-        if not self._ended and self._thread.is_alive():
+        if not self._ended and not self._over:
             _log.warning("a blocking model cannot be interrupted; its thread is left behind", what=self._what)
 
     def _work(self) -> None:
@@ -70,6 +71,7 @@ class ThreadPump:
                 self._put(result)
         except BaseException as exc:  # noqa: BLE001 - foreign code in a thread; its reader gets it
             error = exc
+        self._over = True
         self._tell(lambda: self._end(error))
 
     def _iterate(self, iterator: Iterator[object]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from agenticx.errors import AgenticXError
 from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.question import question_lines
-from agenticx.threads import run_in_thread
+from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [
     "AnsweredBy",
@@ -243,7 +243,7 @@ class SyncConfirmGate(ConfirmGate):
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
         self._read_line = read_line or _read_line
         self._lock = asyncio.Lock()
-        self._reader: threading.Thread | None = None
+        self._started = False
         self._wanted = threading.Semaphore(0)
         self._prompt = ""
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
@@ -266,9 +266,9 @@ class SyncConfirmGate(ConfirmGate):
             else:
                 self._prompt, self._reading = prompt, True
                 self._wanted.release()
-            if self._reader is None:
-                self._reader = threading.Thread(target=self._read_forever, name="agx-confirm", daemon=True)
-                self._reader.start()
+            if not self._started:
+                start_thread(self._read_forever, name="agx-confirm")
+                self._started = True
             return await future
         finally:
             self._waiting = None

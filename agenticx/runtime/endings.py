@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError, StoreError
+from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError, ResourcesExhausted, StoreError
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
@@ -89,6 +89,9 @@ class Endings:
                 return "hook_failed", {}
             case StoreError():
                 return "storage", {}
+            case ResourcesExhausted():
+                _log.error("the turn failed", error=str(failure))
+                return "internal", {}
             case _:
                 _log.error("the turn failed", exc_info=failure)
                 return "internal", {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError
+from agenticx.exhaustion import raise_if_exhausted
 from agenticx.sessions.base import Store
 from agenticx.sessions.sqlite import SqliteStore
 from agenticx.settings import Settings
@@ -32,4 +33,5 @@ def database_path(settings: Settings) -> Path:
         path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as exc:  # nobody's home, links in a circle, a NUL
+        raise_if_exhausted(exc)
         raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} leads to no file: {exc}") from exc

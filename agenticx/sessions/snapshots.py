@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agenticx.errors import ToolError
+from agenticx.exhaustion import raise_if_exhausted
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sessions.damage import Damaged
@@ -186,6 +187,7 @@ class SessionSnapshots:
         except FileNotFoundError:
             return []
         except OSError as exc:
+            raise_if_exhausted(exc)
             raise _damaged(name, exc.strerror or type(exc).__name__) from exc
         found: list[T] = []
         for line in _whole_lines(text):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.clocks import Clock
-from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError
+from agenticx.errors import AgenticXError, ResourcesExhausted, SessionBusy, SessionNotFound, SettingsError, StoreError
+from agenticx.exhaustion import exhaustion
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
@@ -69,12 +70,23 @@ class Turns:
         tools: Sequence[Tool],
         settings: Settings | None = None,
     ) -> None:
-        """Run the turn behind the caller, who may wait for `running.begun()`; its settings are read unless given."""
+        """Run the turn behind the caller, who may wait for `running.begun()`; its settings are read unless given.
+
+        Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
+        """
+        try:
+            self.running.add(running)
+            with bound_ids(session=running.turn.session_id, turn=running.turn.id):
+                work = self._run(live, running, told, model, tools, settings)
+                running.task = asyncio.create_task(work, name=f"agx hub {running.turn.id}")
+                running.task.add_done_callback(_report_death)
+        except MemoryError:
+            self.running.discard(running)
+            if running.task is not None:
+                running.task.cancel()
+            self.end_later(running.turn)
+            raise
         live.running = running
-        self.running.add(running)
-        with bound_ids(session=running.turn.session_id, turn=running.turn.id):
-            work = self._run(live, running, told, model, tools, settings)
-            running.task = asyncio.create_task(work, name=f"agx hub {running.turn.id}")
 
     async def settings_in(self, workspace: Path) -> Settings:
         """The settings of a turn that begins now; raises `SettingsError` where the workspace's file is of no use."""
@@ -95,7 +107,7 @@ class Turns:
             return await self.store.claim(turn)
         except (SessionBusy, SessionNotFound):
             raise
-        except StoreError:
+        except (StoreError, MemoryError):
             self.end_later(turn)
             raise
 
@@ -118,44 +130,62 @@ class Turns:
         tools: Sequence[Tool],
         settings: Settings | None,
     ) -> None:
-        turn, session = running.turn, live.session
-
-        batches = Batches(partial(self._write, live, running))
+        """Drain the turn into its log, and give it an end whatever happens."""
         try:
-            settings = settings or await self.settings_in(session.workspace)
-            runtime = AgentRuntime(
-                model,
-                self.gate,
-                max_tool_rounds=settings.max_tool_rounds,
-                hooks=self.hooks,
-                settings=settings,
-                clock=self.clock,
-            )
-            events = runtime.run_turn(
-                told,
-                session,
-                running.stop,
-                tools=tools,
-                system_prompt=default_system_prompt(session.workspace, self.clock.now().date()),
-                client_turn_id=turn.client_turn_id,
-                journal=_Journal(self.store, turn, batches),
-                steering=running.steering,
-            )
-            await batches.drain(events)
-            if not running.over:
-                await self._break_off(live, running, "internal", "The turn ended without saying how.")
+            await self._drain(live, running, told, model, tools, settings)
         except asyncio.CancelledError:
             await self._break_off(live, running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
             await self._break_off(live, running, "storage", f"The session's log could not be written: {exc}")
-        except SettingsError as exc:
+        except (SettingsError, ResourcesExhausted) as exc:
             await self._break_off(live, running, "internal", f"The turn could not begin: {exc}", exc)
-        except Exception:
+        except MemoryError as exc:
+            exc.__traceback__ = None  # its frames hold what took the memory
+            _log.error("a turn ran out of memory")
+            why = exhaustion(exc)
+            await self._break_off(live, running, "internal", f"The turn broke off: {why}", why)
+        except Exception as exc:
             _log.exception("a turn broke")
-            await self._break_off(live, running, "internal", "The turn broke off because of an error in AgenticX.")
+            why = exhaustion(exc)
+            text = f"The turn broke off: {why}" if why else "The turn broke off because of an error in AgenticX."
+            await self._break_off(live, running, "internal", text, why)
         finally:
             self.running.discard(running)
+
+    async def _drain(
+        self,
+        live: LiveSession,
+        running: RunningTurn,
+        told: UserMessage | ResumePoint,
+        model: ChatModel,
+        tools: Sequence[Tool],
+        settings: Settings | None,
+    ) -> None:
+        turn, session = running.turn, live.session
+        batches = Batches(partial(self._write, live, running))
+        settings = settings or await self.settings_in(session.workspace)
+        runtime = AgentRuntime(
+            model,
+            self.gate,
+            max_tool_rounds=settings.max_tool_rounds,
+            hooks=self.hooks,
+            settings=settings,
+            clock=self.clock,
+        )
+        events = runtime.run_turn(
+            told,
+            session,
+            running.stop,
+            tools=tools,
+            system_prompt=default_system_prompt(session.workspace, self.clock.now().date()),
+            client_turn_id=turn.client_turn_id,
+            journal=_Journal(self.store, turn, batches),
+            steering=running.steering,
+        )
+        await batches.drain(events)
+        if not running.over:
+            await self._break_off(live, running, "internal", "The turn ended without saying how.")
 
     async def _write(self, live: LiveSession, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         if running.over:
@@ -173,7 +203,7 @@ class Turns:
             await self.behind(live, running)
 
     async def _break_off(
-        self, live: LiveSession, running: RunningTurn, code: str, text: str, why: SettingsError | None = None
+        self, live: LiveSession, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None
     ) -> None:
         """Give a turn that cannot go on its terminal event; where that fails, it is tried again before the next.
 
@@ -293,6 +323,13 @@ class Turns:
         async for piece in log_in_pieces(self.store, turn.session_id, known.after_seq or 0):
             events += (event for event in piece if event.turn_id == turn.id)
         return CutTurn.of(events, await self.store.journal_of(turn.session_id, turn.id))
+
+
+def _report_death(task: asyncio.Task[None]) -> None:
+    """A turn's task that raised could not give the turn its end: nobody awaits it, so the loop is told at once."""
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        told = {"message": "a turn could not be ended", "exception": exc, "task": task}
+        task.get_loop().call_exception_handler(told)
 
 
 @dataclass(frozen=True, slots=True)

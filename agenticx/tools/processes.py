@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from agenticx.errors import ToolError
@@ -84,9 +85,7 @@ def start_command(
     loop. Raises `ToolError` if nothing could be started.
     """
     mark = f"{call_id}.{new_id('run')}"
-    control_read, control_write = os.pipe()
-    output_read, output_write = os.pipe()
-    status_read, status_write = os.pipe()
+    (control_read, control_write), (output_read, output_write), (status_read, status_write) = _pipes(3)
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SUPERVISOR), str(status_write), *arguments],
@@ -106,6 +105,19 @@ def start_command(
         for descriptor in (control_read, output_write, status_write):
             os.close(descriptor)
     return RunningCommand(process, mark, control_write, output_read, status_read, on_output)
+
+
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """As many pipes, or none: raises `ToolError`."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+    except OSError as exc:
+        for descriptor in chain.from_iterable(made):
+            os.close(descriptor)
+        raise ToolError(f"the command could not be started: {exc.strerror}") from exc
+    return made
 
 
 class RunningCommand:

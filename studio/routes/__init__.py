@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 
 from studio.openapi import EVENT_STREAM, Answer, Row, openapi_document
 from studio.problems import Problem
@@ -168,7 +168,7 @@ TABLE: tuple[Row, ...] = (
 def routes() -> list[BaseRoute]:
     """The table as Starlette's routes, one per path, and the page's assets."""
     paths = groupby(sorted(TABLE, key=lambda row: row.path), key=lambda row: row.path)
-    assets = Mount("/assets", page.assets())
+    assets = Route("/assets/{name}", page.asset, methods=["GET"])
     return [*(_route(path, {row.method: row for row in rows}) for path, rows in paths), assets]
 
 

@@ -1,33 +1,43 @@
-"""The page itself, and its assets: plain files beside it."""
+"""The page itself, and its assets: plain files beside it.
+
+They are read whole and sent from memory. Starlette's own file responses open a file behind the first bytes of the
+answer, when it is too late to say that it cannot be opened, and wait for threads that may never begin (`threads`).
+"""
 
 from __future__ import annotations
 
+from hashlib import sha256
+from mimetypes import guess_type
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.responses import Response
 
-__all__ = ["assets", "index"]
+from agenticx.threads import run_in_thread
+
+__all__ = ["asset", "index"]
 
 _FOLDER = Path(__file__).parent.parent / "web"
+_TYPES = {path.name: guess_type(path.name)[0] for path in _FOLDER.iterdir() if path.is_file()}
 
 
-async def index(_request: Request) -> Response:
-    return FileResponse(_FOLDER / "index.html")
+async def index(request: Request) -> Response:
+    return await _file(request, "index.html")
 
 
-def assets() -> StaticFiles:
-    return _Assets(directory=_FOLDER)
+async def asset(request: Request) -> Response:
+    """A file that is found under the one path that is its own."""
+    name = request.path_params["name"]
+    if name not in _TYPES:
+        raise HTTPException(404)
+    return await _file(request, name)
 
 
-class _Assets(StaticFiles):
-    """Files that are found under the one path that is theirs, without `.`, `..` or empty parts."""
-
-    def get_path(self, scope: Scope) -> str:
-        path = super().get_path(scope)
-        if scope["path"] != f"/assets/{Path(path).as_posix()}":
-            raise HTTPException(404)
-        return path
+async def _file(request: Request, name: str) -> Response:
+    content = await run_in_thread((_FOLDER / name).read_bytes, name="agx page")
+    etag = f'"{sha256(content).hexdigest()[:32]}"'
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag in known:
+        return Response(status_code=304, headers={"ETag": etag})
+    return Response(content, media_type=_TYPES[name], headers={"ETag": etag})

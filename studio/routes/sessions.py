@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
-from agenticx.errors import AgenticXError, SessionNotFound, ToolError
+from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
+from agenticx.exhaustion import raise_if_exhausted
 from agenticx.sessions.base import Archived, Found, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.bodies import Body, read_body
@@ -197,6 +198,8 @@ def check_model(studio: Services, name: str | None) -> None:
     """Raises `Problem` when no model has that name."""
     try:
         studio.models.named(name)
+    except ResourcesExhausted:
+        raise
     except AgenticXError as exc:
         raise Problem(422, "unknown_model", str(exc), field="model") from exc
 
@@ -227,7 +230,8 @@ def _folder(path: Path) -> Path | None:
     try:
         resolved = path.resolve()
         return resolved if resolved.is_dir() else None
-    except (OSError, RuntimeError):  # forbidden, too long; links that go in circles
+    except (OSError, RuntimeError) as exc:  # forbidden, too long; links that go in circles
+        raise_if_exhausted(exc)
         return None
 
 

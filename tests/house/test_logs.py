@@ -216,3 +216,23 @@ def test_a_logger_costs_no_import_until_it_writes() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == "seen\n"
+
+
+def test_a_line_is_the_same_where_too_few_files_are_left_to_load_structlog() -> None:
+    program = """
+import resource
+from agenticx.logs import bound_ids, configure_logging, get_logger
+configure_logging()
+if not {loaded}:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+with bound_ids(session="s1"):
+    get_logger("agenticx.x").warning("it happened", token="0123456789", why="two\\nlines")
+"""
+    written = [
+        subprocess.run([sys.executable, "-c", program.format(loaded=loaded)], capture_output=True, text=True)
+        for loaded in (True, False)
+    ]
+    assert [run.returncode for run in written] == [0, 0], written[1].stderr
+    one, other = (run.stderr.split(" WARNING ")[1] for run in written)
+    assert one == other
+    assert one == "agenticx.x it happened session='s1' token='[hidden]' why='two\\nlines'\n"

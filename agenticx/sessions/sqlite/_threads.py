@@ -11,6 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
+from agenticx.exhaustion import exhaustion
+from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Reader", "Writer"]
 
@@ -20,6 +22,7 @@ Connect = Callable[[], sqlite3.Connection]
 """Makes a connection in autocommit mode (`isolation_level=None`), to be used by one thread."""
 
 _MOST_TOGETHER = 512
+_BEGIN_SECONDS = 10.0  # real ones, for a thread to take its first step
 _VACUUMED_PAGES = 1000
 
 
@@ -43,8 +46,10 @@ class _DatabaseThread:
         self._connect = connect
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._begun, self._over = threading.Event(), threading.Event()
+        start_thread(self._run, name=name)
+        if not self._begun.wait(_BEGIN_SECONDS):
+            raise StoreError(f"the thread {name!r} did not begin; memory has run out")
 
     def do(
         self,
@@ -54,7 +59,7 @@ class _DatabaseThread:
         committed: Callable[[], None] | None = None,
         alone: bool = False,
     ) -> asyncio.Future[T]:
-        """What `work` returns; raises what it raises, `sqlite3.Error` as `StoreError`.
+        """Return what `work` returns; raises what it raises, `sqlite3.Error` and `MemoryError` as `StoreError`.
 
         The work of a cancelled caller goes on behind its back. A writer surrounds work that runs `alone` with no
         transaction.
@@ -66,19 +71,25 @@ class _DatabaseThread:
     def close(self) -> None:
         """Finish what waits, then end the thread and its connection."""
         self._jobs.put(None)
-        self._thread.join()
+        self._over.wait()
 
     def _run(self) -> None:
-        while True:
-            jobs = self._waiting()
-            closing = None in jobs
-            todo = [job for job in jobs if job is not None]
-            if todo:
-                self._handle(todo)
-                _deliver(todo)
-            if closing:
-                self._drop_connection()
-                return
+        try:
+            self._begun.set()
+            while self._work():
+                pass
+            self._drop_connection()
+        finally:
+            self._over.set()
+
+    def _work(self) -> bool:
+        """Do what waits; False at the end."""
+        jobs = self._waiting()
+        todo = [job for job in jobs if job is not None]
+        if todo:
+            self._handle(todo)
+            _deliver(todo)
+        return None not in jobs
 
     def _waiting(self) -> list[_Job[Any] | None]:
         """Everything that waits, at least one job; None stands for the end."""
@@ -165,7 +176,7 @@ class Writer(_DatabaseThread):
     def _run_alone(self, job: _Job[Any]) -> None:
         try:
             job.result = job.work(self._open())
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, MemoryError) as exc:
             job.error = _translated(exc)
 
     def _commit_all(self, jobs: list[_Job[Any]]) -> None:
@@ -176,7 +187,7 @@ class Writer(_DatabaseThread):
             self._drop_connection()
             self._durable = None
             if len(jobs) == 1:
-                self._failed = isinstance(exc, sqlite3.Error | StoreError)
+                self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhaustion(exc) is not None
                 jobs[0].error = _translated(exc)
                 return
             for job in jobs:  # one of them may be to blame: each for itself
@@ -223,7 +234,12 @@ def _vacuum(connection: sqlite3.Connection) -> None:
 
 
 def _translated(exc: Exception) -> Exception:
-    return StoreError(f"the database failed: {exc}") if isinstance(exc, sqlite3.Error) else exc
+    """The error that the caller gets, without the traceback of a `MemoryError`, which holds what took the memory."""
+    if isinstance(exc, MemoryError):
+        return StoreError("the database ran out of memory")
+    if isinstance(exc, sqlite3.Error) or exhaustion(exc) is not None:
+        return StoreError(f"the database failed: {exc}")
+    return exc
 
 
 def _deliver(jobs: list[_Job[Any]]) -> None:

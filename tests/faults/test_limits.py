@@ -1,0 +1,260 @@
+"""Near the limits of the machine a turn ends or the process does, and a request that was right is not called wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agenticx import threads
+from agenticx.errors import ResourcesExhausted
+from agenticx.exhaustion import OUT_OF_MEMORY
+from tests.faults.checker import findings, told
+from tests.faults.studios import World
+from tests.patience import PATIENCE
+from tests.studio.serving import Served, agx_serve, environment, outcome
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("limits of a running process are set with prlimit (Linux)", allow_module_level=True)
+
+import resource
+
+pytestmark = pytest.mark.anyio
+
+MB = 1024 * 1024
+ABORTED = -signal.SIGABRT  # how pydantic's compiled part ends when it cannot have its memory
+LAST_WORDS = "agx: out of memory: the process ends; what was stored is kept, start it again\n"
+
+
+@asynccontextmanager
+async def server(world: World) -> AsyncGenerator[Served]:
+    workspace = world.home.parent / "workspace"
+    workspace.mkdir(exist_ok=True)
+    async with agx_serve(world.home, AGX_WORKSPACE_ROOT=str(workspace)) as served:
+        yield served
+
+
+def address_space(pid: int) -> int:
+    found = re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def limit_memory(served: Served, spare: int) -> None:
+    """Let the server have `spare` more bytes of address space than it has now."""
+    most = address_space(served.process.pid) + spare
+    resource.prlimit(served.process.pid, resource.RLIMIT_AS, (most, most))
+
+
+def use_up_files(served: Served, spare: int = 0) -> None:
+    """Let the server open `spare` files beside those that are open."""
+    most = max(int(name) for name in os.listdir(f"/proc/{served.process.pid}/fd")) + 1 + spare
+    hard = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (most, hard))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spare", [0, MB, 6 * MB, 20 * MB])
+async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
+    world = World(tmp_path / "home")
+    async with server(world) as served, served.client() as client:
+        sessions = await world.make_sessions(client, ["auto"] * 8)
+        following = [asyncio.create_task(follow(world, client, session)) for session in sessions]
+        limit_memory(served, spare)
+        await press(world, served, client, sessions)
+        for task in following:
+            task.cancel()
+        if served.process.returncode is None:
+            served.process.terminate()
+        code, _, errors = await outcome(served.process)
+        assert code in (0, OUT_OF_MEMORY, ABORTED), errors
+        assert code != OUT_OF_MEMORY or errors.endswith(LAST_WORDS)
+    async with server(world) as served, served.client() as client:
+        for session in sessions:
+            assert (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is None
+            assert (await client.get(f"/api/sessions/{session}/messages")).status_code == 200
+    found = findings(world.log(), world.seen, over=True)
+    assert found == [], told(found)
+
+
+async def press(world: World, served: Served, client: httpx.AsyncClient, sessions: list[str]) -> None:
+    """Turns in all sessions at once, round by round, each longer than those before, until the server ends or has them
+    all behind it."""
+    for size in (1000, 200_000, 800_000):
+        posted = [world.start(client, session, f"say {'x' * size}") for session in sessions]
+        statuses = await asyncio.gather(*posted)
+        assert set(statuses) <= {0, 202, 409, 500, 503}, statuses
+        async with asyncio.timeout(PATIENCE):
+            while served.process.returncode is None and await running(client):
+                await asyncio.sleep(0.05)
+        if served.process.returncode is not None:
+            return
+
+
+async def running(client: httpx.AsyncClient) -> bool:
+    """Whether a turn runs, or nobody could say."""
+    try:
+        answer = await client.get("/api/sessions")
+    except httpx.TransportError:
+        return True
+    return answer.status_code != 200 or any(session["running_turn_id"] for session in answer.json()["sessions"])
+
+
+async def follow(world: World, client: httpx.AsyncClient, session: str) -> None:
+    """As a client does: a stream that ends early is taken up again, until the server is gone."""
+    while True:
+        await world.follow(client, session)
+        await asyncio.sleep(0.05)
+
+
+CALLBACK = "loop.call_soon(fail)"
+THREAD = "threading.Thread(target=fail).start()"
+FINALIZER = "type('Held', (), {'__del__': fail})()"
+TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_done_callback, print); del held"
+
+
+@pytest.mark.parametrize("where", [CALLBACK, THREAD, FINALIZER, TASK])
+async def test_a_memory_error_that_nobody_handles_ends_the_process_with_one_line(where: str) -> None:
+    program = f"""
+import asyncio, threading
+from agenticx.exhaustion import end_process_without_memory
+def fail(*_): raise MemoryError
+async def coroutine(): fail()
+async def main():
+    loop = asyncio.get_running_loop()
+    {where}
+    await asyncio.sleep({PATIENCE})
+with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+    runner.run(main())
+"""
+    assert await python(program) == (OUT_OF_MEMORY, "", LAST_WORDS)
+
+
+async def test_without_memory_for_a_thread_a_call_fails_and_the_loop_goes_on() -> None:
+    program = """
+import asyncio, resource
+from agenticx.errors import ResourcesExhausted
+from agenticx.threads import run_in_thread
+async def main():
+    resource.setrlimit(resource.RLIMIT_AS, (1, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    try:
+        await run_in_thread(print, "never")
+    except ResourcesExhausted as exc:
+        print(exc)
+asyncio.run(main())
+"""
+    code, out, errors = await python(program)
+    assert (code, errors) == (0, "")
+    assert out.startswith("no thread can be started")
+
+
+async def test_a_thread_that_never_takes_its_first_step_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_nothing(*_: object, **__: object) -> int:
+        return 1
+
+    monkeypatch.setattr(threading, "_start_new_thread", start_nothing, raising=False)  # Python 3.11 and 3.12
+    monkeypatch.setattr(threading, "_start_joinable_thread", start_nothing, raising=False)  # later ones
+    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    with pytest.raises(ResourcesExhausted, match="did not begin"):
+        await threads.run_in_thread(print, "never")
+
+
+async def test_a_server_begins_within_a_fraction_of_300_mb(tmp_path: Path) -> None:
+    async with server(World(tmp_path / "home")) as served:
+        assert address_space(served.process.pid) < 200 * MB
+
+
+async def python(program: str) -> tuple[int | None, str, str]:
+    pipe = asyncio.subprocess.PIPE
+    return await outcome(await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=pipe, stderr=pipe))
+
+
+# --- open files -------------------------------------------------------------------------------------------------------
+
+
+async def test_too_many_open_files_are_a_503_and_the_server_goes_on_once_there_are_fewer(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    async with server(world) as served, served.client(connections=1) as client:
+        folder = tmp_path / "workspace" / ".agenticx"
+        folder.mkdir()
+        (folder / "settings.toml").write_text("turn_timeout_seconds = 60\n")
+        (session,) = await world.make_sessions(client, ["auto"])
+        limits = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)
+        use_up_files(served)
+        refused = await client.post(f"/api/sessions/{session}/turns", json={"input": "say hi"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded"), refused.text
+        assert "ulimit -n" in refused.json()["detail"]
+        assert refused.headers["retry-after"] == "1"
+        assert (await client.get("/api/health")).status_code == 200
+        for path in ("/", "/assets/app.js", "/api/models", "/api/usage", f"/api/sessions/{session}/export"):
+            assert (await client.get(path)).status_code in (200, 503), path
+        made = await client.post("/api/sessions", json={"workspace": str(tmp_path / "workspace")})
+        assert made.status_code in (201, 503), made.text
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, limits)
+        async with served.client() as another:
+            assert (await another.get("/api/health")).status_code == 200
+        assert await world.start(client, session, "say hi") == 202
+
+
+async def test_a_command_for_which_too_few_files_are_left_says_so_in_its_result(tmp_path: Path) -> None:
+    world = World(tmp_path / "home")
+    async with server(world) as served, served.client(connections=2) as client:
+        (session,) = await world.make_sessions(client, ["auto"])
+        following = asyncio.create_task(follow(world, client, session))
+        async with asyncio.timeout(PATIENCE):
+            assert await world.start(client, session, "say hi") == 202  # what the first turn loads is there then
+            while not ends(world, session):
+                await asyncio.sleep(0.01)
+        before = len(os.listdir(f"/proc/{served.process.pid}/fd"))
+        use_up_files(served, spare=3)
+        assert await world.start(client, session, "run echo hi") == 202
+        async with asyncio.timeout(PATIENCE):
+            while len(ends(world, session)) < 2:
+                await asyncio.sleep(0.01)
+        following.cancel()
+        assert len(os.listdir(f"/proc/{served.process.pid}/fd")) <= before
+    (result,) = events(world, session, "tool_result")
+    assert result["outcome"] == "error"
+    assert "open files" in result["result"]
+
+
+def ends(world: World, session: str) -> list[dict[str, Any]]:
+    return events(world, session, "final", "error")
+
+
+def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
+    """The data of the events of these types that the client has seen."""
+    seen = [json.loads(frame) for frame in world.seen.sessions[session].frames]
+    return [event["data"] for event in seen if event["type"] in types]
+
+
+@pytest.mark.parametrize("files", [6, 8, 10, 12])
+async def test_agx_run_with_too_few_files_says_so_in_one_line_without_a_traceback(tmp_path: Path, files: int) -> None:
+    limited = f"ulimit -n {files}; exec {sys.executable} -m agenticx.cli run 'list the files'"
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh",
+        "-c",
+        limited,
+        stdout=pipe,
+        stderr=pipe,
+        stdin=asyncio.subprocess.DEVNULL,
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+    )
+    code, _, errors = await outcome(process)
+    assert "Traceback" not in errors
+    assert code == 0 or (code == 1 and "too many open files" in errors.splitlines()[-1].lower()), errors
