@@ -8,9 +8,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["run_in_thread"]
+__all__ = ["LARGE", "run_in_thread", "run_sized"]
 
 T = TypeVar("T")
+
+LARGE = 64 * 1024
+"""Characters or bytes from which on work goes off the event loop; what is smaller takes a few milliseconds."""
 
 
 async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "agx-call", **kwargs: Any) -> T:
@@ -35,6 +38,14 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return await future
+
+
+async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: str = "agx-call") -> T:
+    """Return `function(*args)`, run in a thread if it works on `size` characters or bytes that are `LARGE`, else here.
+
+    For pure functions over what others wrote: a thread leaves the loop its turns while no single call into C is long.
+    """
+    return function(*args) if size < LARGE else await run_in_thread(function, *args, name=name)
 
 
 def _post(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, exc: BaseException | None) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import time
 from collections.abc import Iterable
 
+from studio.server import settle_memory
 from tests.linear.measure import MOST_HELD, MOST_RATIO, Figures, figures
 from tests.linear.table import CASES
 
@@ -20,7 +20,7 @@ def main() -> None:
     wanted = parser.parse_args().names
     chosen = [case for case in CASES if not wanted or any(name in case.name for name in wanted)]
     began = time.monotonic()
-    gc.freeze()
+    settle_memory()
     done: list[Figures] = []
     print(_line(("", "where", "ms for 1 MB", "held, ms", "2n / n", "", "costliest input", "steepest input")))
     for case in chosen:
@@ -44,7 +44,8 @@ def _line(cells: Iterable[str]) -> str:
 
 def _summary(done: list[Figures], seconds: float) -> Iterable[str]:
     missed = [one for one in done if one.missed]
-    yield f"\n{len(done)} functions, {len(missed)} over a budget ({MOST_HELD * 1000:.0f} ms, {MOST_RATIO} ×); {seconds:.0f} s"
+    budgets = f"{MOST_HELD * 1000:.0f} ms, {MOST_RATIO} ×"
+    yield f"\n{len(done)} functions, {len(missed)} over a budget ({budgets}); {seconds:.0f} s"
     served = [one for one in done if one.case.where != "program"]
     if served:
         longest = max(served, key=lambda one: one.held)

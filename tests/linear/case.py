@@ -17,7 +17,8 @@ class Case:
     """A function or class, called by `run` with each of the `inputs`, which are named by what is odd about them.
 
     Where `run` returns a generator, the loop has its turn between two of its items, as between two reads of a socket.
-    `where` says where the engine runs the function; a `program` is the command line, whose loop serves nobody else. `also` are other public functions that `run` goes through.
+    `where` says where the engine runs the function; a `program` is the command line, whose loop serves nobody else.
+    `also` are other public functions that `run` goes through.
     """
 
     of: Callable[..., Any]

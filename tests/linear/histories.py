@@ -60,7 +60,10 @@ def _unasked(size: int, id_of: str) -> list[Message]:
 
 def _apart(rows: list[Message]) -> list[Message]:
     """Calls first, then all results: what has to be put together again."""
-    return [*(row for row in rows if not isinstance(row, ToolMessage)), *(row for row in rows if isinstance(row, ToolMessage))]
+    return [
+        *(row for row in rows if not isinstance(row, ToolMessage)),
+        *(row for row in rows if isinstance(row, ToolMessage)),
+    ]
 
 
 def _shuffled(rows: list[Message]) -> list[Message]:
@@ -69,7 +72,9 @@ def _shuffled(rows: list[Message]) -> list[Message]:
 
 
 def _system_rows(size: int) -> list[Message]:
-    return [row for number in range(size // 200) for row in (UserMessage(content=f"{number}"), SystemMessage(content="a"))]
+    return [
+        row for number in range(size // 200) for row in (UserMessage(content=f"{number}"), SystemMessage(content="a"))
+    ]
 
 
 def _empty_rows(size: int) -> list[Message]:
@@ -77,7 +82,10 @@ def _empty_rows(size: int) -> list[Message]:
 
 
 HISTORIES: Mapping[str, Make] = {
-    **{f"text, {name}": (lambda size, make=TEXTS[name]: _said(make(size // 2))) for name in ("words", "not ASCII", "mixed")},
+    **{
+        f"text, {name}": (lambda size, make=TEXTS[name]: _said(make(size // 2)))
+        for name in ("words", "not ASCII", "mixed")
+    },
     **{f"arguments, {name}": (lambda size, make=make: _one_call(make(size))) for name, make in JSON.items()},
     **{f"result, {name}": (lambda size, make=TEXTS[name]: _one_call("{}", make(size))) for name in ("words", "mixed")},
     "rounds": _rounds,
@@ -87,7 +95,8 @@ HISTORIES: Mapping[str, Make] = {
 """Histories as they reach a wire: each call is answered behind it, and ids differ."""
 
 LONG_HISTORIES: Mapping[str, Make] = {
-    **HISTORIES,
+    **{name: make for name, make in HISTORIES.items() if not name.startswith("arguments")},
+    "arguments": lambda size: _one_call(JSON["a file"](size)),
     "the same id": lambda size: _rounds(size, "call_0"),
     "the same id, shuffled": lambda size: _shuffled(_rounds(size, "call_0")),
     "the same id, apart": lambda size: _apart(_rounds(size, "call_0")),

@@ -10,6 +10,7 @@ from typing import Any
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms._bodies import arguments_object, arguments_text, body_bytes
 from agenticx.llms._failures import body_complaint, complaint_in, stream_error, without_secrets
+from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms._values import cleaned, json_text, object_of
 from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes
 from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
@@ -21,20 +22,18 @@ from agenticx.llms.xml_format import XmlCallParser, render_call, render_result, 
 from agenticx.llms.xml_prose import Prose
 from agenticx.llms.xml_tools import in_xml
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, nested_deeper, read_json
+from agenticx.strict_json import clean_json, excess_in, nested_deeper, read_json
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS
 
 __all__ = ["LLM_CASES", "parsed"]
 
-_WRITE = ToolSchema(
-    "look", "", {"type": "object", "properties": {"a": {"type": "string"}, "path": {"type": "string"}}}
-)
+_WRITE = ToolSchema("look", "", {"type": "object", "properties": {"a": {"type": "string"}, "path": {"type": "string"}}})
 _KEYS = ("sk-aaaaaaaaaaaaaaaaaaaa", "lorem-ipsum-dolor-sit")
 
 
-def _refusing(function: Any, text: str) -> object:
+def _refusing(function: Any, text: Any) -> object:
     """What it returns, None for what it refuses."""
     try:
         return function(text)
@@ -43,17 +42,26 @@ def _refusing(function: Any, text: str) -> object:
 
 
 def parsed(make: Make) -> Make:
+    """The values of JSON texts, none where one is not valid or too large to become arguments."""
+
     def value(size: int) -> Any:
+        text = make(size)
+        if excess_in(text, max_depth=100, max_values=MAX_VALUES) is not None:
+            return {}
         try:
-            return json.loads(make(size))
-        except (ValueError, RecursionError):
+            return json.loads(text)
+        except ValueError:
             return {}
 
     return value
 
 
+def _loaded(make: Make) -> Make:
+    return lambda size: json.loads(make(size))
+
+
 _VALUES: Mapping[str, Make] = {
-    name: parsed(JSON[name]) for name in ("a long string", "a file", "numbers", "nulls", "objects", "keys", "nested")
+    name: _loaded(JSON[name]) for name in ("a long string", "a file", "numbers", "nulls", "objects", "keys", "nested")
 }
 
 
@@ -89,7 +97,7 @@ def _prose(pieces: list[str]) -> Generator[None]:
 def _sorted_calls(pieces: list[dict[str, Any]]) -> Generator[None]:
     sorter = CallSorter(ReplySize())
     for piece in pieces:
-        _refusing(sorter.sort, piece)  # pyright: ignore[reportArgumentType]
+        _refusing(sorter.sort, piece)
         yield
     sorter.close([])
     yield
@@ -104,7 +112,8 @@ def _built(pieces: list[str]) -> Generator[None]:
     builder, size = ReplyBuilder(), ReplySize()
     for piece in pieces:
         batch = [TextDelta(piece), ToolCallDelta(0, arguments=piece)]
-        size.add(batch)
+        if _refusing(size.add, batch) is not None:
+            return
         for delta in batch:
             builder.add(delta)
         yield
@@ -114,7 +123,12 @@ def _built(pieces: list[str]) -> Generator[None]:
 
 LLM_CASES = [
     Case(of=clean_text, run=clean_text, inputs=TEXTS),
-    Case(of=nested_deeper, run=lambda text: nested_deeper(text, 100), inputs=JSON | TEXTS),
+    Case(of=nested_deeper, run=lambda text: nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
+    Case(
+        of=excess_in,
+        run=partial(excess_in, max_depth=100, max_values=MAX_VALUES),
+        inputs=JSON | TEXTS,
+    ),
     Case(of=read_json, run=partial(_refusing, partial(read_json, max_depth=100)), inputs=JSON, where="thread"),
     Case(of=clean_json, run=partial(clean_json, max_depth=100), inputs=_VALUES, where="thread"),
     Case(of=parse_arguments, run=partial(_refusing, parse_arguments), inputs=JSON),
@@ -129,7 +143,12 @@ LLM_CASES = [
     Case(of=arguments_object, run=arguments_object, inputs=JSON),
     Case(of=arguments_text, run=arguments_text, inputs=JSON),
     Case(of=body_bytes, run=lambda value: body_bytes({"a": value}), inputs=_VALUES | LINES),
-    Case(of=plain_text, run=plain_text, inputs={"parts": lambda size: [{"text": "a"}] * (size // 10), **LINES}),
+    Case(
+        of=plain_text,
+        run=plain_text,
+        inputs={"parts": lambda size: [{"text": "a"}] * (size // 12), **LINES},
+        where="thread",
+    ),
     Case(
         of=CallSorter,
         run=_sorted_calls,
@@ -142,29 +161,48 @@ LLM_CASES = [
             "the same call": _call_pieces('{"a":"' + "a" * 1000 + '"}', id="a"),
         },
     ),
-    Case(of=ReplyBuilder, run=_built, inputs={name: _in_pieces(make, 4) for name, make in LINES.items()}, also=(ReplySize,)),
+    Case(
+        of=ReplyBuilder,
+        run=_built,
+        inputs={name: _in_pieces(make, 4) for name, make in LINES.items()},
+        also=(ReplySize,),
+    ),
     Case(
         of=stream_error,
         run=lambda text: stream_error(complaint_in({"error": {"message": text, "type": text}}), who="test"),  # pyright: ignore[reportArgumentType]
         inputs=TEXTS,
         also=(complaint_in,),
     ),
-    Case(of=body_complaint, run=lambda text: body_complaint(text.encode("utf-8", "replace")[: 64 * 1024]), inputs=TEXTS),
+    Case(
+        of=body_complaint, run=lambda text: body_complaint(text.encode("utf-8", "replace")[: 64 * 1024]), inputs=TEXTS
+    ),
     Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
     # --- calls and thoughts in text
     Case(of=ThinkBlocks, variant="one piece", run=partial(_fed, ThinkBlocks), inputs=_pieces(1 << 30)),
     Case(of=ThinkBlocks, variant="small pieces", run=partial(_fed, ThinkBlocks), inputs=_pieces(7)),
     Case(of=Prose, variant="one piece", run=_prose, inputs=_pieces(1 << 30)),
     Case(of=Prose, variant="small pieces", run=_prose, inputs=_pieces(7)),
-    Case(of=XmlCallParser, variant="one piece", run=partial(_fed, partial(XmlCallParser, (_WRITE,))), inputs=_pieces(1 << 30)),
-    Case(of=XmlCallParser, variant="small pieces", run=partial(_fed, partial(XmlCallParser, (_WRITE,))), inputs=_pieces(7)),
+    Case(
+        of=XmlCallParser,
+        variant="one piece",
+        run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
+        inputs=_pieces(1 << 30),
+    ),
+    Case(
+        of=XmlCallParser,
+        variant="small pieces",
+        run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
+        inputs=_pieces(7),
+    ),
     Case(
         of=XmlCallParser,
         variant="values",
         run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
         inputs={
             name: (
-                lambda size, make=make: [f"<function=look>\n<parameter=a>{make(size)}</parameter>\n<parameter=b>{make(8)}"]
+                lambda size, make=make: [
+                    f"<function=look>\n<parameter=a>{make(size)}</parameter>\n<parameter=b>{make(8)}"
+                ]
             )
             for name, make in (JSON | TEXTS).items()
         },

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import GeneratorType
@@ -23,18 +24,19 @@ MOST_HELD = 0.050
 MOST_RATIO = 2.5
 """How many times as much twice the input may cost."""
 
-_SHORTEST = MEGABYTE // 64
-_LONG_ENOUGH = 0.008  # seconds that a timer tells from noise
-_TOO_LONG = 0.4  # seconds: a larger input is not tried
-_WORTH_TRYING = 4.0  # estimated seconds up to which a megabyte is tried all the same
-_NOISE = 0.002
-_TRIES = 3
-_MORE_TRIES = 6
+_SHORTEST = MEGABYTE // 256
+_LONG_ENOUGH = 0.006  # seconds that can be told from noise
+_WORTH_TRYING = 3.0  # seconds that a megabyte is estimated at and tried all the same
+_TRIES = 2
+_MORE_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the costliest of a case's inputs costs. `held` is an estimate where a megabyte would take too long."""
+    """The cost of a case: of a megabyte of the `family` that holds the loop longest, and of twice as much at most.
+
+    `held` is an estimate where a megabyte would take too long. `ratio` is None where nothing costs enough to tell.
+    """
 
     case: Case
     family: str
@@ -53,37 +55,43 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
+    """CPU seconds in all, and between two turns of the loop."""
+
     total: float
     longest: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
+    """What the largest input that was tried costs, of `size`; `peak` is the longest hold of any size."""
+
     family: str
     size: int
     cost: _Cost
+    peak: float
     ratio: float | None
 
-    def at_a_megabyte(self, seconds: float) -> float:
-        """An estimate from the largest size that was tried."""
-        doublings = MEGABYTE / self.size
-        return seconds * (doublings if (self.ratio or 0.0) <= MOST_RATIO else doublings**2)
+    @property
+    def estimate(self) -> _Cost:
+        """What a megabyte costs, by what the largest input does."""
+        more = (MEGABYTE / self.size) ** (1 if (self.ratio or 0.0) <= MOST_RATIO else 2)
+        return _Cost(self.cost.total * more, max(self.peak, self.cost.longest * more))
 
 
 def figures(case: Case) -> Figures:
-    """Measure every family of inputs, and the costliest one at a megabyte."""
+    """Measure every family of inputs, and the one that costs most at a megabyte."""
     growths = [_growth(case, family, make) for family, make in case.inputs.items()]
-    worst = max(growths, key=lambda growth: growth.at_a_megabyte(growth.cost.longest))
+    worst = max(growths, key=lambda growth: growth.estimate.longest)
     steepest = max(growths, key=lambda growth: growth.ratio or 0.0)
-    estimated = worst.size < MEGABYTE
-    seconds, held = worst.at_a_megabyte(worst.cost.total), worst.at_a_megabyte(worst.cost.longest)
-    if estimated and seconds < _WORTH_TRYING:  # the function may have a bound of its own
-        cost = _best(case, case.inputs[worst.family], MEGABYTE, 2)
-        seconds, held, estimated = cost.total, cost.longest, False
+    estimate, estimated = worst.estimate, worst.size < MEGABYTE
+    if estimate.total < _WORTH_TRYING:  # the function may have a bound of its own
+        cost = _best(case, case.inputs[worst.family], MEGABYTE, _TRIES)
+        estimate, estimated = _Cost(cost.total, max(cost.longest, worst.peak)), False
+    held = estimate.longest
     if case.where == "thread":
-        argument = case.inputs[worst.family](worst.size if estimated else MEGABYTE)
-        held = min(asyncio.run(_held(partial(_exhaust, case, argument))) for _ in range(_TRIES))
-    return Figures(case, worst.family, seconds, held, estimated, steepest.ratio, steepest.family)
+        sizes = {worst.size, MEGABYTE} if estimate.total < _WORTH_TRYING else {worst.size}
+        held = max(_held_from_a_thread(case, worst.family, size) for size in sizes)
+    return Figures(case, worst.family, estimate.total, held, estimated, steepest.ratio, steepest.family)
 
 
 def spent(case: Case, make: Make, size: int, tries: int = 1) -> float:
@@ -92,23 +100,25 @@ def spent(case: Case, make: Make, size: int, tries: int = 1) -> float:
 
 
 def _growth(case: Case, family: str, make: Make) -> _Growth:
-    """Double the input until its cost can be told from noise."""
-    size = _SHORTEST
-    before, cost = _best(case, make, size // 2, 2), _best(case, make, size, 2)
-    while size < MEGABYTE and cost.total < (_TOO_LONG if cost.total < _LONG_ENOUGH or _is_linear(before, cost) else 0):
-        if cost.total >= _LONG_ENOUGH and cost.total * (MEGABYTE / size) > _TOO_LONG:
-            break
-        size *= 2
-        before, cost = cost, _best(case, make, size, 2)
-    if cost.total < _NOISE:
-        return _Growth(family, size, cost, None)
-    if not _is_linear(before, cost):
-        before, cost = _best(case, make, size // 2, _MORE_TRIES), _best(case, make, size, _MORE_TRIES)
-    return _Growth(family, size, cost, cost.total / max(before.total, 1e-6))
+    """Double the input until its cost can be told from noise, or is none even if it grows with the square."""
+    size, cost = _SHORTEST, _best(case, make, _SHORTEST, 1)
+    peak = cost.longest
+    while cost.total < _LONG_ENOUGH and cost.total * (MEGABYTE / size) ** 2 > _LONG_ENOUGH:
+        size = min(2 * size if cost.total > _LONG_ENOUGH / 16 else 4 * size, MEGABYTE)
+        cost = _best(case, make, size, 1)
+        peak = max(peak, cost.longest)
+    if cost.total < _LONG_ENOUGH / 4:
+        return _Growth(family, size, cost, peak, None)
+    ratio, cost = _doubled(case, make, size, _TRIES)
+    if ratio > MOST_RATIO:  # noise, a step up to a bound, or growth: only that goes on
+        ratio = min(_doubled(case, make, place, _MORE_TRIES)[0] for place in (size, 2 * size))
+    return _Growth(family, size, cost, max(min(peak, 4 * cost.longest), cost.longest), ratio)
 
 
-def _is_linear(before: _Cost, cost: _Cost) -> bool:
-    return cost.total <= MOST_RATIO * max(before.total, _NOISE / 4)
+def _doubled(case: Case, make: Make, size: int, tries: int) -> tuple[float, _Cost]:
+    """How many times as much an input costs as its half, and what it costs."""
+    half, whole = _best(case, make, size // 2, tries), _best(case, make, size, tries)
+    return whole.total / half.total, whole
 
 
 def _best(case: Case, make: Make, size: int, tries: int) -> _Cost:
@@ -118,6 +128,7 @@ def _best(case: Case, make: Make, size: int, tries: int) -> _Cost:
 
 
 def _measured(case: Case, argument: Any) -> _Cost:
+    gc.collect(0)  # what others left is not this one's to pay for
     began = last = time.thread_time()
     longest = 0.0
     for _ in _steps(case.run(argument)):
@@ -131,12 +142,17 @@ def _steps(result: object) -> Iterator[object]:
     return cast("Iterator[object]", result) if isinstance(result, GeneratorType) else iter(())
 
 
+def _held_from_a_thread(case: Case, family: str, size: int) -> float:
+    argument = case.inputs[family](size)
+    return min(asyncio.run(_held(partial(_exhaust, case, argument))) for _ in range(_TRIES))
+
+
 def _exhaust(case: Case, argument: Any) -> None:
     for _ in _steps(case.run(argument)):
         pass
 
 
-async def _held(work: Any) -> float:
+async def _held(work: Callable[[], None]) -> float:
     """How long a loop does not go round while the work is done in a thread."""
     async with longest_hold() as hold:
         await run_in_thread(work)

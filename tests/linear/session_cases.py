@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from agenticx.cli.narrate import describe as narrate
 from agenticx.cli.narrate import describe_question, one_line, said, unreadable
 from agenticx.cli.render import Plain
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.base import SessionRecord, encode_events
+from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.batches import merge_deltas
 from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.search import Said, Terms, said_in, spread
-from agenticx.sessions.sqlite._packs import packs_of, repacked, unpack
+from agenticx.sessions.sqlite._packs import READ_BYTES, packs_of, repacked, unpack
 from agenticx.sessions.titles import title_of
-from agenticx.sessions.transcript import transcript
+from agenticx.sessions.transcript import Conversation, transcript
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.llm_cases import parsed
@@ -79,13 +79,16 @@ def _telling(name: str, arguments: object) -> list[dict[str, Any]]:
     return [{"id": "c", "name": name, "arguments": arguments}]
 
 
+_ARGUMENTS = {name: parsed(make) for name, make in JSON.items()}
 _CONVERSATIONS: Mapping[str, Make] = {
     **{name: (lambda size, make=make: _told(make(size // 2))) for name, make in TEXTS.items()},
     **{
         f"arguments, {name}": (
-            lambda size, make=parsed(make): [{"message_id": "m", "role": "assistant", "content": "", "tool_calls": _telling("look", make(size))}]
+            lambda size, value=value: [
+                {"message_id": "m", "role": "assistant", "content": "", "tool_calls": _telling("look", value(size))}
+            ]
         )
-        for name, make in JSON.items()
+        for name, value in _ARGUMENTS.items()
     },
 }
 
@@ -112,6 +115,21 @@ def _narrated(text: str) -> object:
     return told, narrate(_Told(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
 
 
+def _folded(events: list[StoredEvent]) -> Generator[None]:
+    """As a log is read: so many bytes at a time."""
+    conversation, piece, size = Conversation(), list[StoredEvent](), 0
+    for event in events:
+        piece.append(event)
+        size += len(event.frame_json)
+        if size > READ_BYTES:
+            conversation.take(piece)
+            piece, size = [], 0
+            yield
+    conversation.take(piece)
+    conversation.messages()
+    yield
+
+
 def _excerpt(text: str) -> object:
     texts = Said("m", "assistant", text), Said("m", "assistant", f"{text} lorem zzz")
     return [_TERMS.excerpt(one) for one in texts if _TERMS.match(one.text)]
@@ -127,26 +145,46 @@ SESSION_CASES = [
     Case(of=said_in, run=said_in, inputs=HISTORIES),
     Case(of=Terms, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
     Case(of=Terms, variant="a query", run=Terms.of, inputs=TEXTS),
-    Case(of=transcript, run=transcript, inputs=_LOGS),
+    Case(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
     Case(of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"),
     Case(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
     Case(of=merge_deltas, run=merge_deltas, inputs={"tokens": _tokens, "letters": lambda size: _tokens(size, "a")}),
-    Case(of=encode_events, run=lambda events: encode_events("s", "t", events, seq=0, position=0, ts="x"), inputs={
-        "tokens": lambda size: _tokens(size)[:1000],
-        **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
-    }),
+    Case(
+        of=encode_events,
+        run=lambda events: encode_events("s", "t", events, seq=0, position=0, ts="x"),
+        inputs={
+            "tokens": lambda size: _tokens(size)[:1000],
+            **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
+        },
+    ),
     Case(of=packs_of, run=lambda events: list(packs_of(events, compressed=True)), inputs=_LOGS, where="thread"),
-    Case(of=repacked, run=lambda bodies: list(repacked(bodies, 1)), where="thread", inputs={
-        name: (lambda size, make=make: [pack.body for pack in packs_of(make(size), compressed=False)]) for name, make in _LOGS.items()
-    }),
-    Case(of=unpack, run=lambda packs: [unpack("s", pack.last_seq, pack.body, compressed=True) for pack in packs], where="thread", inputs={
-        name: (lambda size, make=make: list(packs_of(make(size), compressed=True))) for name, make in _LOGS.items()
-    }),
+    Case(
+        of=repacked,
+        run=lambda bodies: list(repacked(bodies, 1)),
+        where="thread",
+        inputs={
+            name: (lambda size, make=make: [pack.body for pack in packs_of(make(size), compressed=False)])
+            for name, make in _LOGS.items()
+        },
+    ),
+    Case(
+        of=unpack,
+        run=lambda packs: [unpack("s", pack.last_seq, pack.body, compressed=True) for pack in packs],
+        where="thread",
+        inputs={
+            name: (lambda size, make=make: list(packs_of(make(size), compressed=True))) for name, make in _LOGS.items()
+        },
+    ),
     # --- the command line
     Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),
     Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
     Case(of=said, run=said, inputs=TEXTS, where="program"),
-    Case(of=unreadable, run=lambda value: unreadable(_Told("x", value)), inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")}, where="program"),
+    Case(
+        of=unreadable,
+        run=lambda value: unreadable(_Told("x", value)),
+        inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
+        where="program",
+    ),
     Case(of=describe_question, run=_asked, inputs=TEXTS, where="program"),
     Case(of=Plain, run=_shown, inputs=TEXTS, where="program"),
 ]

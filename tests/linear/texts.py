@@ -23,7 +23,23 @@ def _written_bytes(text: str) -> int:
 
 
 _TOKENS = (
-    *("a", "word ", "\n", "\n\n", "  ", "\t", "é", "漢", "🙂", "\u0301", "\u202e", "\x1b[2K", "\x00", "\ud800", "\ufeff"),
+    *(
+        "a",
+        "word ",
+        "\n",
+        "\n\n",
+        "  ",
+        "\t",
+        "é",
+        "漢",
+        "🙂",
+        "\u0301",
+        "\u202e",
+        "\x1b[2K",
+        "\x00",
+        "\ud800",
+        "\ufeff",
+    ),
     *("`", "```", "```json\n", "~~~", "<", ">", "</", "<think>", "</think>", "<function=look>", "</function>"),
     *("<parameter=path>", "</parameter>", "<tool_code>", "</tool_code>", "<function_result=", "<tool_call>"),
     *('"', "'", "\\", '\\"', "\\u00e9", "\\ud83d", "{", "}", "[", "]", ":", ",", "null", "1", "-1.5e9", '{"a":1}'),
@@ -132,6 +148,7 @@ JSON: Mapping[str, Make] = {
 """What may stand as the arguments of a call: JSON, and what is nearly JSON."""
 
 LINES: Mapping[str, Make] = {
-    name: TEXTS[name] for name in ("words", "one word", "lines", "empty lines", "blanks", "not ASCII", "controls", "mixed")
+    name: TEXTS[name]
+    for name in ("words", "one word", "lines", "empty lines", "blanks", "not ASCII", "controls", "mixed")
 }
 """A few of the texts, for what only passes texts on."""

@@ -131,7 +131,12 @@ TOOL_CASES = [
     Case(of=visible_line, run=visible_line, inputs=TEXTS),
     Case(of=without_controls, run=without_controls, inputs=TEXTS, where="program"),
     Case(of=tame, run=lambda text: tame(text[: 64 * 1024]), inputs=TEXTS),
-    Case(of=protected_word, run=lambda text: _refusing(protected_word, text, _HERE, (_HERE / "x",)), inputs=COMMANDS, where="thread"),
+    Case(
+        of=protected_word,
+        run=lambda text: _refusing(protected_word, text, _HERE, (_HERE / "x",)),
+        inputs=COMMANDS,
+        where="thread",
+    ),
     Case(of=secret_word, run=lambda text: _refusing(secret_word, text, _HERE), inputs=COMMANDS, where="thread"),
     Case(
         of=is_plainly_harmless,
@@ -139,18 +144,29 @@ TOOL_CASES = [
         inputs=COMMANDS,
         where="thread",
     ),
-    Case(of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)),
+    Case(
+        of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
+    ),
     Case(of=is_secret_file, run=lambda text: is_secret_file(*text.split("/")), inputs=TEXTS, where="thread"),
     Case(of=unified_diff, run=lambda pair: unified_diff(*pair, "a.txt"), inputs=_CHANGES, where="thread"),
-    Case(of=Excerpt, run=_excerpt, inputs={
-        "one chunk": lambda size: [b"a" * size],
-        "letters": lambda size: [b"a"] * size,
-        "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
-    }),
+    Case(
+        of=Excerpt,
+        run=_excerpt,
+        inputs={
+            "one chunk": lambda size: [b"a" * size],
+            "letters": lambda size: [b"a"] * size,
+            "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
+        },
+    ),
     Case(of=compile_pattern, run=partial(_refusing, compile_pattern), inputs=_PATTERNS),
     Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
     Case(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
-    Case(of=CallSchema, run=_validated, inputs={name: parsed(make) for name, make in JSON.items()}, also=(read_signature,)),
+    Case(
+        of=CallSchema,
+        run=_validated,
+        inputs={name: parsed(make) for name, make in JSON.items()},
+        also=(read_signature,),
+    ),
     Case(
         of=CallSchema,
         variant="wrong values",
@@ -163,7 +179,25 @@ TOOL_CASES = [
             "a long list": lambda size: {"a": [], "b": [[1]] * (size // 4)},
         },
     ),
-    Case(of=bash_exec.function, variant="assessment", run=_assessed(bash_exec, "command"), inputs=COMMANDS, where="thread"),
-    Case(of=file_write.function, variant="assessment", run=_assessed(file_write, "content", path="a.txt"), inputs=TEXTS, where="thread"),
-    Case(of=file_write.function, variant="assessment of a path", run=_assessed(file_write, "path", content=""), inputs=TEXTS, where="thread"),
+    Case(
+        of=bash_exec.function,
+        variant="assessment",
+        run=_assessed(bash_exec, "command"),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    Case(
+        of=file_write.function,
+        variant="assessment",
+        run=_assessed(file_write, "content", path="a.txt"),
+        inputs=TEXTS,
+        where="thread",
+    ),
+    Case(
+        of=file_write.function,
+        variant="assessment of a path",
+        run=_assessed(file_write, "path", content=""),
+        inputs=TEXTS,
+        where="thread",
+    ),
 ]

@@ -28,7 +28,7 @@ from tests.wires.wires import WIRES
 
 __all__ = ["WIRE_CASES"]
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 32 * 1024
 """What one read of the socket brings at most."""
 
 Event = Callable[[str], Any]
@@ -58,17 +58,26 @@ def _value(text: str) -> Any:
 _TEXT: dict[str, Event] = {
     "openai_chat": lambda text: _chat(content=text),
     "openai_responses": lambda text: {"type": "response.output_text.delta", "output_index": 0, "delta": text},
-    "anthropic": lambda text: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+    "anthropic": lambda text: {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": text},
+    },
     "gemini": lambda text: _gemini({"text": text}),
     "ollama": lambda text: {"message": {"content": text}},
 }
 _THOUGHT: dict[str, Event] = {
     "openai_chat": lambda text: _chat(reasoning_content=text, reasoning_details=[{"type": "t", "text": text}]),
     "openai_responses": lambda text: {
-        **{"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": text}
+        "type": "response.reasoning_summary_text.delta",
+        "output_index": 0,
+        "summary_index": 0,
+        "delta": text,
     },
     "anthropic": lambda text: {
-        **{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": text}}
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "thinking_delta", "thinking": text},
     },
     "gemini": lambda text: _gemini({"text": text, "thought": True}),
     "ollama": lambda text: {"message": {"thinking": text}},
@@ -90,9 +99,15 @@ _CALL: dict[str, Event] = {
 }
 _PIECE: dict[str, Event] = {
     "openai_chat": _chat_call,
-    "openai_responses": lambda text: {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text},
+    "openai_responses": lambda text: {
+        "type": "response.function_call_arguments.delta",
+        "output_index": 0,
+        "delta": text,
+    },
     "anthropic": lambda text: {
-        **{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text}}
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": text},
     },
     "gemini": lambda text: _gemini(
         {"functionCall": {"partialArgs": [{"jsonPath": "$.a", "stringValue": text}], "willContinue": True}}
