@@ -28,7 +28,7 @@ MAX_NAME_CHARS = 1024
 MAX_ARGUMENT_CHARS = 4 * 1024 * 1024
 """The arguments of one call, as text."""
 
-MAX_VALUES = 20_000
+MAX_VALUES = 10_000
 """JSON values in the arguments of one call. A longest reply has room for as many; what reads them takes about a
 microsecond for each, and does so several times."""
 

@@ -23,7 +23,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     """Return the object that `text` is; empty text is `{}`, as providers use it.
 
     Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls; and for more than 20,000 values, which no model
+    included, because two readers may take them for different calls; and for more than 10,000 values, which no model
     writes on purpose and which every later step would take long over.
     """
     if not text.strip():

@@ -26,6 +26,8 @@ MOST_RATIO = 2.5
 
 _SHORTEST = MEGABYTE // 256
 _LONG_ENOUGH = 0.006  # seconds that can be told from noise
+_LONG = 0.5  # seconds that need no second try
+_HOPELESS = 20.0  # seconds that a megabyte is estimated at
 _WORTH_TRYING = 3.0  # seconds that a megabyte is estimated at and tried all the same
 _TRIES = 2
 _MORE_TRIES = 5
@@ -80,7 +82,7 @@ class _Growth:
 
 def figures(case: Case) -> Figures:
     """Measure every family of inputs, and the one that costs most at a megabyte."""
-    growths = [_growth(case, family, make) for family, make in case.inputs.items()]
+    growths = _growths(case)
     worst = max(growths, key=lambda growth: growth.estimate.longest)
     steepest = max(growths, key=lambda growth: growth.ratio or 0.0)
     estimate, estimated = worst.estimate, worst.size < MEGABYTE
@@ -92,6 +94,16 @@ def figures(case: Case) -> Figures:
         sizes = {worst.size, MEGABYTE} if estimate.total < _WORTH_TRYING else {worst.size}
         held = max(_held_from_a_thread(case, worst.family, size) for size in sizes)
     return Figures(case, worst.family, estimate.total, held, estimated, steepest.ratio, steepest.family)
+
+
+def _growths(case: Case) -> list[_Growth]:
+    """Of every family, up to one that is hopeless: the others would only take as long."""
+    growths: list[_Growth] = []
+    for family, make in case.inputs.items():
+        growths.append(_growth(case, family, make))
+        if growths[-1].estimate.total > _HOPELESS:
+            break
+    return growths
 
 
 def spent(case: Case, make: Make, size: int, tries: int = 1) -> float:
@@ -109,6 +121,8 @@ def _growth(case: Case, family: str, make: Make) -> _Growth:
         peak = max(peak, cost.longest)
     if cost.total < _LONG_ENOUGH / 4:
         return _Growth(family, size, cost, peak, None)
+    if cost.total > _LONG:
+        return _Growth(family, size, cost, peak, cost.total / _best(case, make, size // 2, 1).total)
     ratio, cost = _doubled(case, make, size, _TRIES)
     if ratio > MOST_RATIO:  # noise, a step up to a bound, or growth: only that goes on
         ratio = min(_doubled(case, make, place, _MORE_TRIES)[0] for place in (size, 2 * size))
