@@ -21,6 +21,7 @@ __all__ = ["LinearPattern", "compile_glob", "compile_pattern"]
 
 _MOST_CHARS = 8_192
 _MOST_CLASSES = 100
+_LONGEST_PATH = 4_096
 _SHOWN_CHARS = 200
 
 
@@ -105,7 +106,12 @@ def _reason(message: str) -> str:
 
 
 def compile_glob(glob: str) -> LinearPattern:
-    """A glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders."""
+    """Compile a glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders.
+
+    Raises `ToolError` as `compile_pattern` does, and for a glob that is longer than any path.
+    """
+    if len(glob) > _LONGEST_PATH:
+        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_LONGEST_PATH:,}")
     return compile_pattern(f"^(?s:{_translate(glob)})$")
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import statistics
+import tempfile
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from studio.server import settle_memory
-from tests.linear.measure import MOST_HELD, MOST_RATIO, Figures, figures
+from tests.linear.measure import MEGABYTE, MOST_HELD, MOST_RATIO, Figures, figures
+from tests.linear.server import REPLIES, wait_during
 from tests.linear.table import CASES
 
 __all__ = ["main"]
@@ -17,7 +22,12 @@ def main() -> None:
     """Measure what the arguments ask for and print it; exits with 0 always."""
     parser = argparse.ArgumentParser(prog="python -m tests.linear", description=__doc__)
     parser.add_argument("names", nargs="*", help="measure only functions whose names have one of these in them")
-    wanted = parser.parse_args().names
+    parser.add_argument("--server", action="store_true", help="measure a running server instead")
+    arguments = parser.parse_args()
+    if arguments.server:
+        asyncio.run(_serve())
+        return
+    wanted = arguments.names
     chosen = [case for case in CASES if not wanted or any(name in case.name for name in wanted)]
     began = time.monotonic()
     settle_memory()
@@ -27,6 +37,19 @@ def main() -> None:
         done.append(figures(case))
         print(_row(done[-1]), flush=True)
     print("\n".join(_summary(done, time.monotonic() - began)))
+
+
+async def _serve() -> None:
+    """Print how soon a server answers whose model writes a megabyte."""
+    print(f"{'a megabyte of …':32} {'answers':>8} {'median, ms':>11} {'longest, ms':>12} {'of CPU, ms':>11}  outcomes")
+    longest = cpu = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        async for waits in wait_during(Path(folder) / "home", list(REPLIES), MEGABYTE):
+            longest, cpu = max(longest, *waits.seconds), max(cpu, *waits.cpu)
+            figures = (statistics.median(waits.seconds), max(waits.seconds), max(waits.cpu))
+            shown = " ".join(f"{1000 * figure:{width}.1f}" for figure, width in zip(figures, (11, 12, 11), strict=True))
+            print(f"{waits.name:32} {len(waits.seconds):8} {shown}  {', '.join(waits.outcomes)}", flush=True)
+    print(f"\n/api/health answered within {longest * 1000:.0f} ms ({cpu * 1000:.0f} ms of the server's CPU time)")
 
 
 def _row(one: Figures) -> str:

@@ -28,9 +28,10 @@ _PIECES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long answers took: seconds each, and CPU seconds of the server each."""
+    """How long answers took: seconds each, and CPU seconds of the server each; `outcomes` is what came of the turn."""
 
     name: str
+    outcomes: Sequence[str]
     seconds: Sequence[float]
     cpu: Sequence[float]
 
@@ -40,9 +41,8 @@ def _called(name: str, arguments: str) -> list[ProviderReply]:
 
 
 def _many_calls(size: int) -> list[ProviderReply]:
-    count = 200
-    arguments = json.dumps({"path": "a" * (size // count)})
-    return [[call("file_read", arguments) for _ in range(count)], "done"]
+    note = "a" * (size // 1_200)
+    return [[call("scratchpad_write", {"key": f"note {number}", "content": note}) for number in range(200)], "done"]
 
 
 REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
@@ -57,9 +57,9 @@ REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
         "done",
     ],
     "broken arguments": lambda size: _called("file_read", JSON["single quotes"](size)),
-    "numbers": lambda size: _called("file_read", JSON["numbers"](size)),
-    "nested lists": lambda size: _called("file_read", JSON["nested"](size)),
-    "deep lists": lambda size: _called("file_read", JSON["deep lists"](size)),
+    "numbers": lambda size: _called("file_read", JSON["numbers"](size // 4)),
+    "nested lists": lambda size: _called("file_read", JSON["nested"](size // 8)),
+    "deep lists": lambda size: _called("file_read", JSON["deep lists"](size // 4)),
     "many calls": _many_calls,
     "a command": lambda size: _called("bash_exec", json.dumps({"command": "echo " + TEXTS["words"](size)})),
     "a command of one word": lambda size: _called("bash_exec", json.dumps({"command": "echo " + "a/" * (size // 2)})),
@@ -73,17 +73,18 @@ REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
 
 
 async def wait_during(home: Path, names: Sequence[str], size: int) -> AsyncGenerator[Waits]:
-    """Have the model write each of these replies in a turn of its own; yields how long `/api/health` took meanwhile."""
-    async with (
-        _serving(home, [reply for name in names for reply in REPLIES[name](size)]) as served,
-        _polling(served) as poll,
-    ):
-        async with served.client() as client:
-            for name in names:
-                await poll()
-                await _turn(served, client)
-                waits = await poll()
-                yield Waits(name, [one[0] for one in waits], [one[1] for one in waits])
+    """Have the model write each of these replies in a turn of its own; yields how long `/api/health` took meanwhile.
+
+    A turn before them is not measured: with the first one a server loads what it asks models with.
+    """
+    replies = ["hello", *(reply for name in names for reply in REPLIES[name](size))]
+    async with _serving(home, replies) as served, _polling(served) as poll, served.client() as client:
+        await _turn(served, client)
+        for name in names:
+            await poll()
+            outcomes = await _turn(served, client)
+            waits = await poll()
+            yield Waits(name, outcomes, [one[0] for one in waits], [one[1] for one in waits])
 
 
 @asynccontextmanager
@@ -120,8 +121,8 @@ async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
         await process.wait()
 
 
-async def _turn(served: Served, client: httpx.AsyncClient) -> None:
-    """One turn to its end; what is asked is allowed."""
+async def _turn(served: Served, client: httpx.AsyncClient) -> list[str]:
+    """One turn to its end; what is asked is allowed. Returns the outcomes of its calls, and how it ended."""
     path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
     (await client.post(f"{path}/turns", json={"input": "go on"})).raise_for_status()
     reader, answered = Reader(served.port, f"{path}/events", served.token), set[str]()
@@ -131,6 +132,10 @@ async def _turn(served: Served, client: httpx.AsyncClient) -> None:
             answered.add(question["id"])
             yes = {"approved": True, "digest": question["digest"]}
             (await client.post(f"/api/confirms/{question['id']}", json=yes)).raise_for_status()
+    told = reader.envelopes
+    results = [one["data"]["outcome"] for one in told if one["type"] == "tool_result"]
+    ended = [one["data"].get("code") or one["data"]["reason"] for one in told if one["type"] in ("final", "error")]
+    return [*dict.fromkeys([*results, *ended])]
 
 
 def _asked(reader: Reader, answered: set[str]) -> list[dict[str, Any]]:

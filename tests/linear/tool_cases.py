@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.messages import clean_text
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_write
@@ -18,7 +19,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.output import Excerpt
-from agenticx.tools.patterns import compile_glob, compile_pattern
+from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
@@ -113,6 +114,13 @@ def _validated(arguments: Any) -> object:
     return _refusing(_take.validate, arguments)
 
 
+def _searched(text: str) -> object:
+    """Compile the text, and look for something else in it."""
+    pattern = _refusing(compile_pattern, text)
+    return pattern, _NOWHERE.found_in(clean_text(text))
+
+
+_NOWHERE = compile_pattern(r"(a|aa)+b*\W{9}zzz")
 _PATTERNS: Mapping[str, Make] = {
     **TEXTS,
     "groups": repeated("(a)"),
@@ -158,7 +166,7 @@ TOOL_CASES = [
             "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
         },
     ),
-    Case(of=compile_pattern, run=partial(_refusing, compile_pattern), inputs=_PATTERNS),
+    Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
     Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
     Case(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
     Case(
