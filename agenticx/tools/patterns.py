@@ -2,8 +2,8 @@ r"""Patterns whose matching time is linear in the text, so that no pattern and n
 
 Python's `re` backtracks and holds the interpreter while it does. The engine here is the one that pydantic brings along
 for its string patterns (Rust's `regex` crate): no look-around, no back-references, no blow-up. It compiles a repetition
-by writing out what is repeated, classes such as `\w` with all letters there are: `\w{1000}` takes 10 MB and a tenth of a
-second in which nothing else runs. So a pattern is refused that comes to more than a few thousand characters or a
+by writing out what is repeated, classes such as `\w` with all letters there are: `\w{1000}` takes 10 MB and a tenth of
+a second in which nothing else runs. So a pattern is refused that comes to more than a few thousand characters or a
 hundred such classes, written out.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from tests.linear.case import Make
@@ -81,7 +80,7 @@ def _empty_rows(size: int) -> list[Message]:
     return [row for number in range(size // 200) for row in (UserMessage(content=f"{number}"), AssistantMessage())]
 
 
-HISTORIES: Mapping[str, Make] = {
+HISTORIES: dict[str, Make] = {
     **{
         f"text, {name}": (lambda size, make=TEXTS[name]: _said(make(size // 2)))
         for name in ("words", "not ASCII", "mixed")
@@ -94,7 +93,7 @@ HISTORIES: Mapping[str, Make] = {
 }
 """Histories as they reach a wire: each call is answered behind it, and ids differ."""
 
-LONG_HISTORIES: Mapping[str, Make] = {
+LONG_HISTORIES: dict[str, Make] = {
     **{name: make for name, make in HISTORIES.items() if not name.startswith("arguments")},
     "arguments": lambda size: _one_call(JSON["a file"](size)),
     "the same id": lambda size: _rounds(size, "call_0"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -60,7 +60,7 @@ def _loaded(make: Make) -> Make:
     return lambda size: json.loads(make(size))
 
 
-_VALUES: Mapping[str, Make] = {
+_VALUES: dict[str, Make] = {
     name: _loaded(JSON[name]) for name in ("a long string", "a file", "numbers", "nulls", "objects", "keys", "nested")
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ __all__ = ["RUNTIME_CASES"]
 
 _MODEL = ScriptedModel()
 _COMPACTOR = ContextCompactor()
-_VALUES: Mapping[str, Make] = {name: parsed(make) for name, make in JSON.items()}
+_VALUES: dict[str, Make] = {name: parsed(make) for name, make in JSON.items()}
 
 
 class _Table(BaseModel):

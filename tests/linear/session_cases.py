@@ -62,7 +62,7 @@ def _one(text: str) -> list[RuntimeEvent]:
     return [_event(EventType.FINAL, {"text": text, "message_id": "m", "reason": "answer", "usage": {}})]
 
 
-_LOGS: Mapping[str, Make] = {
+_LOGS: dict[str, Make] = {
     "tokens": _stored(_tokens),
     "letters": _stored(lambda size: _tokens(size, "a")),
     "calls": _stored(_calls),
@@ -80,7 +80,7 @@ def _telling(name: str, arguments: object) -> list[dict[str, Any]]:
 
 
 _ARGUMENTS = {name: parsed(make) for name, make in JSON.items()}
-_CONVERSATIONS: Mapping[str, Make] = {
+_CONVERSATIONS: dict[str, Make] = {
     **{name: (lambda size, make=make: _told(make(size // 2))) for name, make in TEXTS.items()},
     **{
         f"arguments, {name}": (

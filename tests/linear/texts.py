@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 
 from tests.linear.case import Make
 
@@ -57,7 +56,7 @@ def mixed(seed: int) -> Make:
     return make
 
 
-TEXTS: Mapping[str, Make] = {
+TEXTS: dict[str, Make] = {
     "words": repeated("lorem ipsum dolor "),
     "one word": repeated("a"),
     "dotted word": repeated("a."),
@@ -116,7 +115,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-JSON: Mapping[str, Make] = {
+JSON: dict[str, Make] = {
     "a long string": lambda size: _json({"text": "a" * size}),
     "a string with escapes": lambda size: _json({"text": "\n" * (size // 2)}),
     "a string with escaped halves": lambda size: '{"text":"' + "\\ud83d" * (size // 6) + '"}',
@@ -147,7 +146,7 @@ JSON: Mapping[str, Make] = {
 }
 """What may stand as the arguments of a call: JSON, and what is nearly JSON."""
 
-LINES: Mapping[str, Make] = {
+LINES: dict[str, Make] = {
     name: TEXTS[name]
     for name in ("words", "one word", "lines", "empty lines", "blanks", "not ASCII", "controls", "mixed")
 }

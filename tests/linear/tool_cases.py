@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,7 +54,7 @@ def _assessed(function: FunctionTool, name: str, **others: str) -> Callable[[str
     return lambda text: _refusing(function.assess, {**others, name: text}, _CONTEXT)
 
 
-COMMANDS: Mapping[str, Make] = {
+COMMANDS: dict[str, Make] = {
     **TEXTS,
     "plain words": repeated("a.txt ", head="cat "),
     "one quoted word": repeated("a", head="cat '", tail="'"),
@@ -84,7 +84,7 @@ def _pairs(make: Make) -> Make:
     return pair
 
 
-_CHANGES: Mapping[str, Make] = {
+_CHANGES: dict[str, Make] = {
     **{name: _pairs(make) for name, make in TEXTS.items()},
     **{f"new, {name}": (lambda size, make=make: ("", make(size))) for name, make in TEXTS.items()},
     "every line": lambda size: ("a\n" * (size // 4), "b\n" * (size // 4)),
@@ -121,7 +121,7 @@ def _searched(text: str) -> object:
 
 
 _NOWHERE = compile_pattern(r"(a|aa)+b*\W{9}zzz")
-_PATTERNS: Mapping[str, Make] = {
+_PATTERNS: dict[str, Make] = {
     **TEXTS,
     "groups": repeated("(a)"),
     "choices": repeated("a|"),
