@@ -92,7 +92,7 @@ def _count(digits: str | None) -> int:
 
 _TOKEN = re.compile(
     r"""(?P<opened>\() | (?P<closed>\)) | (?P<times>\{(?P<least>[0-9]+)(?:,(?P<most>[0-9]*))?\})
-    | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*+\]) | (?P<escape>\\(?:[pPxuU]\{[^{}]*+\}|.)) | (?P<other>.)""",
+    | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)) | (?P<escape>\\(?:[pPxuU]\{[^{}]*+\}|.)) | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _UNICODE_CLASS = re.compile(r"\\[pPwWdDsS]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import tempfile
 import time
@@ -31,6 +32,7 @@ def main() -> None:
     chosen = [case for case in CASES if not wanted or any(name in case.name for name in wanted)]
     began = time.monotonic()
     settle_memory()
+    logging.disable()
     done: list[Figures] = []
     print(_line(("", "where", "ms for 1 MB", "held, ms", "2n / n", "", "costliest input", "steepest input")))
     for case in chosen:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
@@ -156,7 +157,7 @@ TOOL_CASES = [
         of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
     ),
     Case(of=is_secret_file, run=lambda text: is_secret_file(*text.split("/")), inputs=TEXTS, where="thread"),
-    Case(of=unified_diff, run=lambda pair: unified_diff(*pair, "a.txt"), inputs=_CHANGES, where="thread"),
+    Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
     Case(
         of=Excerpt,
         run=_excerpt,
@@ -180,11 +181,11 @@ TOOL_CASES = [
         variant="wrong values",
         run=_validated,
         inputs={
-            "numbers": lambda size: {"a": ["a"] * (size // 4), "b": {}},
-            "texts": lambda size: {"a": [], "b": {"c": [1] * (size // 2)}},
-            "unknown names": lambda size: {f"a{number}": 1 for number in range(size // 10)},
+            "numbers": lambda size: {"a": ["a"] * min(size // 4, MAX_VALUES), "b": {}},
+            "texts": lambda size: {"a": [], "b": {"c": [1] * min(size // 2, MAX_VALUES)}},
+            "unknown names": lambda size: {f"a{number}": 1 for number in range(min(size // 10, MAX_VALUES))},
             "a long text": lambda size: {"a": "a" * size, "b": "b" * size},
-            "a long list": lambda size: {"a": [], "b": [[1]] * (size // 4)},
+            "a long list": lambda size: {"a": [], "b": [[1]] * min(size // 4, MAX_VALUES)},
         },
     ),
     Case(
