@@ -142,5 +142,5 @@ def _translate(glob: str) -> str:
     return "".join(parts)
 
 
-_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]*)\]")
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # no longer than a name may be
 _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")
