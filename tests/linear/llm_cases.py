@@ -178,12 +178,13 @@ LLM_CASES = [
     ),
     Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
     # --- calls and thoughts in text
-    Case(of=ThinkBlocks, variant="one piece", run=partial(_fed, ThinkBlocks), inputs=_pieces(1 << 30)),
+    Case(of=ThinkBlocks, variant="one piece", run=partial(_fed, ThinkBlocks), inputs=_pieces(1 << 30), where="thread"),
     Case(of=ThinkBlocks, variant="small pieces", run=partial(_fed, ThinkBlocks), inputs=_pieces(7)),
-    Case(of=Prose, variant="one piece", run=_prose, inputs=_pieces(1 << 30)),
+    Case(of=Prose, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
     Case(of=Prose, variant="small pieces", run=_prose, inputs=_pieces(7)),
     Case(
         of=XmlCallParser,
+        where="thread",
         variant="one piece",
         run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
         inputs=_pieces(1 << 30),
@@ -197,6 +198,7 @@ LLM_CASES = [
     Case(
         of=XmlCallParser,
         variant="values",
+        where="thread",
         run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
         inputs={
             name: (
@@ -207,9 +209,14 @@ LLM_CASES = [
             for name, make in (JSON | TEXTS).items()
         },
     ),
-    Case(of=without_tags, run=without_tags, inputs=TEXTS),
-    Case(of=without_calls, run=without_calls, inputs=TEXTS),
+    Case(of=without_tags, run=without_tags, inputs=TEXTS, where="thread"),
+    Case(of=without_calls, run=without_calls, inputs=TEXTS, where="thread"),
     Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS),
-    Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES),
-    Case(of=in_xml, run=lambda messages: in_xml(ModelRequest(messages=messages, tools=[_WRITE])), inputs=HISTORIES),
+    Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
+    Case(
+        of=in_xml,
+        run=lambda messages: in_xml(ModelRequest(messages=messages, tools=[_WRITE])),
+        where="thread",
+        inputs=HISTORIES,
+    ),
 ]

@@ -28,7 +28,7 @@ _SHORTEST = MEGABYTE // 256
 _LONG_ENOUGH = 0.006  # seconds that can be told from noise
 _LONG = 0.5  # seconds that need no second try
 _HOPELESS = 20.0  # seconds that a megabyte is estimated at
-_WORTH_TRYING = 3.0  # seconds that a megabyte is estimated at and tried all the same
+_WORTH_TRYING = 10.0  # seconds that a megabyte is estimated at and tried all the same
 _TRIES = 2
 _MORE_TRIES = 5
 
@@ -125,7 +125,7 @@ def _growth(case: Case, family: str, make: Make) -> _Growth:
         return _Growth(family, size, cost, peak, cost.total / _best(case, make, size // 2, 1).total)
     ratio, cost = _doubled(case, make, size, _TRIES)
     if ratio > MOST_RATIO:  # noise, a step up to a bound, or growth: only that goes on
-        ratio = min(_doubled(case, make, place, _MORE_TRIES)[0] for place in (size, 2 * size))
+        ratio = min(_doubled(case, make, place, _MORE_TRIES)[0] for place in (size, 2 * size, 4 * size))
     return _Growth(family, size, cost, max(min(peak, 4 * cost.longest), cost.longest), ratio)
 
 
