@@ -273,7 +273,7 @@ def _structured(name: str) -> Any:
 
 def _write_directly(name: str, level: int, fields: dict[str, Any]) -> None:
     """Write the very line that structlog would write, without it."""
-    words, own = _as_line(None, "", _without_secrets(None, "", _with_ids(None, "", fields)))
+    words, own = _as_line(None, "", _with_ids(None, "", fields))
     logging.getLogger(name).log(level, *words, **own)
 
 

@@ -9,38 +9,63 @@ from typing import Any, cast
 
 from agenticx.messages import clean_text
 
-__all__ = ["clean_json", "nested_deeper", "read_json"]
+__all__ = ["clean_json", "excess_in", "nested_deeper", "read_json"]
 
 _PYTHON_DIGITS = 4300  # as many as Python reads by default
 _SHOWN = 80  # characters of a name that somebody else made up
 
 
-_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_BRACKETS = re.compile(r"[\[\]{}]")
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{},]', re.DOTALL)
+_TOKENS_PER_VALUE = 5  # `,"key":"value"` has three, `[[],` four
 
 
 def nested_deeper(text: str, levels: int) -> bool:
-    """Whether `text` opens more than `levels` objects and lists inside each other: to be asked before it is parsed.
+    """Return whether `text` opens more than `levels` objects and lists inside each other; ask before it is parsed.
 
     `json` finds out by running into the recursion limit, and whatever the collector ends just then fails there.
     """
-    if text.count("[") + text.count("{") <= levels:
-        return False
-    depth = 0
-    for found in _BRACKETS.finditer(_STRINGS.sub("", text)):
-        depth += 1 if found[0] in "[{" else -1
-        if depth > levels:
-            return True
-    return False
+    return excess_in(text, max_depth=levels) is not None
+
+
+def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> str | None:
+    """Return a clause that says in which respect the JSON in `text` is too large to be parsed; None if it is not.
+
+    Reads no further than the limits, so that a megabyte of brackets costs little more than a few kilobytes.
+    """
+    opened = text.count("[") + text.count("{")
+    if opened <= max_depth and (max_values is None or opened + text.count(",") < max_values):
+        return None
+    room = math.inf if max_values is None else _TOKENS_PER_VALUE * max_values
+    depth, values = 0, 1
+    for place, token in enumerate(_TOKEN.finditer(text)):
+        mark = text[token.start()]
+        if mark in "[{":
+            depth += 1
+            values += 1
+            if depth > max_depth:
+                return f"it is nested deeper than {max_depth} levels"
+        elif mark == ",":
+            values += 1
+        elif mark != '"':
+            depth -= 1
+        if max_values is not None and (values > max_values or place > room):
+            return f"it holds more than {max_values} values"
+    return None
 
 
 def read_json(
-    text: str | bytes, *, max_depth: int, max_entries: int | None = None, max_digits: int = _PYTHON_DIGITS
+    text: str | bytes,
+    *,
+    max_depth: int,
+    max_entries: int | None = None,
+    max_digits: int = _PYTHON_DIGITS,
+    max_values: int | None = None,
 ) -> Any:
-    """The value of `text`, as `clean_json` leaves it; bytes are UTF-8.
+    """Return the value of `text`, as `clean_json` leaves it; bytes are UTF-8.
 
     Raises `ValueError`, its message a clause such as "the key 'a' appears twice", for what is not exactly one value,
-    a key that appears twice in one object, an integer of more than `max_digits`, and what `clean_json` refuses.
+    a key that appears twice in one object, an integer of more than `max_digits`, more than `max_values` values in all,
+    and what `clean_json` refuses.
     """
 
     def whole(digits: str) -> int:
@@ -50,8 +75,8 @@ def read_json(
 
     try:
         said = text if isinstance(text, str) else text.decode()
-        if nested_deeper(said, max_depth):
-            raise ValueError(f"it is nested deeper than {max_depth} levels")
+        if (excess := excess_in(said, max_depth=max_depth, max_values=max_values)) is not None:
+            raise ValueError(excess)
         value = json.loads(said, object_pairs_hook=_members, parse_int=whole)
     except UnicodeDecodeError as exc:
         raise ValueError("it is not UTF-8") from exc

@@ -7,15 +7,19 @@ from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
+from agenticx.strict_json import excess_in
 
 __all__ = ["arguments_object", "arguments_text", "body_bytes"]
 
+_MAX_DEPTH = 200  # of the parser
+
 
 def arguments_object(text: str) -> dict[str, Any]:
-    """A call's arguments as an object, for servers that take nothing else; what is none goes as text in one."""
+    """Return a call's arguments as an object, for servers that take nothing else; what is none goes as text in one."""
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = _parsed(text)
     except ValueError:
         value = None
     if isinstance(value, dict):
@@ -24,13 +28,20 @@ def arguments_object(text: str) -> dict[str, Any]:
 
 
 def arguments_text(text: str) -> str:
-    """A call's arguments as the model wrote them, if a server will take them: several parse and refuse them."""
+    """Return a call's arguments as the model wrote them, if a server will take them: several parse and refuse them."""
     try:
-        if isinstance(from_json(text, allow_inf_nan=False), dict):
+        if isinstance(_parsed(text), dict):
             return text
     except ValueError:
         pass
     return json.dumps({"malformed_arguments": text}) if text.strip() else "{}"
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of `text`; raises `ValueError` for what is no JSON, or more than `parse_arguments` takes."""
+    if (excess := excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)) is not None:
+        raise ValueError(excess)
+    return from_json(text, allow_inf_nan=False)
 
 
 def body_bytes(body: dict[str, Any]) -> bytes:

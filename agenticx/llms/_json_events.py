@@ -32,6 +32,9 @@ class Frames(Protocol):
 
     overflowed: bool
 
+    @property
+    def held(self) -> int: ...
+
     def feed(self, data: bytes, /) -> list[bytes]: ...
 
     def flush(self) -> list[bytes]: ...
@@ -59,6 +62,11 @@ class JsonEvents:
         self._taken = 0
         self._name = f'"{arguments}"'.encode() if arguments else None
         self._named_object = re.compile(rb'"%b"\s*:\s*\{\s*"' % arguments.encode())
+
+    @property
+    def held(self) -> int:
+        """Bytes that were fed and that no object came of yet."""
+        return len(self._body) if self.is_whole else self._frames.held
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
         """The objects that `data` completes."""

@@ -31,6 +31,11 @@ class JsonReply(ABC):
         self._size = ReplySize(who=who)
         self._ended = False
 
+    @property
+    def held(self) -> int:
+        """Bytes of an event that has begun: the next call may have to parse as much."""
+        return self._events.held
+
     def feed(self, data: bytes) -> list[Delta]:
         """The deltas of all events that `data` completes; none any more once the reply is `done` or in `error`."""
         return [] if self.done or self.error else self._read(self._events.feed(data))

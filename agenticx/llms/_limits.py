@@ -15,6 +15,7 @@ __all__ = [
     "MAX_NAME_CHARS",
     "MAX_PARSED_BYTES",
     "MAX_REPLY_BYTES",
+    "MAX_VALUES",
     "MAX_WIRE_BYTES",
 ]
 
@@ -26,6 +27,10 @@ MAX_NAME_CHARS = 1024
 
 MAX_ARGUMENT_CHARS = 4 * 1024 * 1024
 """The arguments of one call, as text."""
+
+MAX_VALUES = 10_000
+"""JSON values in the arguments of one call. A longest reply has room for as many; what reads them takes about a
+microsecond for each, and does so several times."""
 
 MAX_ITEMS = 4096
 """Output items or content blocks."""

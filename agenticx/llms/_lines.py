@@ -23,6 +23,11 @@ class LineParser:
         self._open: list[bytes] = []
         self._open_bytes = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of the line that has begun and not ended."""
+        return self._open_bytes
+
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that `data` completes, in order."""
         head, newline, rest = data.rpartition(b"\n")

@@ -11,6 +11,7 @@ from agenticx.errors import ModelError
 from agenticx.llms._http import Answer
 from agenticx.llms._json_events import malformed
 from agenticx.llms.base import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.threads import run_sized
 
 __all__ = ["ReplyParser", "read_reply"]
 
@@ -23,7 +24,8 @@ _ANSWER = (TextDelta, ThinkingDelta, ToolCallDelta)
 class ReplyParser(Protocol):
     """A wire's parser. After each call `error` is to be raised and `done` means that nothing more is wanted.
 
-    `finishing` means that the reply is whole already, although something that belongs to it may follow.
+    `finishing` means that the reply is whole already, although something that belongs to it may follow. `held` is the
+    size of an event that has begun: a large one is parsed off the event loop.
     """
 
     error: ModelError | None
@@ -31,6 +33,9 @@ class ReplyParser(Protocol):
 
     @property
     def finishing(self) -> bool: ...
+
+    @property
+    def held(self) -> int: ...
 
     def feed(self, data: bytes, /) -> list[Delta]: ...
 
@@ -56,7 +61,7 @@ async def read_reply(
         _check(answer, who)
         while not parser.done:
             data = await (tail.next_bytes() if parser.finishing else answer.next_bytes())
-            batch = parser.end() if data is None else parser.feed(data)
+            batch = await _parsed(parser, data)
             if tail.broke:
                 batch = [_without_calls(delta) for delta in batch]
             if any(isinstance(delta, _ANSWER) for delta in batch):
@@ -70,6 +75,13 @@ async def read_reply(
         await _drain(answer)
     finally:
         await answer.aclose()
+
+
+async def _parsed(parser: ReplyParser, data: bytes | None) -> list[Delta]:
+    """Feed a read to the parser, or the end of the body."""
+    if data is None:
+        return await run_sized(parser.end, size=parser.held, name="agx parsing")
+    return await run_sized(parser.feed, data, size=parser.held + len(data), name="agx parsing")
 
 
 def _check(answer: Answer, who: str) -> None:

@@ -51,6 +51,11 @@ class SseParser:
         self._after_cr = False
         self._at_start = True
 
+    @property
+    def held(self) -> int:
+        """Bytes of the event that has begun and not ended."""
+        return self._open_bytes + self._data_bytes
+
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of all events that `data` completes, in order."""
         if self._after_cr:

@@ -8,8 +8,9 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from agenticx.errors import InvalidArguments
+from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, read_json
+from agenticx.strict_json import clean_json, excess_in, read_json
 
 __all__ = ["parse_arguments", "preview_arguments", "repair_arguments"]
 
@@ -19,15 +20,16 @@ _MAX_DEPTH = 100
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """The object that `text` is; empty text is `{}`, as providers use it.
+    """Return the object that `text` is; empty text is `{}`, as providers use it.
 
     Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls.
+    included, because two readers may take them for different calls; and for more than 10,000 values, which no model
+    writes on purpose and which every later step would take long over.
     """
     if not text.strip():
         return {}
     try:
-        value = read_json(text, max_depth=_MAX_DEPTH)
+        value = read_json(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)
     except ValueError as exc:
         raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
     return _as_object(value)
@@ -45,8 +47,10 @@ def preview_arguments(text: str) -> dict[str, Any] | None:
     ({'path': 'notes.txt'}, {'path': 'notes.txt', 'line': 12})
 
     Each call reads all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core), so
-    call it on a tick, ten times a second, and not for each delta.
+    call it on a tick, ten times a second, and not for each delta. More values than `parse_arguments` takes are None.
     """
+    if excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
+        return None
     said = _without_cut_number(clean_text(text))
     if not said.strip():
         return {}
@@ -81,7 +85,8 @@ def repair_arguments(text: str) -> dict[str, Any]:
 
 _OUTSIDE_STRINGS = re.compile(r'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _HALF_CHARACTER = re.compile(
-    r"""\\(?:
+    r"""(?: \\(?: [^u] | u(?![dD][89a-fA-F]) ) [^\\]*+ )++
+    | \\(?:
         u[dD][89abAB][0-9a-fA-F]{2}
             (?: \\u[dD][c-fC-F][0-9a-fA-F]{2} | (?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z )
         | (?P<half> u[dD][89a-fA-F][0-9a-fA-F]{2} )
@@ -89,7 +94,7 @@ _HALF_CHARACTER = re.compile(
     )""",
     re.DOTALL | re.VERBOSE,
 )
-"""An escape; `half` is one of a surrogate that stands alone and will never be joined by its other half."""
+"""Escapes of anything else, or one escape; `half` is a surrogate that stands alone and will never be joined."""
 
 
 def _begun(text: str) -> Any:

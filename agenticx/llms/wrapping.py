@@ -12,10 +12,12 @@ from agenticx.llms.base import (
     InlineForm,
     ModelRequest,
     OutputSchema,
+    TextDelta,
     close_model,
     inline_forms,
     takes_output_schema,
 )
+from agenticx.threads import run_sized
 
 __all__ = ["Wrapper", "asked_until_taken", "opened", "sorted_anew"]
 
@@ -58,13 +60,15 @@ async def sorted_anew(
 ) -> AsyncIterator[Sequence[Delta]]:
     """The model's batches as `sort` makes them, empty ones left out, and what was held back until the `end`.
 
+    A batch with a long text is sorted in a thread; batches are sorted one after the other.
+
     A reply that fails, or that `sort` gives up with a `ModelError`, shows what was held back, and then the error.
     """
     source = opened(model, request)
     failure: ModelError | None = None
     try:
         async for batch in source:
-            if deltas := sort(batch):
+            if deltas := await run_sized(sort, batch, size=_text_size(batch), name="agx sorting"):
                 yield deltas
     except ModelError as exc:
         failure = exc
@@ -74,6 +78,10 @@ async def sorted_anew(
         yield held
     if failure is not None:
         raise failure
+
+
+def _text_size(batch: Sequence[Delta]) -> int:
+    return sum(len(delta.text) for delta in batch if isinstance(delta, TextDelta))
 
 
 async def asked_until_taken(

@@ -24,9 +24,10 @@ from typing import Any
 
 from agenticx.errors import ModelError
 from agenticx.llms._identifiers import IdentifierRule
-from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS
+from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.xml_prose import Prose
+from agenticx.strict_json import excess_in
 
 __all__ = [
     "NAMES",
@@ -310,7 +311,12 @@ def _plain(text: str) -> str:
 
 
 def _json(text: str) -> str:
-    """`text` if it is JSON, as it stands: a key that appears twice is not lost, but refused by whoever reads it."""
+    """Return `text` if it is JSON, as it stands, else as a JSON string.
+
+    A key that appears twice, or too many values, are refused by whoever reads the arguments.
+    """
+    if excess_in(text, max_depth=len(text), max_values=MAX_VALUES) is not None:
+        return text
     try:
         json.loads(text)
     except (ValueError, RecursionError):

@@ -6,7 +6,7 @@ marked as cut by its length, so that nothing of it runs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
@@ -38,6 +38,7 @@ from agenticx.llms.xml_format import (
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.settings import prompt
+from agenticx.threads import run_sized
 
 __all__ = ["XmlToolModel", "in_xml"]
 
@@ -51,7 +52,7 @@ class XmlToolModel(Wrapper):
         """Only without tools: calls are text, which a schema for the text would forbid."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, with the calls in its text as tool-call deltas."""
         names = ToolNames(NAMES, request)
         parser = XmlCallParser([replace(tool, name=names.sent(tool.name)) for tool in request.tools])
@@ -65,7 +66,13 @@ class XmlToolModel(Wrapper):
                 raise parser.error
             return deltas
 
-        return sorted_anew(self._model, in_xml(request), sort, lambda: [*last, *parser.end()])
+        told = await run_sized(in_xml, request, size=_characters(request.messages), name="agx in_xml")
+        batches = sorted_anew(self._model, told, sort, lambda: [*last, *parser.end()])
+        try:
+            async for batch in batches:
+                yield batch
+        finally:
+            await cast("AsyncGenerator[Sequence[Delta]]", batches).aclose()
 
     def _sorted(self, parser: XmlCallParser, batch: Sequence[Delta]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -95,6 +102,11 @@ def _finished(parser: XmlCallParser, finished: Finished) -> Finished:
     if parser.unfinished:
         return replace(finished, stop="length")
     return replace(finished, stop="tool_calls") if parser.calls and finished.stop == "end" else finished
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    calls = (call for row in messages if isinstance(row, AssistantMessage) for call in row.tool_calls)
+    return sum(len(row.content) for row in messages) + sum(len(call.arguments) for call in calls)
 
 
 def in_xml(request: ModelRequest) -> ModelRequest:

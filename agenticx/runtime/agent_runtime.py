@@ -46,7 +46,7 @@ from agenticx.runtime.steering import Steering
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import Turn, attached
 from agenticx.settings import Settings, load_settings
-from agenticx.threads import run_in_thread
+from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
@@ -224,7 +224,7 @@ class AgentRuntime:
                 self._tell_about_tools(turn, reply, message_id)
             elif calls:
                 await self._act(turn, reply, message_id, calls)
-            elif fault := turn.output.fault(reply):
+            elif fault := await run_sized(turn.output.fault, reply, size=len(reply.text), name="agx output"):
                 self._ask_again(turn, reply, message_id, fault)
             elif turn.goes_on():
                 turn.remember_reply(reply, message_id)

@@ -12,8 +12,10 @@ is followed at once by exactly one result per call, in call order, and no result
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
@@ -103,34 +105,56 @@ def _pair(messages: list[Message]) -> list[Message]:
     return paired
 
 
+@dataclass(slots=True)
+class _SameId:
+    """The calls and the results of one id, by the rows in which they stand."""
+
+    callers: list[int] = field(default_factory=list[int])
+    places: list[int] = field(default_factory=list[int])
+    results: list[ToolMessage] = field(default_factory=list[ToolMessage])
+    claimed: set[int] = field(default_factory=set[int])
+    earliest: int = 0  # of the results; all before it are claimed
+    latest: int = -1  # that a call behind whose row it stands has claimed
+
+    def claim(self, caller: int) -> ToolMessage | None:
+        """Return a result between the call in row `caller` and the next one of this id, else the first before it."""
+        behind = bisect_right(self.places, caller)
+        following = bisect_right(self.callers, caller)
+        next_caller = self.callers[following] if following < len(self.callers) else None
+        chosen = max(behind, self.latest + 1)
+        if chosen < len(self.places) and (next_caller is None or self.places[chosen] < next_caller):
+            self.latest = chosen
+        else:
+            while self.earliest in self.claimed:
+                self.earliest += 1
+            if self.earliest >= behind:
+                return None
+            chosen = self.earliest
+        self.claimed.add(chosen)
+        return self.results[chosen]
+
+
 class _Results:
     """The results of a history, each to be claimed by one call.
 
     Ids may repeat in histories that are not ours, so a call takes a result between itself and the next call of the
-    same id, and only then one that came too early.
+    same id, and only then one that came too early. Calls claim in the order of their rows.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self._unclaimed: dict[str, list[tuple[int, ToolMessage]]] = defaultdict(list)
-        self._callers: dict[str, list[int]] = defaultdict(list)
-        self._end = len(messages)
+        self._by_id: dict[str, _SameId] = defaultdict(_SameId)
         for index, message in enumerate(messages):
             if isinstance(message, ToolMessage):
-                self._unclaimed[message.tool_call_id].append((index, message))
+                same = self._by_id[message.tool_call_id]
+                same.places.append(index)
+                same.results.append(message)
             elif isinstance(message, AssistantMessage):
                 for call in message.tool_calls:
-                    self._callers[call.id].append(index)
+                    self._by_id[call.id].callers.append(index)
 
     def claim(self, call_id: str, caller: int) -> ToolMessage | None:
-        """The result of a call in row `caller`, if there is one."""
-        next_caller = next((index for index in self._callers[call_id] if index > caller), self._end)
-        rows = self._unclaimed[call_id]
-        chosen = next((row for row in rows if caller < row[0] < next_caller), None)
-        chosen = chosen or next((row for row in rows if row[0] < caller), None)
-        if chosen is None:
-            return None
-        rows.remove(chosen)
-        return chosen[1]
+        """Return the result of a call in row `caller`, if there is one."""
+        return self._by_id[call_id].claim(caller)
 
 
 def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

@@ -48,7 +48,7 @@ def _call(call: dict[str, Any], result: str | None) -> str:
 
 def _fenced(text: str, language: str = "") -> str:
     """In a fence longer than any in the text."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    longest = max((run.end() - run.start() for run in re.finditer(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 

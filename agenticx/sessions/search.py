@@ -29,6 +29,7 @@ MATCHES_SHOWN = 3
 _SEARCHED_CHARS = 200_000
 _WORD_CHARS = 64
 _MOST_WORDS = 32
+_QUERY_CHARS = 8_000
 _BEFORE, _AFTER = 60, 120
 _STRETCH, _OVERLAP = 8_000, 1_000
 _DENSE = (
@@ -93,7 +94,7 @@ class Terms:
         """The terms of what a person typed; none if it holds nothing that could be found."""
         phrases: list[tuple[str, ...]] = []
         room = _MOST_WORDS
-        for term in query.split():
+        for term in query[:_QUERY_CHARS].split():
             words = tuple(spread(term).split())[:room]
             room -= len(words)
             if words:

@@ -105,6 +105,9 @@ class Conversation:
         self._seq = 0
         self._turn_id: str | None = None
         self._speaking: Entry | None = None  # the assistant message that calls of this round belong to
+        self._growing: Entry | None = None  # the message that `_pieces` belong to, until they are joined
+        self._pieces: list[str] = []
+        self._copies: dict[str, int] = {}  # of an id that several messages have
 
     @classmethod
     def of(cls, events: Iterable[StoredEvent]) -> Conversation:
@@ -123,6 +126,7 @@ class Conversation:
                 if envelope["agent_id"] == "meta":
                     self._seq, self._turn_id = event.seq, event.turn_id
                     self._take(envelope["type"], envelope["data"])
+            self._join()
 
     def path(self, message_id: str | None = None) -> list[Entry]:
         """The messages up to and with that one, by default the last.
@@ -151,7 +155,7 @@ class Conversation:
             case "round_start":
                 self._speaking = None
             case "token" if data["text"]:
-                self._assistant(data["message_id"]).message["content"] += data["text"]
+                self._grow(self._assistant(data["message_id"]), data["text"])
             case "tool_call":
                 call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
                 self._calling(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
@@ -160,12 +164,26 @@ class Conversation:
                 entry.message["tool_call_id"] = data["tool_call_id"]
                 entry.result = data
             case "final" if data["text"]:
+                self._join()
                 self._assistant(data["message_id"]).message["content"] = data["text"]
             case "session_changed" if "rewound_to" in data:
                 self.head = data["rewound_to"]
                 self._speaking = None
             case _:
                 pass
+
+    def _grow(self, entry: Entry, text: str) -> None:
+        """Add a piece of the message's text, which is joined once: adding to a long text copies it."""
+        if self._growing is not entry:
+            self._join()
+            self._growing = entry
+        self._pieces.append(text)
+
+    def _join(self) -> None:
+        if self._growing is not None:
+            self._growing.message["content"] += "".join(self._pieces)
+            self._growing = None
+            self._pieces.clear()
 
     def _assistant(self, message_id: str) -> Entry:
         known = self.entries.get(message_id)
@@ -179,10 +197,10 @@ class Conversation:
         return speaking
 
     def _add(self, wanted: str, role: str, content: str) -> Entry:
-        message_id, count = wanted, 1
+        message_id = wanted
         while message_id in self.entries:  # nothing says it twice; a log that does is read all the same
-            count += 1
-            message_id = f"{wanted}.{count}"
+            self._copies[wanted] = self._copies.get(wanted, 1) + 1
+            message_id = f"{wanted}.{self._copies[wanted]}"
         message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}
         entry = self.entries[message_id] = Entry(message, self._turn_id, self.head, self._seq)
         self.head = message_id

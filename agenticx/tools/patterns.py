@@ -1,19 +1,28 @@
-"""Patterns whose matching time is linear in the text, so that no pattern and no file can hang a search.
+r"""Patterns whose matching time is linear in the text, so that no pattern and no file can hang a search.
 
 Python's `re` backtracks and holds the interpreter while it does. The engine here is the one that pydantic brings along
-for its string patterns (Rust's `regex` crate): no look-around, no back-references, no blow-up.
+for its string patterns (Rust's `regex` crate): no look-around, no back-references, no blow-up. It compiles a repetition
+by writing out what is repeated, classes such as `\w` with all letters there are: `\w{1000}` takes 10 MB and a tenth of
+a second in which nothing else runs. So a pattern is refused that comes to more than a few thousand characters or a
+hundred such classes, written out.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agenticx.errors import ToolError
 
 __all__ = ["LinearPattern", "compile_glob", "compile_pattern"]
+
+_MOST_CHARS = 8_192
+_MOST_CLASSES = 100
+_LONGEST_PATH = 4_096
+_SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +38,64 @@ class LinearPattern:
 
 def compile_pattern(pattern: str) -> LinearPattern:
     """Compile a regular expression; raises `ToolError` that says what is wrong with it."""
+    _check_size(pattern)
     try:
         schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True)
         return LinearPattern(SchemaValidator(schema))
     except SchemaError as exc:
-        raise ToolError(f"the pattern {pattern!r} cannot be used: {_reason(str(exc))}") from exc
+        raise ToolError(f"the pattern {_shown(pattern)} cannot be used: {_reason(str(exc))}") from exc
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern) if len(pattern) <= _SHOWN_CHARS else f"{pattern[:_SHOWN_CHARS]!r}…"
+
+
+def _check_size(pattern: str) -> None:
+    """Raise `ToolError` for a pattern that would take long to compile; linear in its length."""
+    if len(pattern) > _MOST_CHARS:
+        raise ToolError(f"the pattern has {len(pattern):,} characters; give one of at most {_MOST_CHARS:,}")
+    sums, last = [_Size(0, 0)], _Size(0, 0)
+    for token in _TOKEN.finditer(pattern):
+        match token.lastgroup:
+            case "opened":
+                sums.append(_Size(0, 0))
+                last = _Size(0, 0)
+                continue
+            case "closed":
+                last = sums.pop() if len(sums) > 1 else _Size(0, 0)
+                added = last
+            case "times":
+                more = max(_count(token["least"]), _count(token["most"]), 1) - 1
+                added = _Size(last.characters * more, last.classes * more)
+                last = _Size(last.characters + added.characters, last.classes + added.classes)
+            case _:
+                last = added = _Size(1, 1 if _UNICODE_CLASS.search(token[0]) else 0)
+        sums[-1] = _Size(sums[-1].characters + added.characters, sums[-1].classes + added.classes)
+    characters, classes = sum(size.characters for size in sums), sum(size.classes for size in sums)
+    if characters > _MOST_CHARS or classes > _MOST_CLASSES:
+        raise ToolError(
+            f"the pattern {_shown(pattern)} repeats too much: written out, it may have {_MOST_CHARS:,} characters and "
+            f"{_MOST_CLASSES} classes such as \\w; use + or * instead of counts, or [a-z] instead of \\w"
+        )
+
+
+class _Size(NamedTuple):
+    """The characters and the classes of all scripts in a piece of a pattern, written out."""
+
+    characters: int
+    classes: int
+
+
+def _count(digits: str | None) -> int:
+    return min(int((digits or "0")[:9] or 0), 10 * _MOST_CHARS)
+
+
+_TOKEN = re.compile(
+    r"""(?P<opened>\() | (?P<closed>\)) | (?P<times>\{(?P<least>[0-9]+)(?:,(?P<most>[0-9]*))?\})
+    | (?P<class>\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)) | (?P<escape>\\(?:[pPxuU]\{[^{}]*+\}|.)) | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_UNICODE_CLASS = re.compile(r"\\[pPwWdDsS]")
 
 
 def _reason(message: str) -> str:
@@ -44,7 +106,12 @@ def _reason(message: str) -> str:
 
 
 def compile_glob(glob: str) -> LinearPattern:
-    """A glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders."""
+    """Compile a glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders.
+
+    Raises `ToolError` as `compile_pattern` does, and for a glob that is longer than any path.
+    """
+    if len(glob) > _LONGEST_PATH:
+        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_LONGEST_PATH:,}")
     return compile_pattern(f"^(?s:{_translate(glob)})$")
 
 
@@ -75,5 +142,5 @@ def _translate(glob: str) -> str:
     return "".join(parts)
 
 
-_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]*)\]")
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # no longer than a name may be
 _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")

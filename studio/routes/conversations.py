@@ -19,6 +19,7 @@ from agenticx.sessions.base import Store
 from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.forking import fork as fork_session
 from agenticx.sessions.transcript import read_messages
+from agenticx.threads import run_in_thread
 from studio.bodies import Body, read_body
 from studio.openapi import Parameter
 from studio.pieces import ABORT
@@ -142,7 +143,7 @@ async def export(request: Request) -> Response:
             whole = _or_cut_off(request, first, lines)
             return StreamingResponse(whole, headers=_file(f"{session_id}.jsonl"), media_type="application/jsonl")
         case "markdown":
-            text = as_markdown(record, await read_messages(studio.store, session_id))
+            text = await run_in_thread(as_markdown, record, await read_messages(studio.store, session_id))
             return Response(text, headers=_file(f"{session_id}.md"), media_type="text/markdown")
         case _:
             raise Problem(422, "bad_format", "'format' must be 'jsonl' or 'markdown'.", field="format")

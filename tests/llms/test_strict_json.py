@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms.arguments import parse_arguments, repair_arguments
+from agenticx.llms._bodies import arguments_object, arguments_text
+from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
 from agenticx.strict_json import clean_json, read_json
 
 _values = st.recursive(
@@ -78,3 +79,25 @@ def test_repaired_arguments_hold_no_number_that_is_not_finite() -> None:
     """`1e999` came out of a repair as infinity, and would have gone into the tool and the log."""
     with pytest.raises(InvalidArguments, match=r"a number in it is not finite$"):
         repair_arguments('{"n": 1e999,}')
+
+
+MANY = {
+    "a list": json.dumps({"a": [0] * 10_000}),
+    "lists": json.dumps({"a": [[]] * 5_000, "b": [[]] * 5_000}),
+    "objects": json.dumps({"a": [{"b": 1}] * 5_000}),
+    "keys": json.dumps({f"k{number}": number for number in range(10_000)}),
+}
+
+
+@pytest.mark.parametrize("text", MANY.values(), ids=MANY)
+def test_arguments_of_more_values_than_a_model_writes_are_refused_before_they_are_parsed(text: str) -> None:
+    with pytest.raises(InvalidArguments, match=r"^the arguments are not valid JSON: it holds more than 10000 values$"):
+        parse_arguments(text)
+    assert preview_arguments(text) is None
+    assert arguments_text(text) == json.dumps({"malformed_arguments": text})
+    assert arguments_object(text) == {"malformed_arguments": text}
+
+
+def test_long_texts_and_as_many_values_as_are_let_in_are_read() -> None:
+    for value in ({"a": "[{,]}" * 100_000}, {"a": [0] * 9_990}, {"a": ['",[' * 9] * 4_000}):
+        assert parse_arguments(json.dumps(value)) == value

@@ -182,3 +182,28 @@ def test_the_rules_of_a_deeper_folder_count_below_it_and_win() -> None:
     assert [rules.ignores(p, is_folder=False) for p in ("a.txt", "sub/a.txt", "sub/c.txt", "b.md", "sub/x/b.md")] == [
         True, False, True, False, True,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\w{1000}", r"(\w{30}){30}", r"\w" * 101, "(a{100}){100}", "(((a{9}){9}){9}){99}", r"[\w.]{200}", "a" * 8_193],
+    ids=["a count", "counts", "classes", "letters", "deep", "a class", "long"],
+)
+def test_a_pattern_that_would_take_long_to_compile_is_refused(pattern: str) -> None:
+    with pytest.raises(ToolError, match=r"repeats too much|has 8,193 characters"):
+        compile_pattern(pattern)
+
+
+def test_patterns_that_people_write_are_compiled() -> None:
+    for pattern in (
+        r"\b\w+\s*=\s*\d{4}-\d{2}-\d{2}",
+        r"[0-9a-f]{64}",
+        r"(?i)(todo|fixme)\(\w{1,20}\)",
+        r"a{2,}\{9}",
+    ):
+        assert not compile_pattern(pattern).found_in("")
+
+
+def test_a_glob_longer_than_any_path_is_refused() -> None:
+    with pytest.raises(ToolError, match=r"^the glob has 5,000 characters; give one of at most 4,096$"):
+        compile_glob("[" * 5_000)

@@ -1,0 +1,222 @@
+"""What stands between the wires and the turn: texts, arguments, JSON, calls in text, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from agenticx.errors import InvalidArguments, ModelError
+from agenticx.llms._bodies import arguments_object, arguments_text, body_bytes
+from agenticx.llms._failures import body_complaint, complaint_in, stream_error, without_secrets
+from agenticx.llms._limits import MAX_VALUES
+from agenticx.llms._values import cleaned, json_text, object_of
+from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes
+from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
+from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms.openai_chat._calls import CallSorter
+from agenticx.llms.openai_chat._parts import plain_text
+from agenticx.llms.think_blocks import ThinkBlocks
+from agenticx.llms.xml_format import XmlCallParser, render_call, render_result, without_calls, without_tags
+from agenticx.llms.xml_prose import Prose
+from agenticx.llms.xml_tools import in_xml
+from agenticx.messages import clean_text
+from agenticx.strict_json import clean_json, excess_in, nested_deeper, read_json
+from tests.linear.case import Case, Make
+from tests.linear.histories import HISTORIES
+from tests.linear.texts import JSON, LINES, TEXTS
+
+__all__ = ["LLM_CASES", "parsed"]
+
+_WRITE = ToolSchema("look", "", {"type": "object", "properties": {"a": {"type": "string"}, "path": {"type": "string"}}})
+_KEYS = ("sk-aaaaaaaaaaaaaaaaaaaa", "lorem-ipsum-dolor-sit")
+
+
+def _refusing(function: Any, text: Any) -> object:
+    """What it returns, None for what it refuses."""
+    try:
+        return function(text)
+    except (InvalidArguments, ValueError, RecursionError, ModelError):
+        return None
+
+
+def parsed(make: Make) -> Make:
+    """The values of JSON texts, none where one is not valid or too large to become arguments."""
+
+    def value(size: int) -> Any:
+        text = make(size)
+        if excess_in(text, max_depth=100, max_values=MAX_VALUES) is not None:
+            return {}
+        try:
+            return json.loads(text)
+        except ValueError:
+            return {}
+
+    return value
+
+
+def _loaded(make: Make) -> Make:
+    return lambda size: json.loads(make(size))
+
+
+_VALUES: dict[str, Make] = {
+    name: _loaded(JSON[name]) for name in ("a long string", "a file", "numbers", "nulls", "objects", "keys", "nested")
+}
+
+
+def _in_pieces(make: Make, piece: int) -> Make:
+    def pieces(size: int) -> list[str]:
+        text = make(size)
+        return [text[start : start + piece] for start in range(0, len(text), piece)]
+
+    return pieces
+
+
+def _pieces(piece: int) -> dict[str, Make]:
+    return {name: _in_pieces(make, piece) for name, make in TEXTS.items()}
+
+
+def _fed(make: Any, pieces: list[str]) -> Generator[None]:
+    reader = make()
+    for piece in pieces:
+        reader.feed(piece)
+        yield
+    reader.end()
+    yield
+
+
+def _prose(pieces: list[str]) -> Generator[None]:
+    prose = Prose()
+    for piece in pieces:
+        prose.add(piece)
+        prose.begins_line  # noqa: B018 - it may be worked out here
+        yield
+
+
+def _sorted_calls(pieces: list[dict[str, Any]]) -> Generator[None]:
+    sorter = CallSorter(ReplySize())
+    for piece in pieces:
+        _refusing(sorter.sort, piece)
+        yield
+    sorter.close([])
+    yield
+
+
+def _call_pieces(text: str, **fields: Any) -> Make:
+    piece = {**fields, "function": {"name": "look", "arguments": text}}
+    return lambda size: [piece] * (size // max(len(text), 4))
+
+
+def _built(pieces: list[str]) -> Generator[None]:
+    builder, size = ReplyBuilder(), ReplySize()
+    for piece in pieces:
+        batch = [TextDelta(piece), ToolCallDelta(0, arguments=piece)]
+        if _refusing(size.add, batch) is not None:
+            return
+        for delta in batch:
+            builder.add(delta)
+        yield
+    builder.reply()
+    yield
+
+
+LLM_CASES = [
+    Case(of=clean_text, run=clean_text, inputs=TEXTS),
+    Case(of=nested_deeper, run=lambda text: nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
+    Case(
+        of=excess_in,
+        run=partial(excess_in, max_depth=100, max_values=MAX_VALUES),
+        inputs=JSON | TEXTS,
+    ),
+    Case(of=read_json, run=partial(_refusing, partial(read_json, max_depth=100)), inputs=JSON, where="thread"),
+    Case(of=clean_json, run=partial(clean_json, max_depth=100), inputs=_VALUES, where="thread"),
+    Case(of=parse_arguments, run=partial(_refusing, parse_arguments), inputs=JSON),
+    Case(of=preview_arguments, run=preview_arguments, inputs=JSON),
+    Case(of=repair_arguments, run=partial(_refusing, repair_arguments), inputs=JSON | TEXTS, where="thread"),
+    # --- of all wires
+    Case(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_of,)),
+    Case(of=json_text, run=json_text, inputs=_VALUES),
+    Case(of=kept_bytes, run=kept_bytes, inputs=_VALUES, where="thread"),
+    Case(of=parsed_bytes, run=lambda text: parsed_bytes(text.encode("utf-8", "replace")), inputs=TEXTS),
+    Case(of=parsed_piece_bytes, run=parsed_piece_bytes, inputs=TEXTS),
+    Case(of=arguments_object, run=arguments_object, inputs=JSON),
+    Case(of=arguments_text, run=arguments_text, inputs=JSON),
+    Case(of=body_bytes, run=lambda value: body_bytes({"a": value}), inputs=_VALUES | LINES),
+    Case(
+        of=plain_text,
+        run=plain_text,
+        inputs={"parts": lambda size: [{"text": "a"}] * (size // 12), **LINES},
+        where="thread",
+    ),
+    Case(
+        of=CallSorter,
+        run=_sorted_calls,
+        inputs={
+            "letters": _call_pieces("a", index=0, id="a"),
+            "braces": _call_pieces("{}", id="a"),
+            "closed": _call_pieces("}", id="a"),
+            "without index": _call_pieces("a"),
+            "text in quotes": _call_pieces('"', index=0),
+            "the same call": _call_pieces('{"a":"' + "a" * 1000 + '"}', id="a"),
+        },
+    ),
+    Case(
+        of=ReplyBuilder,
+        run=_built,
+        inputs={name: _in_pieces(make, 4) for name, make in LINES.items()},
+        also=(ReplySize,),
+    ),
+    Case(
+        of=stream_error,
+        run=lambda text: stream_error(complaint_in({"error": {"message": text, "type": text}}), who="test"),  # pyright: ignore[reportArgumentType]
+        inputs=TEXTS,
+        also=(complaint_in,),
+    ),
+    Case(
+        of=body_complaint, run=lambda text: body_complaint(text.encode("utf-8", "replace")[: 64 * 1024]), inputs=TEXTS
+    ),
+    Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
+    # --- calls and thoughts in text
+    Case(of=ThinkBlocks, variant="one piece", run=partial(_fed, ThinkBlocks), inputs=_pieces(1 << 30), where="thread"),
+    Case(of=ThinkBlocks, variant="small pieces", run=partial(_fed, ThinkBlocks), inputs=_pieces(7)),
+    Case(of=Prose, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
+    Case(of=Prose, variant="small pieces", run=_prose, inputs=_pieces(7)),
+    Case(
+        of=XmlCallParser,
+        where="thread",
+        variant="one piece",
+        run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
+        inputs=_pieces(1 << 30),
+    ),
+    Case(
+        of=XmlCallParser,
+        variant="small pieces",
+        run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
+        inputs=_pieces(7),
+    ),
+    Case(
+        of=XmlCallParser,
+        variant="values",
+        where="thread",
+        run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
+        inputs={
+            name: (
+                lambda size, make=make: [
+                    f"<function=look>\n<parameter=a>{make(size)}</parameter>\n<parameter=b>{make(8)}"
+                ]
+            )
+            for name, make in (JSON | TEXTS).items()
+        },
+    ),
+    Case(of=without_tags, run=without_tags, inputs=TEXTS, where="thread"),
+    Case(of=without_calls, run=without_calls, inputs=TEXTS, where="thread"),
+    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS),
+    Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
+    Case(
+        of=in_xml,
+        run=lambda messages: in_xml(ModelRequest(messages=messages, tools=[_WRITE])),
+        where="thread",
+        inputs=HISTORIES,
+    ),
+]

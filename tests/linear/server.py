@@ -1,0 +1,144 @@
+"""A running server whose model writes a megabyte at a time, and how soon it answers others meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agenticx.testing import call, say, think
+from agenticx.testing.fake_openai import FakeOpenAIServer
+from agenticx.testing.provider_replies import ProviderReply, as_json
+from tests.linear.texts import JSON, TEXTS
+from tests.patience import PATIENCE
+from tests.studio.reading import Reader, envelope_of
+from tests.studio.serving import ROOT, Served, agx_serve
+
+__all__ = ["REPLIES", "Waits", "wait_during"]
+
+_PIECES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long answers took: seconds each, and CPU seconds of the server each; `outcomes` is what came of the turn."""
+
+    name: str
+    outcomes: Sequence[str]
+    seconds: Sequence[float]
+    cpu: Sequence[float]
+
+
+def _called(name: str, arguments: str) -> list[ProviderReply]:
+    return [[call(name, arguments)], "done"]
+
+
+def _many_calls(size: int) -> list[ProviderReply]:
+    note = "a" * (size // 1_200)
+    return [[call("scratchpad_write", {"key": f"note {number}", "content": note}) for number in range(200)], "done"]
+
+
+REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
+    "an answer in words": lambda size: [[say(TEXTS["words"](size), pieces=_PIECES)]],
+    "an answer in one piece": lambda size: [[say(TEXTS["not ASCII"](size))]],
+    "an answer that is no stream": lambda size: [as_json(say(TEXTS["mixed"](size).replace("\ud800", "x")))],
+    "thoughts": lambda size: [[think(TEXTS["lines"](size), pieces=_PIECES), say("done")]],
+    "backticks": lambda size: [[say(TEXTS["opened fences"](size))]],
+    "arguments": lambda size: _called("file_search", json.dumps({"pattern": "a" * size})),
+    "arguments in pieces": lambda size: [
+        [call("file_search", json.dumps({"pattern": "a", "path": "a" * size}), pieces=_PIECES)],
+        "done",
+    ],
+    "broken arguments": lambda size: _called("file_read", JSON["single quotes"](size)),
+    "numbers": lambda size: _called("file_read", JSON["numbers"](size // 4)),
+    "nested lists": lambda size: _called("file_read", JSON["nested"](size // 8)),
+    "deep lists": lambda size: _called("file_read", JSON["deep lists"](size // 4)),
+    "many calls": _many_calls,
+    "a command": lambda size: _called("bash_exec", json.dumps({"command": "echo " + TEXTS["words"](size)})),
+    "a command of one word": lambda size: _called("bash_exec", json.dumps({"command": "echo " + "a/" * (size // 2)})),
+    "a file": lambda size: _called(
+        "file_write", json.dumps({"path": "a.txt", "content": TEXTS["lines"](size)}, ensure_ascii=False)
+    ),
+    "a file that is not ASCII": lambda size: _called(
+        "file_write", json.dumps({"path": "b.txt", "content": TEXTS["not ASCII"](size)}, ensure_ascii=False)
+    ),
+}
+
+
+async def wait_during(home: Path, names: Sequence[str], size: int) -> AsyncGenerator[Waits]:
+    """Have the model write each of these replies in a turn of its own; yields how long `/api/health` took meanwhile.
+
+    A turn before them is not measured: with the first one a server loads what it asks models with.
+    """
+    replies = ["hello", *(reply for name in names for reply in REPLIES[name](size))]
+    async with _serving(home, replies) as served, _polling(served) as poll, served.client() as client:
+        await _turn(served, client)
+        for name in names:
+            await poll()
+            outcomes = await _turn(served, client)
+            waits = await poll()
+            yield Waits(name, outcomes, [one[0] for one in waits], [one[1] for one in waits])
+
+
+@asynccontextmanager
+async def _serving(home: Path, replies: Sequence[ProviderReply]) -> AsyncGenerator[Served]:
+    async with FakeOpenAIServer(replies) as provider:
+        more = {
+            "AGX_MODEL": "openai-chat:fake-model",
+            "OPENAI_BASE_URL": provider.base_url,
+            "OPENAI_API_KEY": "sk-fake",
+        }
+        async with agx_serve(home, **more) as served:
+            yield served
+
+
+@asynccontextmanager
+async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
+    """A poller; what is called ends a stretch and returns its waits."""
+    pipe = asyncio.subprocess.PIPE
+    arguments = (sys.executable, "-m", "tests.linear.polling", str(served.port), str(served.process.pid))
+    process = await asyncio.create_subprocess_exec(*arguments, stdin=pipe, stdout=pipe, cwd=ROOT, limit=2**24)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    feed, lines = process.stdin, process.stdout
+
+    async def poll() -> list[tuple[float, float]]:
+        feed.write(b"\n")
+        async with asyncio.timeout(PATIENCE):
+            return json.loads(await lines.readline())
+
+    try:
+        yield poll
+    finally:
+        feed.close()
+        await process.wait()
+
+
+async def _turn(served: Served, client: httpx.AsyncClient) -> list[str]:
+    """One turn to its end; what is asked is allowed. Returns the outcomes of its calls, and how it ended."""
+    path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
+    (await client.post(f"{path}/turns", json={"input": "go on"})).raise_for_status()
+    reader, answered = Reader(served.port, f"{path}/events", served.token), set[str]()
+    while not reader.over:
+        await reader.read(lambda log: bool(log.over or _asked(log, answered)))
+        for question in _asked(reader, answered):
+            answered.add(question["id"])
+            yes = {"approved": True, "digest": question["digest"]}
+            (await client.post(f"/api/confirms/{question['id']}", json=yes)).raise_for_status()
+    told = reader.envelopes
+    results = [one["data"]["outcome"] for one in told if one["type"] == "tool_result"]
+    ended = [one["data"].get("code") or one["data"]["reason"] for one in told if one["type"] in ("final", "error")]
+    return [*dict.fromkeys([*results, *ended])]
+
+
+def _asked(reader: Reader, answered: set[str]) -> list[dict[str, Any]]:
+    """The questions that wait for an answer."""
+    frames = (frame for frame in reader.frames if b'"type":"confirm_required"' in frame[:200])
+    return [data for frame in frames if (data := envelope_of(frame)["data"])["id"] not in answered]

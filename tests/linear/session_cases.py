@@ -1,0 +1,190 @@
+"""What sessions and the command line do with what was said: stored, found, told again, exported, shown."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from agenticx.cli.narrate import describe as narrate
+from agenticx.cli.narrate import describe_question, one_line, said, unreadable
+from agenticx.cli.render import Plain
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
+from agenticx.sessions.batches import merge_deltas
+from agenticx.sessions.exporting import as_jsonl, as_markdown
+from agenticx.sessions.search import Said, Terms, said_in, spread
+from agenticx.sessions.sqlite._packs import READ_BYTES, packs_of, repacked, unpack
+from agenticx.sessions.titles import title_of
+from agenticx.sessions.transcript import Conversation, transcript
+from tests.linear.case import Case, Make
+from tests.linear.histories import HISTORIES
+from tests.linear.llm_cases import parsed
+from tests.linear.texts import JSON, LINES, TEXTS
+
+__all__ = ["SESSION_CASES"]
+
+_RECORD = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00Z")
+_TERMS = Terms.of("lorem zzz")
+
+
+def _event(type_: EventType, data: dict[str, Any]) -> RuntimeEvent:
+    return RuntimeEvent(type_, data)
+
+
+def _tokens(size: int, text: str = "word ") -> list[RuntimeEvent]:
+    return [
+        _event(EventType.TOKEN, {"text": text, "message_id": "m", "offset": number * len(text)})
+        for number in range(size // max(len(text), 10))
+    ]
+
+
+def _calls(size: int) -> list[RuntimeEvent]:
+    rows: list[RuntimeEvent] = []
+    for number in range(size // 400):
+        call = {"tool_call_id": f"c{number}", "name": "look"}
+        rows.append(_event(EventType.ROUND_START, {"round": number, "max_rounds": 9}))
+        rows.append(_event(EventType.TOOL_CALL, {**call, "arguments": {"a": number}}))
+        rows.append(_event(EventType.TOOL_RESULT, {**call, "result": "ok", "is_error": False}))
+    return rows
+
+
+def _same_calls(size: int) -> list[RuntimeEvent]:
+    call = {"tool_call_id": "c", "name": "look", "result": "ok", "is_error": False}
+    return [_event(EventType.TOOL_RESULT, call)] * (size // 150)
+
+
+def _stored(make: Callable[[int], list[RuntimeEvent]]) -> Make:
+    return lambda size: encode_events("ses_1", "t", make(size), seq=0, position=0, ts="2026-01-01T00:00:00Z")
+
+
+def _one(text: str) -> list[RuntimeEvent]:
+    return [_event(EventType.FINAL, {"text": text, "message_id": "m", "reason": "answer", "usage": {}})]
+
+
+_LOGS: dict[str, Make] = {
+    "tokens": _stored(_tokens),
+    "letters": _stored(lambda size: _tokens(size, "a")),
+    "calls": _stored(_calls),
+    "the same call": _stored(_same_calls),
+    **{name: _stored(lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
+}
+
+
+def _told(text: str) -> list[dict[str, Any]]:
+    return [{"message_id": "m", "role": "assistant", "content": text, "tool_calls": _telling(text[:100], text)}]
+
+
+def _telling(name: str, arguments: object) -> list[dict[str, Any]]:
+    return [{"id": "c", "name": name, "arguments": arguments}]
+
+
+_ARGUMENTS = {name: parsed(make) for name, make in JSON.items()}
+_CONVERSATIONS: dict[str, Make] = {
+    **{name: (lambda size, make=make: _told(make(size // 2))) for name, make in TEXTS.items()},
+    **{
+        f"arguments, {name}": (
+            lambda size, value=value: [
+                {"message_id": "m", "role": "assistant", "content": "", "tool_calls": _telling("look", value(size))}
+            ]
+        )
+        for name, value in _ARGUMENTS.items()
+    },
+}
+
+
+class _Told:
+    terminal = False
+
+    def __init__(self, type_: str, data: Mapping[str, Any]) -> None:
+        self.type = type_
+        self.data = data
+
+
+def _shown(text: str) -> None:
+    plain = Plain(io.StringIO(), io.StringIO())
+    call = {"tool_call_id": "c", "name": text[:200], "is_error": True, "result": text, "arguments": {"a": text}}
+    plain.show(_Told(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))  # pyright: ignore[reportArgumentType]
+    plain.show(_Told(EventType.TOOL_CALL, call))  # pyright: ignore[reportArgumentType]
+    plain.show(_Told(EventType.TOOL_RESULT, call))  # pyright: ignore[reportArgumentType]
+
+
+def _narrated(text: str) -> object:
+    call = {"tool_call_id": "c", "name": text, "is_error": True, "result": text, "arguments": text}
+    told = [narrate(_Told(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
+    return told, narrate(_Told(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
+
+
+def _folded(events: list[StoredEvent]) -> Generator[None]:
+    """As a log is read: so many bytes at a time."""
+    conversation, piece, size = Conversation(), list[StoredEvent](), 0
+    for event in events:
+        piece.append(event)
+        size += len(event.frame_json)
+        if size > READ_BYTES:
+            conversation.take(piece)
+            piece, size = [], 0
+            yield
+    conversation.take(piece)
+    conversation.messages()
+    yield
+
+
+def _excerpt(text: str) -> object:
+    texts = Said("m", "assistant", text), Said("m", "assistant", f"{text} lorem zzz")
+    return [_TERMS.excerpt(one) for one in texts if _TERMS.match(one.text)]
+
+
+def _asked(text: str) -> object:
+    return list(describe_question({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
+
+
+SESSION_CASES = [
+    Case(of=title_of, run=title_of, inputs=TEXTS),
+    Case(of=spread, run=spread, inputs=TEXTS, where="thread"),
+    Case(of=said_in, run=said_in, inputs=HISTORIES),
+    Case(of=Terms, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
+    Case(of=Terms, variant="a query", run=Terms.of, inputs=TEXTS),
+    Case(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
+    Case(of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"),
+    Case(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
+    Case(of=merge_deltas, run=merge_deltas, inputs={"tokens": _tokens, "letters": lambda size: _tokens(size, "a")}),
+    Case(
+        of=encode_events,
+        run=lambda events: encode_events("s", "t", events, seq=0, position=0, ts="x"),
+        inputs={
+            "tokens": lambda size: _tokens(size)[:1000],
+            **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
+        },
+    ),
+    Case(of=packs_of, run=lambda events: list(packs_of(events, compressed=True)), inputs=_LOGS, where="thread"),
+    Case(
+        of=repacked,
+        run=lambda bodies: list(repacked(bodies, 1)),
+        where="thread",
+        inputs={
+            name: (lambda size, make=make: [pack.body for pack in packs_of(make(size), compressed=False)])
+            for name, make in _LOGS.items()
+        },
+    ),
+    Case(
+        of=unpack,
+        run=lambda packs: [unpack("s", pack.last_seq, pack.body, compressed=True) for pack in packs],
+        where="thread",
+        inputs={
+            name: (lambda size, make=make: list(packs_of(make(size), compressed=True))) for name, make in _LOGS.items()
+        },
+    ),
+    # --- the command line
+    Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),
+    Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
+    Case(of=said, run=said, inputs=TEXTS, where="program"),
+    Case(
+        of=unreadable,
+        run=lambda value: unreadable(_Told("x", value)),
+        inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
+        where="program",
+    ),
+    Case(of=describe_question, run=_asked, inputs=TEXTS, where="program"),
+    Case(of=Plain, run=_shown, inputs=TEXTS, where="program"),
+]

@@ -1,0 +1,132 @@
+"""The table: every pure function on the way of what a model wrote, and why a few stand in none of its rows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from importlib import import_module
+
+from pydantic import BaseModel
+from typing_extensions import is_protocol
+
+from tests.linear.case import name_of
+from tests.linear.llm_cases import LLM_CASES
+from tests.linear.runtime_cases import RUNTIME_CASES
+from tests.linear.session_cases import SESSION_CASES
+from tests.linear.tool_cases import TOOL_CASES
+from tests.linear.wire_cases import WIRE_CASES
+
+__all__ = ["CASES", "EXCUSED", "MODULES", "unlisted"]
+
+CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *TOOL_CASES, *SESSION_CASES]
+
+MODULES = [
+    "messages",
+    "strict_json",
+    "llms._sse",
+    "llms._lines",
+    "llms._json_events",
+    "llms._bodies",
+    "llms._values",
+    "llms._weight",
+    "llms._failures",
+    "llms.arguments",
+    "llms.think_blocks",
+    "llms.xml_format",
+    "llms.xml_prose",
+    "llms.xml_tools",
+    "llms.openai_chat._calls",
+    "llms.openai_chat._parts",
+    "llms.openai_chat._reply",
+    "llms.openai_chat._request",
+    "llms.openai_responses._reply",
+    "llms.openai_responses._request",
+    "llms.anthropic._reply",
+    "llms.anthropic._request",
+    "llms.gemini._reply",
+    "llms.gemini._request",
+    "llms.ollama._reply",
+    "llms.ollama._request",
+    "runtime.sanitize",
+    "runtime.compactor",
+    "runtime.inline_calls",
+    "runtime.loop_detector",
+    "runtime.output",
+    "runtime.question",
+    "runtime.reply_writer",
+    "runtime.tool_output",
+    "tools.visible",
+    "tools.shell_words",
+    "tools.simple_commands",
+    "tools.protected",
+    "tools.diffs",
+    "tools.output",
+    "tools.patterns",
+    "tools.ignore",
+    "tools.schema",
+    "tools.builtin.edits",
+    "tools.builtin.shell",
+    "sessions.titles",
+    "sessions.search",
+    "sessions.transcript",
+    "sessions.exporting",
+    "sessions.batches",
+    "sessions.sqlite._packs",
+    "cli.narrate",
+    "cli.render",
+]
+"""Where every public function has a row, or an excuse."""
+
+EXCUSED: dict[str, str] = {
+    f"agenticx.{name}": reason
+    for reason, names in {
+        "the rows of their wires go through it": """
+            llms._values.arguments_in llms._values.items_in llms._values.fields_in llms._values.text_in
+            llms._values.count_in llms._values.cost_in llms._json_events.malformed llms._failures.refused_prompt
+            llms.openai_chat._parts.ReasoningDetails llms.openai_chat._parts.usage_of
+            llms.openai_responses._request.input_items llms.gemini._request.contents llms.ollama._request.message_rows
+        """,
+        "other rows go through it": """
+            llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
+            runtime.output.OutputType runtime.question.size_of tools.output.Progress
+            sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
+            sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
+            cli.render.JsonLines cli.render.Terminal
+        """,
+        "it reads what the application declares, or names": """
+            messages.new_id llms._failures.status_error llms.xml_format.render_tools
+            llms.openai_responses._request.tool_rows llms.anthropic._request.held_schema
+            llms.anthropic._request.tool_name llms.gemini._request.function_declarations
+            llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
+            tools.protected.makes_repository cli.render.output_for
+        """,
+        "it carries events and looks at none of their texts": "sessions.batches.Batches",
+    }.items()
+    for name in names.split()
+}
+"""Why these have no row of their own."""
+
+
+def unlisted() -> Iterator[str]:
+    """The public functions and classes that have neither a row nor an excuse."""
+    known = {name_of(function) for case in CASES for function in (case.of, *case.also)} | EXCUSED.keys()
+    for module in MODULES:
+        found = import_module(f"agenticx.{module}")
+        for name in found.__all__:
+            if f"agenticx.{module}.{name}" not in known and _is_reader(getattr(found, name), found.__name__):
+                yield f"agenticx.{module}.{name}"
+
+
+def _is_reader(value: object, module: str) -> bool:
+    """Whether it is a function or class of that module which does more than hold fields or wait."""
+    if not (inspect.isfunction(value) or inspect.isclass(value)) or value.__module__ != module:
+        return False
+    if inspect.isfunction(value):
+        return not inspect.iscoroutinefunction(value)
+    holds_fields = issubclass(value, BaseModel | BaseException | bytes | tuple)
+    return not (holds_fields or is_protocol(value) or (is_dataclass(value) and value.__name__ not in _DOES))
+
+
+_DOES = ("ContextCompactor", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
+"""Dataclasses whose methods read texts."""

@@ -1,0 +1,212 @@
+"""What tools do with arguments, commands, files and outputs, before and while they run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.llms._limits import MAX_VALUES
+from agenticx.messages import clean_text
+from agenticx.secret_names import is_secret_file
+from agenticx.tools.base import ToolContext
+from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.diffs import unified_diff
+from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.output import Excerpt
+from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
+from agenticx.tools.protected import named_part, protected_part
+from agenticx.tools.registry import FunctionTool, tool
+from agenticx.tools.schema import CallSchema, read_signature
+from agenticx.tools.shell_words import protected_word, secret_word
+from agenticx.tools.simple_commands import is_plainly_harmless
+from agenticx.tools.visible import tame, visible, visible_line, without_controls
+from tests.linear.case import Case, Make
+from tests.linear.llm_cases import parsed
+from tests.linear.texts import JSON, TEXTS, repeated
+
+__all__ = ["TOOL_CASES"]
+
+_HERE = Path(tempfile.gettempdir())
+_CONTEXT = ToolContext(workspace=_HERE)
+
+
+@tool(risk="read")
+def _take(a: list[int], b: Annotated[dict[str, list[str]], Field(description="any")], text: str = "") -> str:
+    """Take anything."""
+    return f"{a}{b}{text}"
+
+
+def _refusing(function: Callable[..., object], *values: Any) -> object:
+    try:
+        return function(*values)
+    except (InvalidArguments, ToolError, OSError, ValueError):
+        return None
+
+
+def _assessed(function: FunctionTool, name: str, **others: str) -> Callable[[str], object]:
+    """How a tool assesses a call in which `name` is the text."""
+    return lambda text: _refusing(function.assess, {**others, name: text}, _CONTEXT)
+
+
+COMMANDS: dict[str, Make] = {
+    **TEXTS,
+    "plain words": repeated("a.txt ", head="cat "),
+    "one quoted word": repeated("a", head="cat '", tail="'"),
+    "odd words": repeated(".1f* "),
+    "paths": repeated("/a/b/../c "),
+    "one path": repeated("a/", head="cat "),
+    "parents": repeated("../", head="cat "),
+    "hidden globs": repeated(".g?* "),
+    "braces": repeated("{a,b}", head="echo "),
+    "one brace": repeated("a,", head="echo {", tail="}"),
+    "homes": repeated("~ "),
+    "variables": repeated("$HOME"),
+    "folders": repeated("cd a;"),
+    "different words": lambda size: " ".join(f"w{number}" for number in range(size // 6)),
+    "different globs": lambda size: " ".join(f"w{number}*" for number in range(size // 7)),
+}
+
+
+def _pairs(make: Make) -> Make:
+    """A text, and the same with something changed in the middle."""
+
+    def pair(size: int) -> tuple[str, str]:
+        text = make(size // 2)
+        half = len(text) // 2
+        return text, f"{text[:half]}changed\n{text[half:]}"
+
+    return pair
+
+
+_CHANGES: dict[str, Make] = {
+    **{name: _pairs(make) for name, make in TEXTS.items()},
+    **{f"new, {name}": (lambda size, make=make: ("", make(size))) for name, make in TEXTS.items()},
+    "every line": lambda size: ("a\n" * (size // 4), "b\n" * (size // 4)),
+    "lines in turn": lambda size: ("a\nb\n" * (size // 8), "b\na\n" * (size // 8)),
+    "different lines": lambda size: (
+        "".join(f"{number}\n" for number in range(size // 14)),
+        "".join(f"{number}x\n" for number in range(size // 14)),
+    ),
+}
+
+
+def _excerpt(chunks: list[bytes]) -> Generator[None]:
+    excerpt = Excerpt(8_000, 16_000)
+    for chunk in chunks:
+        excerpt.add(chunk)
+        yield
+    excerpt.text()
+    yield
+
+
+def _ignored(text: str) -> object:
+    rules = IgnoreRules().extended(text[: 256 * 1024], "")
+    return rules.ignores("a/b/c.txt", is_folder=False)
+
+
+def _validated(arguments: Any) -> object:
+    return _refusing(_take.validate, arguments)
+
+
+def _searched(text: str) -> object:
+    """Compile the text, and look for something else in it."""
+    pattern = _refusing(compile_pattern, text)
+    return pattern, _NOWHERE.found_in(clean_text(text))
+
+
+_NOWHERE = compile_pattern(r"(a|aa)+b*\W{9}zzz")
+_PATTERNS: dict[str, Make] = {
+    **TEXTS,
+    "groups": repeated("(a)"),
+    "choices": repeated("a|"),
+    "classes": repeated("[a-z]"),
+    "letters of all scripts": repeated(r"\w"),
+    "repetitions": repeated("a{9}"),
+    "counted": lambda size: f"a{{{size}}}",
+    "counted letters": lambda size: rf"\w{{{min(size, 1000)}}}",
+    "counted twice": lambda size: f"(a{{{min(size, 1000)}}}){{{min(size, 1000)}}}",
+    "opened groups": repeated("("),
+}
+
+TOOL_CASES = [
+    Case(of=visible, run=visible, inputs=TEXTS, where="thread"),
+    Case(of=visible_line, run=visible_line, inputs=TEXTS),
+    Case(of=without_controls, run=without_controls, inputs=TEXTS, where="program"),
+    Case(of=tame, run=lambda text: tame(text[: 64 * 1024]), inputs=TEXTS),
+    Case(
+        of=protected_word,
+        run=lambda text: _refusing(protected_word, text, _HERE, (_HERE / "x",)),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    Case(of=secret_word, run=lambda text: _refusing(secret_word, text, _HERE), inputs=COMMANDS, where="thread"),
+    Case(
+        of=is_plainly_harmless,
+        run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    Case(
+        of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
+    ),
+    Case(of=is_secret_file, run=lambda text: is_secret_file(*text.split("/")), inputs=TEXTS, where="thread"),
+    Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
+    Case(
+        of=Excerpt,
+        run=_excerpt,
+        inputs={
+            "one chunk": lambda size: [b"a" * size],
+            "letters": lambda size: [b"a"] * size,
+            "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
+        },
+    ),
+    Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
+    Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
+    Case(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
+    Case(
+        of=CallSchema,
+        run=_validated,
+        inputs={name: parsed(make) for name, make in JSON.items()},
+        also=(read_signature,),
+    ),
+    Case(
+        of=CallSchema,
+        variant="wrong values",
+        run=_validated,
+        inputs={
+            "numbers": lambda size: {"a": ["a"] * min(size // 4, MAX_VALUES), "b": {}},
+            "texts": lambda size: {"a": [], "b": {"c": [1] * min(size // 2, MAX_VALUES)}},
+            "unknown names": lambda size: {f"a{number}": 1 for number in range(min(size // 10, MAX_VALUES))},
+            "a long text": lambda size: {"a": "a" * size, "b": "b" * size},
+            "a long list": lambda size: {"a": [], "b": [[1]] * min(size // 4, MAX_VALUES)},
+        },
+    ),
+    Case(
+        of=bash_exec.function,
+        variant="assessment",
+        run=_assessed(bash_exec, "command"),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    Case(
+        of=file_write.function,
+        variant="assessment",
+        run=_assessed(file_write, "content", path="a.txt"),
+        inputs=TEXTS,
+        where="thread",
+    ),
+    Case(
+        of=file_write.function,
+        variant="assessment of a path",
+        run=_assessed(file_write, "path", content=""),
+        inputs=TEXTS,
+        where="thread",
+    ),
+]
