@@ -26,6 +26,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.looking import seems_to_look
 from agenticx.tools.permissions import Verdict, decide
+from agenticx.tools.registry import FunctionTool
 
 __all__ = ["Permits", "Refused"]
 
@@ -149,7 +150,12 @@ class Permits:
         return Validated(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return the tool's assessment, made in a thread; raises `Refused` for whatever else the tool does there."""
+        """Return the tool's assessment; raises `Refused` for whatever else the tool does there.
+
+        Code that assesses runs in a thread; a function without any has its declared risk.
+        """
+        if isinstance(tool, FunctionTool) and tool.assessor is None:
+            return tool.assess(arguments, context)
         what = f"the assessment of tool {tool.schema.name!r}"
         assessment = await self._in_thread(tool.assess, arguments, context, what=what)
         if not isinstance(assessment, Assessment):

@@ -153,7 +153,7 @@ def _call_fields(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer_fields(context: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {"tool_name": context["tool"], "call_id": context.get("tool_call_id")}
+    fields = {"tool_name": context.get("tool"), "call_id": context.get("tool_call_id")}
     return {**fields, "approved": response["approved"], "by": response["by"]}
 
 

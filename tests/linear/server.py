@@ -19,7 +19,8 @@ from agenticx.testing.provider_replies import ProviderReply, as_json
 from tests.linear.texts import JSON, TEXTS
 from tests.patience import PATIENCE
 from tests.studio.reading import Reader, envelope_of
-from tests.studio.serving import ROOT, Served, agx_serve
+from tests.studio.serving import Served, agx_serve
+from tests.support.forked import ROOT
 
 __all__ = ["REPLIES", "Waits", "wait_during"]
 

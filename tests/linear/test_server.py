@@ -10,7 +10,7 @@ import pytest
 
 from tests.linear.polling import MEASURED
 from tests.linear.server import REPLIES, wait_during
-from tests.studio.serving import ROOT
+from tests.support.forked import ROOT
 
 pytestmark = pytest.mark.anyio
 

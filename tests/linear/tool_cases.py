@@ -19,12 +19,13 @@ from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.lookups import Lookups
 from agenticx.tools.output import Excerpt
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
-from agenticx.tools.shell_words import protected_word, secret_word
+from agenticx.tools.shell_words import examine
 from agenticx.tools.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import tame, visible, visible_line, without_controls
 from tests.linear.case import Case, Make
@@ -141,12 +142,11 @@ TOOL_CASES = [
     Case(of=without_controls, run=without_controls, inputs=TEXTS, where="program"),
     Case(of=tame, run=lambda text: tame(text[: 64 * 1024]), inputs=TEXTS),
     Case(
-        of=protected_word,
-        run=lambda text: _refusing(protected_word, text, _HERE, (_HERE / "x",)),
+        of=examine,
+        run=lambda text: examine(text, _HERE, (_HERE / "x",), Lookups()),
         inputs=COMMANDS,
         where="thread",
     ),
-    Case(of=secret_word, run=lambda text: _refusing(secret_word, text, _HERE), inputs=COMMANDS, where="thread"),
     Case(
         of=is_plainly_harmless,
         run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),

@@ -50,6 +50,8 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
         """Wait until no other call can begin."""
         with counter:
             counter.began.append(n)
+            while counter.most < min(count, MOST_AT_ONCE):  # a missing one is found by the tool's time-out
+                await asyncio.sleep(0.001)
             for _ in range(200):
                 await asyncio.sleep(0)
         return n
@@ -57,7 +59,7 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
     run = await play([batch("work", count), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
     assert counter.most == min(count, MOST_AT_ONCE)
-    assert counter.began == list(range(count))
+    assert sorted(counter.began) == list(range(count))
     assert [text for *_, text in run.results] == [str(n) for n in range(count)]
 
 
@@ -246,12 +248,14 @@ async def test_calls_that_need_no_question_do_not_wait_for_one(play):
     async def work(n: int) -> None:
         """Work; the last one has the first one's question answered."""
         done.append(n)
-        if done == [1, 2, 3]:
+        while not gate.pending():  # the first one's is being made
+            await asyncio.sleep(0.001)
+        if len(done) == 3:
             gate.resolve(gate.pending()[0].id, approved=False)
 
     run = await play([batch("work", 4), "ok"], tools=[work], gate=gate)
 
-    assert done == [1, 2, 3]
+    assert sorted(done) == [1, 2, 3]
     assert [outcome for _, outcome, _ in run.results] == ["denied", "ok", "ok", "ok"]
 
 

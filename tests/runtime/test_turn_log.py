@@ -45,11 +45,12 @@ async def note(text: str) -> str:
 
 @pytest.fixture
 def logged(caplog):
-    """The lines so far, without the ids of session and agent."""
+    """The lines so far, without the ids of session and agent; seconds without what threads took of real time."""
     caplog.set_level(logging.INFO, logger="agenticx")
 
     def lines():
-        return [re.sub(r" session='ses_\w+'| agent='meta'", "", record.getMessage()) for record in caplog.records]
+        texts = (re.sub(r" session='ses_\w+'| agent='meta'", "", record.getMessage()) for record in caplog.records)
+        return [re.sub(r"(?<=seconds=)\d+\.\d+", lambda found: str(round(float(found[0]), 2)), text) for text in texts]
 
     return lines
 
