@@ -242,18 +242,21 @@ async def test_all_questions_are_put_at_once_in_call_order_and_each_call_begins_
 
 
 async def test_calls_that_need_no_question_do_not_wait_for_one(play):
-    gate, done = AsyncConfirmGate(), []
+    gate, done, asked = AsyncConfirmGate(), [], asyncio.Event()
 
     @tool(parallel=True, assess=lambda arguments, _: Assessment(risk="read" if arguments["n"] else "execute"))
     async def work(n: int) -> None:
         """Work; the last one has the first one's question answered."""
         done.append(n)
-        while not gate.pending():  # the first one's is being made
-            await asyncio.sleep(0.001)
-        if len(done) == 3:
+        await asked.wait()
+        if len(done) == 3 and gate.pending():
             gate.resolve(gate.pending()[0].id, approved=False)
 
-    run = await play([batch("work", 4), "ok"], tools=[work], gate=gate)
+    def note_question(event):
+        if event.type == "confirm_required":
+            asked.set()
+
+    run = await play([batch("work", 4), "ok"], tools=[work], gate=gate, on=note_question)
 
     assert sorted(done) == [1, 2, 3]
     assert [outcome for _, outcome, _ in run.results] == ["denied", "ok", "ok", "ok"]
