@@ -23,8 +23,8 @@ pytestmark = pytest.mark.anyio
 
 MARK = "\n\nThe user's current request, word for word: "
 
-HISTORIES = max(2_000, settings.default.max_examples)
-"""What promise D4 names; more with --deep."""
+HISTORIES = {25: 300, 100: 2_000}.get(settings.default.max_examples, 5_000)
+"""The number of histories in the lane that runs."""
 
 _words = st.one_of(st.sampled_from(["", "ok", "one\ntwo"]), st.integers(1, 9_000).map(lambda count: "x" * count))
 
