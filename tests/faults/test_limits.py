@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,21 @@ with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
     runner.run(main())
 """
     assert await python(program) == (OUT_OF_MEMORY, "", LAST_WORDS)
+
+
+async def test_a_stderr_that_nobody_reads_keeps_no_process_without_memory_alive() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+    program = "from agenticx.exhaustion import end_process; end_process()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=writing)
+    async with asyncio.timeout(PATIENCE):
+        assert await process.wait() == OUT_OF_MEMORY
+    os.close(reading)
+    os.close(writing)
 
 
 async def test_without_memory_for_a_thread_a_call_fails_and_the_loop_goes_on() -> None:
