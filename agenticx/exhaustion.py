@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import select
+import signal
 import sys
 import threading
 from collections.abc import Generator
@@ -37,7 +37,7 @@ OUT_OF_MEMORY: Final = 70
 
 _LAST_WORDS: Final = b"agx: out of memory: the process ends; what was stored is kept, start it again\n"
 
-_LAST_WORDS_SECONDS: Final = 0.5
+_LAST_WORDS_SECONDS: Final = 1
 
 _REMEDIES: Final = {
     errno.EMFILE: "this process has too many open files; raise its limit (`ulimit -n`) or close connections",
@@ -68,10 +68,13 @@ def raise_if_exhausted(exc: BaseException) -> None:
 
 
 def end_process() -> NoReturn:
-    """Write one line to stderr, unless that would block, and end with `OUT_OF_MEMORY`."""
-    try:  # whatever still fails here for lack of memory, the process ends
-        if select.select([], [2], [], _LAST_WORDS_SECONDS)[1]:
-            os.write(2, _LAST_WORDS)
+    """Write one line to stderr and end with `OUT_OF_MEMORY`; nothing here allocates memory.
+
+    If nobody reads stderr and its buffer is full, the process ends a second later by SIGALRM.
+    """
+    try:
+        signal.alarm(_LAST_WORDS_SECONDS)
+        os.write(2, _LAST_WORDS)
     finally:
         os._exit(OUT_OF_MEMORY)
 
