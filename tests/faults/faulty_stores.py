@@ -77,10 +77,11 @@ def crashing(store: Store, point: str, when: str, nth: int) -> Store:
         here = left == 0 and POINTS[point](operation)
         if here and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = await operation.do()
-        if here:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        try:
+            return await operation.do()
+        finally:  # also behind one that was refused, such as the claim of a busy session
+            if here:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     return Surrounded(store, around)  # type: ignore[return-value]
 
