@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic_core import from_json
@@ -10,9 +11,9 @@ from pydantic_core import from_json
 from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, excess_in, read_json
+from agenticx.strict_json import clean_json, excess_in, holds_more, read_json
 
-__all__ = ["parse_arguments", "preview_arguments", "repair_arguments"]
+__all__ = ["check_values", "parse_arguments", "preview_arguments", "repair_arguments"]
 
 _MOST_REPAIRED = 64 * 1024
 _MAX_DEPTH = 100
@@ -33,6 +34,12 @@ def parse_arguments(text: str) -> dict[str, Any]:
     except ValueError as exc:
         raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
     return _as_object(value)
+
+
+def check_values(arguments: Mapping[str, Any]) -> None:
+    """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
+    if holds_more(dict(arguments), MAX_VALUES):
+        raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
 
 
 def preview_arguments(text: str) -> dict[str, Any] | None:
