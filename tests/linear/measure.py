@@ -154,14 +154,15 @@ def _measured(case: Case, argument: Any) -> _Cost:
 
 
 def _awaited(case: Case, argument: Any) -> _Cost:
-    """The cost to all threads together; how much of it holds the loop is measured apart."""
+    """The cost to all threads together; for how much of it the loop is held is measured apart."""
 
     async def run() -> float:
         began = time.process_time()
         await cast("Awaitable[object]", case.run(argument))
         return time.process_time() - began
 
-    return _Cost(asyncio.run(run()), 0.0)
+    seconds = asyncio.run(run())
+    return _Cost(seconds, seconds)
 
 
 def _steps(result: object) -> Iterator[object]:

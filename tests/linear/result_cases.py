@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -73,9 +74,15 @@ def _recorded(signatures: list[tuple[str, str]]) -> Generator[None]:
 
 
 def _rounds(calls: int) -> Make:
-    """Rounds of so many calls, each of 4,000 characters."""
-    one = RecordedCall(tool="look", arguments='{"a":"' + "b" * 1_990 + '"}', result="running " * 250, read_only=True)
-    return lambda size: [[one] * calls for _ in range(max(size // (4_000 * calls), 1))]
+    """Rounds of so many calls, each of up to 4,000 characters."""
+
+    def make(size: int) -> list[list[RecordedCall]]:
+        room = min(size // calls, 4_000)
+        arguments, result = json.dumps({"a": "b" * (room // 2)}), "running " * (room // 16)
+        one = RecordedCall(tool="look", arguments=arguments, result=result, read_only=True)
+        return [[one] * calls for _ in range(size // (calls * room))]
+
+    return make
 
 
 def _recorded_rounds(rounds: list[list[RecordedCall]]) -> Generator[None]:

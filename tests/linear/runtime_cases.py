@@ -15,7 +15,7 @@ from agenticx.foreign import describe
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.messages import Message, ToolCall
+from agenticx.messages import Message, ToolCall, clean_text
 from agenticx.runtime.call_reading import validated
 from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, reading_size
@@ -221,7 +221,13 @@ RUNTIME_CASES = [
     Case(of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))),
     Case(of=render, variant="text", run=lambda text: render(text, 30_000), inputs=TEXTS, also=(bounded,)),
     Case(of=rendered, run=lambda value: rendered(value, 30_000), inputs=_LARGE_VALUES, where="awaited"),
-    Case(of=rendered, variant="objects", run=lambda text: rendered(_Said(text=text), 9), inputs=LINES, where="awaited"),
+    Case(
+        of=rendered,
+        variant="objects",
+        run=lambda text: rendered(_Said(text=clean_text(text)), 9),
+        inputs=LINES,
+        where="awaited",
+    ),
     Case(of=is_large, run=is_large, inputs=_LARGE_VALUES),
     Case(of=jsonable, run=jsonable, inputs={name: _VALUES[name] for name in ("a file", "numbers", "objects", "keys")}),
     Case(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),

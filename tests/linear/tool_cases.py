@@ -27,7 +27,7 @@ from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell_globs import is_glob
-from agenticx.tools.shell_words import examine
+from agenticx.tools.shell_words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import tame, visible, visible_line, without_controls
 from tests.linear.case import Case, Make
@@ -158,7 +158,7 @@ def _matched(glob: str) -> object:
 
 
 def _resolved(path: str) -> object:
-    looks = Lookups()
+    looks, path = Lookups(), path[:EXAMINED_WORD_BYTES]
     try:
         return looks.resolve("/", path), looks.exists("/", path), looks.is_file(path), list(looks.expand("/", path))
     except Unclear:
@@ -169,7 +169,7 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
     """Write a file of that text, or edit the end of one."""
 
     def run(text: str) -> None:
-        text = clean_text(text)
+        text = clean_text(text).replace("\0", "")  # which no text file holds
         with tempfile.TemporaryDirectory() as folder:
             arguments = {"path": "a.txt", "content": text}
             if function is file_edit:
