@@ -19,18 +19,21 @@ _MOST_REPAIRED = 64 * 1024
 _MAX_DEPTH = 100
 """Far more than any schema has, and far less than what recursion over the value can take."""
 
+_MAX_DIGITS = 1_300
+"""A number of 4,096 bits, as keys have. Reading and writing one takes as long as the square of its digits."""
+
 
 def parse_arguments(text: str) -> dict[str, Any]:
     """Return the object that `text` is; empty text is `{}`, as providers use it.
 
     Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls; and for more than 10,000 values, which no model
-    writes on purpose and which every later step would take long over.
+    included, because two readers may take them for different calls; for numbers of more than 1,300 digits and for more
+    than 10,000 values, which no model writes on purpose and which every later step would take long over.
     """
     if not text.strip():
         return {}
     try:
-        value = read_json(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)
+        value = read_json(text, max_depth=_MAX_DEPTH, max_digits=_MAX_DIGITS, max_values=MAX_VALUES)
     except ValueError as exc:
         raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
     return _as_object(value)

@@ -43,15 +43,12 @@ def _refusing(function: Any, text: Any) -> object:
 
 
 def parsed(make: Make) -> Make:
-    """The values of JSON texts, none where one is not valid or too large to become arguments."""
+    """The arguments that texts are read as, none where they are refused."""
 
     def value(size: int) -> Any:
-        text = make(size)
-        if excess_in(text, max_depth=100, max_values=MAX_VALUES) is not None:
-            return {}
         try:
-            return json.loads(text)
-        except ValueError:
+            return parse_arguments(make(size))
+        except InvalidArguments:
             return {}
 
     return value
