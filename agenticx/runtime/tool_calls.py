@@ -77,7 +77,7 @@ class ToolCalls:
         outcomes: list[CallOutcome] = []
         try:
             try:
-                verdicts = {} if announced else await _verdicts(turn, calls, cut=cut)
+                verdicts: Mapping[str, Verdict] = {} if announced else await _verdicts(turn, calls, cut=cut)
                 for one in pending:
                     await read_call(turn, one, cut=cut, verdict=verdicts.get(one.call.id))
             finally:
