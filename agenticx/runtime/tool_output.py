@@ -61,7 +61,7 @@ def is_large(value: object) -> bool:
     room, left = LARGE, [value]
     while left and room > 0:
         one: Any = left.pop()
-        kind: type[object] = type(one)
+        kind = cast("type[object]", type(one))
         if kind is str:
             room -= len(one)
         elif kind is int:
