@@ -233,7 +233,7 @@ LLM_CASES = [
     ),
     Case(of=without_tags, run=without_tags, inputs=TEXTS, where="thread"),
     Case(of=without_calls, run=without_calls, inputs=TEXTS, where="thread"),
-    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS),
+    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS, where="thread"),
     Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
     Case(
         of=in_xml,
