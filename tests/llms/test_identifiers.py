@@ -17,7 +17,7 @@ from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat import _request as chat_request
 from agenticx.llms.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 from tests.llms.pieces_server import pieces_server
 from tests.llms.test_switch_matrix import SAYS
 from tests.wires import rules_chat

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime.inline_calls import inline_calls
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
 CALL = '{"name": "bash_exec", "arguments": {"command": "rm -rf /"}}'
