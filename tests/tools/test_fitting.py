@@ -130,6 +130,7 @@ def test_what_fits_as_it_is_stays(annotation, value) -> None:
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [
+        *[(float, text) for text in ("9007199254740993", "0.1000000000000000055511151231257827", "1" + "0" * 400)],
         *[(int, text) for text in ("", " 1", "1 ", "+1", "01", "1.", ".5", "1_000", "0x1", "1,5", "one", "١", "1\n")],
         *[
             (int, text)
