@@ -76,7 +76,7 @@ _PAIRS = """
     .config/opencode .config/systemd .config/tmux .config/wezterm .config/zed .github/actions .github/hooks
     .github/workflows .local/bin mise/config.toml
 """
-PROTECTED_PAIRS = tuple(tuple(pair.split("/")) for pair in _PAIRS.split())
+PROTECTED_PAIRS = tuple((above, below) for above, _, below in (pair.partition("/") for pair in _PAIRS.split()))
 _NAMED = PROTECTED_NAMES | frozenset(_PAIRS.split())
 # Names of which only the beginning and the end are fixed: `.env.local`, `mise.production.toml`.
 PROTECTED_AFFIXES = (

@@ -48,7 +48,8 @@ def with_simple_classes(path: str) -> str:
 def _with_simple_classes(part: str) -> str:
     pieces: list[str] = []
     place = 0
-    while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start)) >= 0:
+    last = _last_named(part)
+    while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
         is_simple = _CUT_OR_NAMED.search(part, start + 1, end) is None
         pieces += (part[place:start], part[start : end + 1] if is_simple else "?")
         place = end + 1
@@ -157,11 +158,12 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     index = 0
     unclosed = False
+    last = _last_named(text)
     while index < len(text):
         character = text[index]
         end = -1
         if character == "[" and not unclosed:
-            end = _end_of_class(text, index)
+            end = _end_of_class(text, index, last)
             unclosed = end < 0
         if end >= 0:
             tokens.append(_class(text[index + 1 : end]))
@@ -172,11 +174,15 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _end_of_class(text: str, start: int) -> int:
+def _last_named(text: str) -> dict[str, int]:
+    """Return where the last `:]`, `.]` and `=]` are, each -1 if there is none."""
+    return {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
+
+
+def _end_of_class(text: str, start: int, last: dict[str, int]) -> int:
     """Return where the `[…]` that begins at `start` ends, or -1; a `]` in first place belongs to it."""
     index = start + 1 + (text[start + 1 : start + 2] in {"!", "^"})
     index += text[index : index + 1] == "]"
-    last = {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
     while index < len(text):
         if text[index] == "]":
             return index

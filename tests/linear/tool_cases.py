@@ -25,9 +25,12 @@ from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
+from agenticx.tools.shell_braces import expand_braces, has_braces
+from agenticx.tools.shell_globs import is_glob, with_simple_classes
+from agenticx.tools.shell_quoting import without_quoting
 from agenticx.tools.shell_words import examine
 from agenticx.tools.simple_commands import is_plainly_harmless
-from agenticx.tools.visible import tame, visible, visible_line, without_controls
+from agenticx.tools.visible import tame, visible, visible_line, without_blanks, without_controls
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, TEXTS, repeated
@@ -146,6 +149,7 @@ TOOL_CASES = [
         run=lambda text: examine(text, _HERE, (_HERE / "x",), Lookups()),
         inputs=COMMANDS,
         where="thread",
+        also=(expand_braces, has_braces, is_glob, with_simple_classes, without_quoting),
     ),
     Case(
         of=is_plainly_harmless,
@@ -154,7 +158,11 @@ TOOL_CASES = [
         where="thread",
     ),
     Case(
-        of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
+        of=protected_part,
+        run=lambda text: protected_part(Path(text)),
+        inputs=TEXTS,
+        where="thread",
+        also=(named_part, without_blanks),
     ),
     Case(of=is_secret_file, run=lambda text: is_secret_file(*text.split("/")), inputs=TEXTS, where="thread"),
     Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
