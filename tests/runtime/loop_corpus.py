@@ -49,6 +49,7 @@ READ_ONLY = frozenset(
         "describe",
         "dns",
         "errors_of",
+        "exists",
         "fetch_page",
         "fetch_rows",
         "file_read",
