@@ -41,11 +41,11 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _MISSED = re.compile(
-    r"\bnope\b|\bunknown\b|\bnever\sheard\b|\b(?:nothing|none)\s(?:about|matches|turned\sup|came\sup|relevant)\b"
+    r"\bnope\b|\bunknown\b|\bnever\sheard\b|\b(?:nothing|none)\s(?:about|matches|turned\sup|came\sup|relevant|here|there)\b"
     r"|\b(?:could|can|did|do|does|was|were|is|are)(?:\s?not|n.t)\s(?:\w{1,20}\s)?"
-    r"(?:find|found|locate|locate?d|occur|exist|appear|contain|know|present|known|among|in\sthe\sindex)\b"
-    r"|\b(?:unable|failed|fails)\sto\s(?:find|locate)\b|\bremember\snothing\b|\b(?:came\sback|is)\sempty\b"
-    r"|\bno\s(?:trace|mention|sign|evidence|information|knowledge|idea|usages?|references?|definitions?)\b"
+    r"(?:find|found|locate|locate?d|occur|exist|appear|contain|know|present|known|among|defined|resolve|in\sthe\s\w{1,20})\b"
+    r"|\b(?:unable|failed|fails)\sto\s(?:find|locate)\b|\b(?:remember|yields|gives)\snothing\b|\b(?:came\sback|is)\sempty\b"
+    r"|\bno\s(?:trace|mention|sign|evidence|information|knowledge|idea|luck|usages?|references?|definitions?)\b"
     r"|\b(?:there\sare|there\swas|there\swere|returned|contains|has|have|found)\s(?:no|nothing|none)\b"
     r"|\bnichts\b|\bnicht\s(?:gefunden|vorhanden|bekannt)\b|\bunbekannt\b|\bkommt\snicht\svor\b|\bexistiert\snicht\b"
     r"|\bkeine?n?\s(?:einträge|eintrag|dateien|datei|fundstellen?)\b|\bintrouvable|\brien\strouvé|\binconnue?\b"
@@ -196,7 +196,7 @@ def gives_verdict(text: str) -> bool:
 _UNFINISHED = (
     r"pending|running|queued|enqueued|in[ _-]progress|waiting|starting|processing|preparing|provisioning|scheduled"
     r"|initiali[sz]ing|not (?:yet )?(?:ready|started|finished|completed?|done|available)|try again later"
-    r"|in (?:the |a )?queue|please wait|check back|yet to (?:start|finish|begin|complete)|under way|underway"
+    r"|in[ _-](?:the |a )?queue|please wait|check back|yet to (?:start|finish|begin|complete)|under way|underway"
     r"|ContainerCreating|PodInitializing|activating|health: starting"
     r"|still (?!missing|nothing|failing|lacking|crashing|hanging|erroring|something|existing)\w{2,20}ing"
     r"|(?:not|nothing|no \w{1,20}|\w{1,8}n['’]t)(?: \w{1,20}){0,3} yet"
@@ -211,7 +211,7 @@ _UNFINISHED = (
 )
 _UNFINISHED_CJK = (
     r"进行中|处理中|等待中|排队|运行中|构建中|部署中|加载中|正在|尚未|还没|未完成|请稍[候后等]"
-    r"|実行中|処理中|待機中|保留中|進行中|準備中|ビルド中|未完了|まだ|完了していません|お待ちください"
+    r"|実行中|処理中|待機中|保留中|進行中|準備中|[ァ-ヶー]中(?:です|$)|未完了|まだ|完了していません|お待ちください"
 )
 _PENDING_STATES = re.compile(
     rf"(?:{_UNFINISHED}|building|deploying|creating|updating|uploading|downloading|submitted|accepted|started|active)"
@@ -226,8 +226,14 @@ _PENDING_WORDS = re.compile(
 _PROGRESS = re.compile(
     r"(?<![\d.,])\d{1,2}(?:\.\d{1,3})?\s?%\s?(?:complete|completed|done|finished|ready|uploaded|downloaded"
     r"|fertig|abgeschlossen|terminé|完了|完成)"
+    r"|\b\w{2,20}ing:? ?\d{1,2}(?:\.\d{1,3})?\s?%"
     r"|\b(?:progress|fortschritt|progression|avancement|进度|進捗)[\"'* \t]{0,4}[:=]?[\"'* \t]{0,4}"
     r"\d{1,2}(?:\.\d{1,3})?\s?%",
+    re.IGNORECASE,
+)
+_PARTS = re.compile(
+    r"(?<![\d/.])(\d{1,6})\s?(?:/|of|von|sur)\s?(\d{1,6})(?![\d/.])"
+    r"(?=(?:\s\w{1,20}){0,3}\s(?:ready|complete|completed|done|finished|available|fertig)\b)",
     re.IGNORECASE,
 )
 _PARTICIPLE = re.compile(r"\w{2,20}ing\b[^\n]{0,200}(?:…|\.\.\.)\Z", re.IGNORECASE)  # Building web …
@@ -264,7 +270,8 @@ def says_pending(text: str) -> bool:
     below 100 and `"done": false`. In text of at most 300 characters a word or phrase does that is not negated
     ("running", but not "no jobs running"). In the first 4,000 characters of a longer text only the place of a status
     counts, so that a document may speak of what is pending: a line like `status: queued`, a cell of a table, the end of
-    a line ("web-1: pending"), a percentage of what is complete, and a last line like "Waiting for web ...".
+    a line ("web-1: pending"), a percentage or a part of what is done ("3 of 5 done"), and a last line that ends like
+    "Waiting for web ...".
     """
     code = exit_code(text)
     text = (text if code is None else text[: text.rindex("[exit code")]).strip()
@@ -279,6 +286,8 @@ def says_pending(text: str) -> bool:
     last_line = text[-_LINE_CHARS:].rpartition("\n")[2]
     text = text[:_EXAMINED_CHARS]
     if _PROGRESS.search(text) or _PARTICIPLE.search(last_line):
+        return True
+    if any(int(found[1]) < int(found[2]) for found in _PARTS.finditer(text)):
         return True
     if len(text) <= SHORT_CHARS:
         said = {found[0].lower() for found in _PENDING_WORDS.finditer(text) if found["negated"] is None}
@@ -300,7 +309,7 @@ def _pending_places(text: str) -> bool:
 
 
 def _is_pending_row(line: str) -> bool:
-    """Return whether one of three or more cells of `line` is a pending state, or its last word, as in "web: pending"."""
+    """Return whether one of three or more cells of `line` is a pending state, or its end, as in "web: pending"."""
     cells = _CELLS.split(line.strip(" \t|│"))
     if len(cells) > 2:
         states = {cell.lower() for cell in cells if _STATE_CELL.fullmatch(cell)}
