@@ -30,7 +30,7 @@ _SUBCOMMANDS = {
     "supervisorctl": frozenset(["avail", "status", "tail"]),
     "systemctl": frozenset(["is-active", "is-enabled", "is-failed", "list-units", "list-timers", "show", "status"]),
 }
-_SUBCOMMANDS |= {"docker-compose": _SUBCOMMANDS["compose"], "podman": _SUBCOMMANDS["docker"]}
+_ALIASES = {"docker-compose": "compose", "podman": "docker"}
 _NESTED = frozenset(["compose", "rollout"])
 _GH_VERBS = frozenset(
     ["checks", "code", "commits", "diff", "issues", "list", "prs", "repos", "status", "view", "watch"]
@@ -77,6 +77,7 @@ def _looks(part: str) -> bool:
     if _CHANGES.search(part):
         return False
     program = words[0].rpartition("/")[2]
+    program = _ALIASES.get(program, program)
     match program:
         case "curl":
             return _CURL_CHANGES.search(_GET.sub(" ", part)) is None
