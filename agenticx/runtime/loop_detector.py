@@ -21,7 +21,16 @@ from itertools import islice
 from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.result_text import confirms, exit_code, finds_nothing, says_pending, without_echo, without_times
+from agenticx.runtime.result_text import (
+    confirms,
+    exit_code,
+    finds_nothing,
+    gives_verdict,
+    says_pending,
+    without_echo,
+    without_effort,
+    without_times,
+)
 
 __all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
 
@@ -81,8 +90,8 @@ class LoopDetector:
       that says that nothing was found.
 
     For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
-    gave the text that is already known (unless that says that a check passed), or if a failure has a text of its own;
-    a third, if the result of a read changed back to one that was known.
+    gave the text that is already known (unless that is a verdict: a check that passed, a yes or no, warnings), or if a
+    failure has a text of its own; a third, if the result of a read changed back to one that was known.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
     each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
@@ -263,16 +272,21 @@ class _Mark:
             text = result
         elif failed:
             text = _DIGITS.sub("0", text)
+        elif call.read_only:
+            text = without_effort(text)
+        fruitless = not passed and finds_nothing(result, echo, read_only=call.read_only)
+        own_words = text if fruitless else result  # a search for what is pending, in vain, is no poll
+        news = passed or gives_verdict(result)
         return cls(
             call=key,
             whole=_digest_of(key, _digest(call.outcome), full),
             text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and says_pending(result),
+            pending=call.read_only and says_pending(own_words),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
-            fruitless=not passed and finds_nothing(result, echo, read_only=call.read_only),
-            comparable=not passed and (call.read_only or bool(exit_code(result))),
+            fruitless=fruitless,
+            comparable=not news and (call.read_only or bool(exit_code(result))),
         )
 
 

@@ -1,7 +1,8 @@
 """Judge by the text of a tool's result: it found nothing, a check passed, or something is not finished yet.
 
-Only short results are judged: at most `SHORT_CHARS` characters of text, `JSON_CHARS` of JSON. The time that it takes is
-bounded by that, whatever the text.
+Whether nothing was found or a check passed is judged by short results only: at most `SHORT_CHARS` characters of text,
+`JSON_CHARS` of JSON. What is pending is looked for in the first 4,000 characters and the last line. The time that it
+takes is bounded by that, whatever the text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-__all__ = ["confirms", "exit_code", "finds_nothing", "says_pending", "without_echo", "without_times"]
+__all__ = [
+    "confirms",
+    "exit_code",
+    "finds_nothing",
+    "gives_verdict",
+    "says_pending",
+    "without_echo",
+    "without_effort",
+    "without_times",
+]
 
 SHORT_CHARS = 300
 JSON_CHARS = 4_096
@@ -30,6 +40,21 @@ _NOTHING = re.compile(
     r"|\bkeine?\s(?:treffer|ergebnisse)\b|\baucun\srésultat|\bsin\sresultados|没有找到|未找到|没有结果|无结果",
     re.IGNORECASE,
 )
+_MISSED = re.compile(
+    r"\bnope\b|\bunknown\b|\bnever\sheard\b|\b(?:nothing|none)\s(?:about|matches|turned\sup|came\sup|relevant|here|there)\b"
+    r"|\b(?:could|can|did|do|does|was|were|is|are)(?:\s?not|n.t)\s(?:\w{1,20}\s)?"
+    r"(?:find|found|locate|locate?d|occur|exist|appear|contain|know|present|known|among|defined|resolve|in\sthe\s\w{1,20})\b"
+    r"|\b(?:unable|failed|fails)\sto\s(?:find|locate)\b|\b(?:remember|yields|gives)\snothing\b|\b(?:came\sback|is)\sempty\b"
+    r"|\bno\s(?:trace|mention|sign|evidence|information|knowledge|idea|luck|usages?|references?|definitions?)\b"
+    r"|\b(?:there\sare|there\swas|there\swere|returned|contains|has|have|found)\s(?:no|nothing|none)\b"
+    r"|\bnichts\b|\bnicht\s(?:gefunden|vorhanden|bekannt)\b|\bunbekannt\b|\bkommt\snicht\svor\b|\bexistiert\snicht\b"
+    r"|\bkeine?n?\s(?:einträge|eintrag|dateien|datei|fundstellen?)\b|\bintrouvable|\brien\strouvé|\binconnue?\b"
+    r"|\bn.existe\spas\b|\bno\sse\sencontr|\bno\sexiste\b|\bning[uú]n\sresultado|\bdesconocid"
+    r"|找不到|不存在|查无|没有任何|見つかりません|見つからない|該当なし|存在しません|ありません",
+    re.IGNORECASE,
+)
+_MISSED_CHARS = 160
+_PLACE = re.compile(r"[^\s:]{1,200}:[0-9]{1,7}:")  # src/a.py:12:, as a search shows what it found
 _FOUND_KEYS = frozenset(
     [
         "count",
@@ -79,8 +104,12 @@ def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bo
             return empty
     if len(output) > SHORT_CHARS:
         return False
-    opening = _NOTHING.match(output.lstrip("([ "))
-    return opening is not None or _NOTHING.search(without_echo(output, echo)) is not None
+    if _NOTHING.match(output.lstrip("([ ")):
+        return True
+    own_words = without_echo(output, echo)
+    if _NOTHING.search(own_words):
+        return True
+    return len(output) <= _MISSED_CHARS and _PLACE.match(output) is None and _MISSED.search(own_words) is not None
 
 
 def _is_empty(value: Any, *, depth: int) -> bool | None:
@@ -129,47 +158,182 @@ def confirms(text: str) -> bool:
     return bool(said) and all(said)
 
 
+# --- a verdict, good or bad -------------------------------------------------------------------------------------------
+
+_VERDICT = re.compile(
+    r"(?:true|false|yes|no|ja|nein|oui|non|sí|是|否|はい|いいえ|unreachable|(?:in|not )valid)[.!]?"
+    r"|[^\n]{0,80}\b[0-9]{1,6} (?:\w{1,20} ){0,2}"
+    r"(?:warnings?|errors?|problems?|issues?|findings?|violations?|vulnerabilit(?:y|ies))\b[^\n]{0,80}"
+    r"|[^\n]{0,80}:[0-9]{1,7}(?::[0-9]{1,5})?:? ?(?:(?:warning|error|note)\b|[A-Z]{1,4}[0-9]{2,5}\b)[^\n]{0,80}"
+    r"(?:\n[^\n]{1,80})?",
+    re.IGNORECASE,
+)
+
+
+def gives_verdict(text: str) -> bool:
+    """Return whether `text` is a short answer that is news for each thing it is asked of, though many get the same.
+
+    "false", "not valid", "1 warning: line too long", "a.py:3:1: F401 unused import" and `{"exists": false}` are, while
+    "not ok" and `{"ok": false}` may come from a tool that always fails.
+    """
+    text = _EXIT.sub("", text.strip()).strip()
+    if len(text) > _CHECK_CHARS:
+        return False
+    if text.startswith("{"):
+        try:
+            fields: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        return any(
+            isinstance(value, bool) and key.lower() not in _FOUND_KEYS | {"ok", "success"}
+            for key, value in fields.items()
+        )
+    return _VERDICT.fullmatch(text) is not None
+
+
 # --- not finished yet -------------------------------------------------------------------------------------------------
 
 _UNFINISHED = (
     r"pending|running|queued|enqueued|in[ _-]progress|waiting|starting|processing|preparing|provisioning|scheduled"
     r"|initiali[sz]ing|not (?:yet )?(?:ready|started|finished|completed?|done|available)|try again later"
+    r"|in[ _-](?:the |a )?queue|please wait|check back|yet to (?:start|finish|begin|complete)|under way|underway"
+    r"|ContainerCreating|PodInitializing|activating|health: starting"
+    r"|still (?!missing|nothing|failing|lacking|crashing|hanging|erroring|something|existing)\w{2,20}ing"
+    r"|(?:not|nothing|no \w{1,20}|\w{1,8}n['’]t)(?: \w{1,20}){0,3} yet"
+    r"|being (?:\w{1,12} )?(?:built|set up|rolled out|\w{2,16}ed)"
+    r"|(?:is|are|currently|now) (?:building|deploying|compiling|installing|downloading|uploading|syncing|loading"
+    r"|restarting|creating|updating|indexing|rendering|training|migrating|copying|exporting|importing|scanning|booting"
+    r"|rolling out)"
+    r"|läuft(?! nicht| ab)|ausstehend|in arbeit|in bearbeitung|in (?:der )?warteschlange|wartet|steht noch aus"
+    r"|noch nicht|wird (?:noch |gerade |derzeit )?(?:gebaut|erstellt|verarbeitet|geladen|installiert|gestartet"
+    r"|ausgeführt|vorbereitet|bereitgestellt|hochgeladen|heruntergeladen|exportiert|importiert|geprüft)|bitte warten"
+    r"|en cours|en attente|pas encore|veuillez patienter|pendiente|en curso|en cola|en proceso|en espera"
+)
+_UNFINISHED_CJK = (
+    r"进行中|处理中|等待中|排队|运行中|构建中|部署中|加载中|正在|尚未|还没|未完成|请稍[候后等]"
+    r"|実行中|処理中|待機中|保留中|進行中|準備中|[ァ-ヶー]中(?:です|$)|未完了|まだ|完了していません|お待ちください"
 )
 _PENDING_STATES = re.compile(
-    rf"(?:{_UNFINISHED}|building|deploying|creating|updating|uploading|downloading|submitted|accepted|started|active)",
+    rf"(?:{_UNFINISHED}|building|deploying|creating|updating|uploading|downloading|submitted|accepted|started|active)"
+    rf"|[^\n]{{0,8}}(?:{_UNFINISHED_CJK})",
     re.IGNORECASE,
 )
 _PENDING_WORDS = re.compile(
-    rf"\b(?P<negated>(?:no|not|nothing|none|never|0|isn.t|aren.t)\s(?:\w{{1,20}}\s){{0,2}})?(?:{_UNFINISHED})\b",
+    r"\b(?P<negated>(?:no|not|nothing|none|never|0|isn.t|aren.t|kein|keine|aucun|aucune)\s(?:\w{1,20}\s){0,2})?"
+    rf"(?:{_UNFINISHED})\b|{_UNFINISHED_CJK}",
     re.IGNORECASE,
 )
+_PROGRESS = re.compile(
+    r"(?<![\d.,])\d{1,2}(?:\.\d{1,3})?\s?%\s?(?:complete|completed|done|finished|ready|uploaded|downloaded"
+    r"|fertig|abgeschlossen|terminé|完了|完成)"
+    r"|\b\w{2,20}ing:? ?\d{1,2}(?:\.\d{1,3})?\s?%"
+    r"|\b(?:progress|fortschritt|progression|avancement|进度|進捗)[\"'* \t]{0,4}[:=]?[\"'* \t]{0,4}"
+    r"\d{1,2}(?:\.\d{1,3})?\s?%",
+    re.IGNORECASE,
+)
+_PARTS = re.compile(
+    r"(?<![\d/.])(\d{1,6})\s?(?:/|of|von|sur)\s?(\d{1,6})(?![\d/.])"
+    r"(?=(?:\s\w{1,20}){0,3}\s(?:ready|complete|completed|done|finished|available|fertig)\b)",
+    re.IGNORECASE,
+)
+_PARTICIPLE = re.compile(r"\w{2,20}ing\b[^\n]{0,200}(?:…|\.\.\.)\Z", re.IGNORECASE)  # Building web …
 _STATE_KEYS = frozenset(["state", "status", "phase", "job_status", "job_state", "task_status", "progress", "condition"])
+_DONE_KEYS = frozenset(["complete", "completed", "done", "finished", "ready"])
+_PERCENT_KEYS = frozenset(["percent", "percent_complete", "percentage", "progress"])
 _STATE_LINE = re.compile(
-    rf"^[ \t\"'*-]{{0,8}}(?:state|status|phase)[\"'* \t]{{0,8}}[:=][\"'* \t]{{0,8}}(?:{_PENDING_STATES.pattern})\b",
+    r"^[ \t\"'*{,-]{0,8}(?:state|status|phase|progress|zustand|état|estado|状态|状態|ステータス)[\"'* \t]{0,8}[:=：]"
+    rf"[\"'* \t]{{0,8}}(?:{_PENDING_STATES.pattern})(?!\w)",
     re.IGNORECASE | re.MULTILINE,
 )
+_STATE_FIELD = re.compile(rf"\"(?:state|status|phase)\"\s?:\s?\"(?:{_PENDING_STATES.pattern})\"", re.IGNORECASE)
+_CELLS = re.compile(r"[ \t]{2,32}|[ \t]?[|│\t][ \t]?")
+_STATE_CELL = re.compile(
+    rf"(?:{_PENDING_STATES.pattern}|terminating|init:\d{{1,3}}/\d{{1,3}}|up [^()\n]{{1,30}} \(health: starting\))",
+    re.IGNORECASE,
+)
+_LAST_WORD = re.compile(
+    rf"(?:[:–—→] ?|-> ?| - |\b(?:is|are|ist|est) |[\[(])[\"'*]?(?:{_PENDING_STATES.pattern})[\"'*)\].!…]{{0,4}}\Z",
+    re.IGNORECASE,
+)
+_NONE_OF = re.compile(r"\b(?:no|none|nothing|never|not|keine?|aucune?)\b", re.IGNORECASE)
+_READY = re.compile(r"(?<![\d/])(\d{1,4})/\1(?![\d/])")  # 3/3
+_EXAMINED_CHARS = 4_000
+_LINE_CHARS = 200
+_LAST_WORD_CHARS = 64
+_STATUS_JSON_CHARS = 16_384
 
 
 def says_pending(text: str) -> bool:
     """Return whether a result says that something is pending, queued or running, so that asking again makes sense.
 
-    In JSON the value of a status field decides (`state`, `status`, `phase`, …, up to two levels deep). In text of at
-    most 300 characters a word does that is not negated ("running", but not "no jobs running"); in text of up to
-    4,096 characters a line like `status: queued`.
+    In JSON the value of a status field decides (`state`, `status`, `phase`, …, up to two levels deep), a percentage
+    below 100 and `"done": false`. In text of at most 300 characters a word or phrase does that is not negated
+    ("running", but not "no jobs running"). In the first 4,000 characters of a longer text only the place of a status
+    counts, so that a document may speak of what is pending: a line like `status: queued`, a cell of a table, the end of
+    a line ("web-1: pending"), a percentage or a part of what is done ("3 of 5 done"), and a last line that ends like
+    "Waiting for web ...".
     """
-    text = text.strip()
-    if len(text) > JSON_CHARS:
-        return False
-    if text[:1] in ("{", "["):
+    code = exit_code(text)
+    text = (text if code is None else text[: text.rindex("[exit code")]).strip()
+    if text[:1] in ("{", "[") and len(text) <= _STATUS_JSON_CHARS:
         try:
-            states = list(_states(json.loads(text), depth=2))
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            states = []
-        if states:
-            return any(_PENDING_STATES.fullmatch(state.strip()) for state in states)
-    if len(text) <= SHORT_CHARS and any(found["negated"] is None for found in _PENDING_WORDS.finditer(text)):
+            value = None
+        states = list(_states(value, depth=2))
+        if states or _unfinished(value):
+            return _unfinished(value) or any(_PENDING_STATES.fullmatch(state.strip()) for state in states)
+    last_line = text[-_LINE_CHARS:].rpartition("\n")[2]
+    text = text[:_EXAMINED_CHARS]
+    if _PROGRESS.search(text) or _PARTICIPLE.search(last_line):
         return True
-    return _STATE_LINE.search(text) is not None
+    if any(int(found[1]) < int(found[2]) for found in _PARTS.finditer(text)):
+        return True
+    if len(text) <= SHORT_CHARS:
+        said = {found[0].lower() for found in _PENDING_WORDS.finditer(text) if found["negated"] is None}
+        if said - _states_when_ready(text):
+            return True
+    return _pending_places(text)
+
+
+def _states_when_ready(text: str) -> set[str]:
+    """Return the states that mean no waiting in `text`: a pod that is 3/3 "Running" is as it should be."""
+    return set() if _READY.search(text) is None else {"running"}
+
+
+def _pending_places(text: str) -> bool:
+    """Return whether a pending state stands in a place of `text` that is usual for one."""
+    if _STATE_LINE.search(text) or _STATE_FIELD.search(text):
+        return True
+    return any(_is_pending_row(line) for line in text.split("\n") if len(line) <= _LINE_CHARS)
+
+
+def _is_pending_row(line: str) -> bool:
+    """Return whether one of three or more cells of `line` is a pending state, or its end, as in "web: pending"."""
+    cells = _CELLS.split(line.strip(" \t|│"))
+    if len(cells) > 2:
+        states = {cell.lower() for cell in cells if _STATE_CELL.fullmatch(cell)}
+        return bool(states - _states_when_ready(line))
+    line = line.rstrip()
+    found = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
+    return found is not None and _NONE_OF.search(line[: found.start()]) is None
+
+
+def _unfinished(value: Any) -> bool:
+    """Return whether a JSON object has `"done": false`, or a percentage below 100, as a field of its own."""
+    if not isinstance(value, dict):
+        return False
+    return any(
+        (item is False and key.lower() in _DONE_KEYS)
+        or (
+            isinstance(item, int | float)
+            and not isinstance(item, bool)
+            and key.lower() in _PERCENT_KEYS
+            and 0 <= item < 100
+            and item != 1  # as a fraction it is the whole
+        )
+        for key, item in cast("dict[str, Any]", value).items()
+    )
 
 
 def _states(value: Any, *, depth: int) -> Iterator[str]:
@@ -203,6 +367,23 @@ def without_times(text: str) -> str:
         return _TIMES.sub("⌚", text)
     head, middle, tail = text[:_TIMED_CHARS], text[_TIMED_CHARS:-_TIMED_CHARS], text[-_TIMED_CHARS:]
     return f"{_TIMES.sub('⌚', head)}{middle}{_TIMES.sub('⌚', tail)}"
+
+
+_EFFORT = re.compile(
+    r"[0-9](?:[0-9,.]{0,12}[0-9])?(?=\s?(?:ms|s|sec|seconds|files?|documents?|pages?|records?|entries|rows?|lines?|sources?"
+    r"|items?|folders?|results?|[kM]i?B|bytes)\b)"
+)
+_NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|without)\b|n['’]t\b", re.IGNORECASE)
+
+
+def without_effort(text: str) -> str:
+    """Return a short `text` that denies something with the numbers of files, documents or milliseconds made equal.
+
+    Prices, temperatures and other numbers stay as they are: they may be what was asked for.
+    """
+    if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
+        return text
+    return _EFFORT.sub("0", text)
 
 
 def without_echo(text: str, echo: Sequence[str]) -> str:

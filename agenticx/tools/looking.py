@@ -9,38 +9,51 @@ __all__ = ["seems_to_look"]
 _COMMAND_CHARS = 2_000
 _PROGRAMS = frozenset(
     [
-        *("ack", "ag", "awk", "cat", "cd", "cmp", "column", "cut", "date", "df", "diff", "du", "egrep", "fd", "fgrep"),
-        *(
-            "file",
-            "find",
-            "grep",
-            "head",
-            "jq",
-            "jobs",
-            "less",
-            "ls",
-            "nl",
-            "pgrep",
-            "ps",
-            "pwd",
-            "rg",
-            "sleep",
-            "sort",
-        ),
-        *("stat", "strings", "tail", "test", "tr", "tree", "type", "uniq", "wc", "whereis", "which", "zgrep"),
+        *("ack", "ag", "awk", "basename", "cat", "cd", "cksum", "cmp", "column", "cut", "date", "df", "diff", "dig"),
+        *("dirname", "du", "egrep", "fd", "fgrep", "file", "find", "free", "grep", "head", "host", "id", "jobs"),
+        *("journalctl", "jq", "less", "ls", "lsof", "md5sum", "netstat", "nl", "nslookup", "nvidia-smi", "pg_isready"),
+        *("pgrep", "ps", "pwd", "readlink", "realpath", "rg", "seq", "sha256sum", "sleep", "sort", "ss", "stat"),
+        *("strings", "tac", "tail", "tr", "tree", "type", "uname", "uniq", "uptime", "wait", "wc", "whereis", "which"),
+        *("whoami", "zgrep"),
+        *("bjobs", "qstat", "sacct", "sinfo", "squeue"),
+        *(":", "[", "[[", "echo", "exit", "expr", "false", "printf", "test", "true"),
     ]
 )
 _SUBCOMMANDS = {
-    "docker": frozenset(["images", "inspect", "logs", "ps", "stats"]),
+    "compose": frozenset(["images", "logs", "ls", "ps", "top"]),
+    "docker": frozenset(["compose", "images", "info", "inspect", "logs", "port", "ps", "stats", "top", "version"]),
     "gh": frozenset(["issue", "pr", "run", "search", "workflow"]),
     "git": frozenset(["blame", "describe", "diff", "grep", "log", "ls-files", "reflog", "rev-parse", "show", "status"]),
-    "kubectl": frozenset(["describe", "get", "logs", "top"]),
-    "systemctl": frozenset(["is-active", "is-enabled", "list-units", "show", "status"]),
+    "helm": frozenset(["get", "history", "list", "ls", "status"]),
+    "kubectl": frozenset(["cluster-info", "describe", "events", "explain", "get", "logs", "rollout", "top", "wait"]),
+    "rollout": frozenset(["history", "status"]),
+    "supervisorctl": frozenset(["avail", "status", "tail"]),
+    "systemctl": frozenset(["is-active", "is-enabled", "is-failed", "list-units", "list-timers", "show", "status"]),
 }
-_GH_VERBS = frozenset(["checks", "diff", "list", "status", "view", "commits", "code", "issues", "prs", "repos"])
-_HARMLESS_REDIRECTION = re.compile(r"[12&]?>&1|[12&]?>\s?/dev/null")
+_ALIASES = {"docker-compose": "compose", "podman": "docker"}
+_NESTED = frozenset(["compose", "rollout"])
+_GH_VERBS = frozenset(
+    ["checks", "code", "commits", "diff", "issues", "list", "prs", "repos", "status", "view", "watch"]
+)
+_WITH_VALUE = frozenset(["-C", "-H", "-R", "-f", "-n", "--context", "--host", "--namespace", "--repo"])
+"""Options before a subcommand whose value is the next word."""
+
+_PREFIXES = frozenset(["!", "command", "do", "elif", "else", "if", "nice", "sudo", "then", "time", "until", "while"])
+_ENDINGS = frozenset(["done", "fi"])
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w{0,60}=")
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
+_QUOTED_ARE_PROGRAMS = re.compile(r"\bawk\b|\s['\"]-")
+_HARMLESS_REDIRECTION = re.compile(r"[12&]?>&[12]|[12&]?>\s?/dev/null|-[a-zA-Z]{0,8}o ?/dev/null|--output[ =]/dev/null")
 _SEPARATOR = re.compile(r"\|\||&&|[|;\n]")
 _CHANGES = re.compile(r"[>`&]|\$\(|\s-(?:delete|exec(?:dir)?|ok|fprintf?)\b|\s--output\b|\bsystem\(")
+_GET = re.compile(r"(?:-X ?|--request[ =])(?:GET|HEAD)\b")
+_CURL_CHANGES = re.compile(
+    r"\s(?:-[a-zA-Z]*[cdDFKoOQTX]|--(?!compressed|connect-|fail|get\b|head\b|header\b|http|include|insecure|ipv|location"
+    r"|max-time|no-|retry|show-error|silent|url|user|verbose|write-out))"
+)
+_WGET_LOOKS = re.compile(r"\s(?:--spider\b|-[a-zA-Z]{0,4}O ?-(?=\s|\Z))")
+_WGET_CHANGES = re.compile(r"\s--(?:post|method|body)")
 
 
 def seems_to_look(command: str) -> bool:
@@ -51,19 +64,60 @@ def seems_to_look(command: str) -> bool:
     """
     if len(command) > _COMMAND_CHARS:
         return False
+    if _QUOTED_ARE_PROGRAMS.search(command) is None:
+        command = _QUOTED.sub("_", command)
     parts = _SEPARATOR.split(_HARMLESS_REDIRECTION.sub(" ", command))
     return any(part.strip() for part in parts) and all(map(_looks, parts))
 
 
 def _looks(part: str) -> bool:
-    words = part.split()
-    if not words:
+    words = _without_prefixes(part.split())
+    if not words or (len(words) == 1 and words[0] in _ENDINGS):
         return True
     if _CHANGES.search(part):
         return False
-    program, rest = words[0], [word for word in words[1:] if not word.startswith("-")]
-    if program not in _SUBCOMMANDS:
-        return program in _PROGRAMS
-    if not rest or rest[0] not in _SUBCOMMANDS[program]:
+    program = words[0].rpartition("/")[2]
+    program = _ALIASES.get(program, program)
+    match program:
+        case "curl":
+            return _CURL_CHANGES.search(_GET.sub(" ", part)) is None
+        case "wget":
+            return _WGET_LOOKS.search(part) is not None and _WGET_CHANGES.search(part) is None
+        case "service":
+            return len(words) == 3 and words[2] == "status"
+        case _ if program in _SUBCOMMANDS:
+            return _subcommand_looks(program, _operands(words[1:]))
+        case _:
+            return program in _PROGRAMS
+
+
+def _without_prefixes(words: list[str]) -> list[str]:
+    """Return the words from the program's name on: without `if`, `sudo`, `timeout 5` and assignments before it."""
+    start = 0
+    while start < len(words):
+        if words[start] in _PREFIXES or _ASSIGNMENT.match(words[start]):
+            start += 1
+        elif words[start] == "timeout":
+            start += 2
+        else:
+            break
+    return words[start:]
+
+
+def _operands(words: list[str]) -> list[str]:
+    """Return the words that are neither options nor values of the options that may stand before a subcommand."""
+    operands: list[str] = []
+    value = False
+    for word in words:
+        if not value and not word.startswith("-"):
+            operands.append(word)
+        value = word in _WITH_VALUE and (not operands or operands[-1] in _NESTED)
+    return operands
+
+
+def _subcommand_looks(program: str, operands: list[str]) -> bool:
+    if not operands or operands[0] not in _SUBCOMMANDS[program]:
         return False
-    return program != "gh" or (len(rest) > 1 and rest[1] in _GH_VERBS)
+    if operands[0] in _NESTED:
+        return _subcommand_looks(operands[0], operands[1:])
+    return program != "gh" or (len(operands) > 1 and operands[1] in _GH_VERBS)

@@ -178,6 +178,15 @@ def test_the_order_of_calls_within_a_round_makes_no_difference():
         "Nothing found.",
         "0 hits",
         "user not found",
+        "Nope, it does not occur anywhere.",
+        "I could not find anything about it.",
+        "Unable to locate it.",
+        "that is unknown",
+        "no trace",
+        "kommt nicht vor",
+        "introuvable",
+        "找不到",
+        "見つかりませんでした",
         "Your search did not match any documents.",
         "(no output)\n[exit code 1]",
     ],
@@ -200,7 +209,38 @@ def test_a_check_that_passes_for_one_thing_after_the_other_is_progress(result):
     assert rounds_found(calls) == {}
 
 
-@pytest.mark.parametrize("result", ["not ok", '{"ok": false}', "not valid", "nothing useful"])
+@pytest.mark.parametrize(
+    "result",
+    [
+        "false",
+        "No.",
+        "not valid",
+        '{"exists": false}',
+        "{path}: 1 warning: line too long",
+        "{path}:3:1: F401 unused import",
+        "2 problems (0 errors, 2 warnings)",
+    ],
+)
+def test_a_verdict_on_one_thing_after_the_other_is_progress(result):
+    calls = [[one("check", f'{{"path": "src/{n}.py"}}', result.replace("{path}", f"src/{n}.py"))] for n in range(40)]
+    assert rounds_found(calls) == {}
+
+
+def test_a_verdict_on_the_same_thing_again_and_again_is_a_loop():
+    assert rounds_found([[one("exists", '{"path": "a.py"}', "false")]] * 8)[8] == ("critical", "generic_repeat")
+
+
+def test_numbers_of_files_looked_through_make_no_miss_new_but_prices_do():
+    misses = [
+        [one("search", f'{{"q": "subject {n}"}}', f"Went over {100 + n} files, and subject {n} was in none.")]
+        for n in range(17)
+    ]
+    assert rounds_found(misses)[17] == ("critical", "no_progress")
+    prices = [[one("shop", f'{{"q": "thing {n}"}}', f"not in stock, {100 + n} EUR")] for n in range(40)]
+    assert rounds_found(prices) == {}
+
+
+@pytest.mark.parametrize("result", ["not ok", '{"ok": false}', "nothing useful"])
 def test_a_check_that_does_not_pass_counts_half(result):
     calls = [[one("check", f'{{"n": {n}}}', result)] for n in range(17)]
     assert rounds_found(calls)[17] == ("critical", "no_progress")
@@ -311,7 +351,28 @@ def test_what_is_remembered_does_not_grow():
 
 @pytest.mark.parametrize(
     "hostile",
-    ["[", '{"a":' * 2, "no ", "1", "0.", "00:00:", "not yet ", "\ud800", '"status": ', "[exit code 1", "é"],
+    [
+        "[",
+        '{"a":' * 2,
+        "no ",
+        "still ",
+        "being a ",
+        "1%",
+        "a  ",
+        "a\n",
+        "|",
+        ": ",
+        "1/1 ",
+        "is no yet ",
+        "1",
+        "0.",
+        "00:00:",
+        "not yet ",
+        "\ud800",
+        '"status": ',
+        "[exit code 1",
+        "é",
+    ],
 )
 def test_the_cost_of_a_text_is_linear_in_its_length(hostile):
     def cost(size):
