@@ -18,8 +18,10 @@ from agenticx.runtime.result_text import (
     confirms,
     exit_code,
     finds_nothing,
+    gives_verdict,
     says_pending,
     without_echo,
+    without_effort,
     without_times,
 )
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_cut_turn
@@ -61,6 +63,7 @@ def _judged(texts: list[str]) -> Generator[None]:
     for text in texts:
         finds_nothing(text, ("lorem", "a"), read_only=True)
         exit_code(text), confirms(text), says_pending(text)
+        gives_verdict(text), without_effort(text)
         without_times(text), without_echo(text, ("lorem", "ipsum", "a"))
         yield
 
@@ -144,7 +147,15 @@ def _line(text: str) -> str:
     return str(Line({"event": text, "error": text, "api_key": text, "nested": [text, {text[:200]: text}]}))
 
 
-_JUDGES: tuple[Callable[..., object], ...] = (confirms, exit_code, says_pending, without_echo, without_times)
+_JUDGES: tuple[Callable[..., object], ...] = (
+    confirms,
+    exit_code,
+    gives_verdict,
+    says_pending,
+    without_echo,
+    without_effort,
+    without_times,
+)
 
 RESULT_CASES = [
     Case(of=finds_nothing, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
