@@ -81,11 +81,7 @@ async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> No
 
 
 async def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
-    for body in (
-        b'{"input":"\xff"}',
-        b'{"input":"' + b"x" * 3_000_000 + b'\xc3"}',
-        b'{"input":"' + b"x" * 99 + b"\xc3",
-    ):
+    for said in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
             await read_body(request(b'{"input":"' + said), NewTurn)
 
