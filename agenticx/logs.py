@@ -109,7 +109,7 @@ def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str
 
 
 def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:
-    """Log from `level` on; other libraries from warning on, unless `level` is debug.
+    """Log from `level` on; other libraries from warning on, as at debug some write whole events and requests.
 
     Lines go to `handler`, which gets our formatter; without one they are written to stderr at once.
     """
@@ -120,7 +120,7 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
     root.addHandler(handler)
     wanted = getattr(logging, level.upper())
-    root.setLevel(wanted if level == "debug" else max(wanted, logging.WARNING))
+    root.setLevel(max(wanted, logging.WARNING))
     for ours in ("agenticx", "studio"):
         logging.getLogger(ours).setLevel(wanted)
 
