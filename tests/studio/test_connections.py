@@ -235,14 +235,14 @@ async def test_connections_wait_while_no_file_is_left_for_them_and_one_line_says
 
 
 async def test_that_connections_wait_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    seconds = 0.0
+    times = [0.0, 1.0, 59.0, 60.0, 61.0, 119.0, 120.0]
 
     class Watch(SystemClock):
         def monotonic(self) -> float:
-            return seconds
+            return times.pop(0)
 
     crowd = Crowd(Watch())
-    for seconds in (0.0, 1.0, 59.0, 60.0, 61.0, 119.0, 120.0):
+    while times:
         crowd.leave_waiting(OSError(errno.ENOBUFS, "No buffer space available"))
     assert len(caplog.records) == 3
     assert "reason='No buffer space available'" in caplog.text
