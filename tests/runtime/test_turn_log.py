@@ -409,15 +409,15 @@ async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is
         {"headers": [{"name": "Authorization", "value": "w"}, {"name": "Accept", "value": "x"}]},
         {"entry": ["password", "w"]},
         {"argv": ["mysql", "--password", "w", "x"]},
-        {"key": "the password is told below", "value": "x"},
+        {"name": "the password is told below", "value": "x"},
     ]
     await play([[call("nothing", arguments) for arguments in given], "Done."])
 
     assert arguments_in(debugged()) == [
-        """'{"headers": [{"name": "Authorization", "value": "[hidden]"}, {"name": "Accept", "value": "x"}]}'""",
+        """'{"headers": [{"name": "Authorization", "[hidden]": "[hidden]"}, {"name": "Accept", "value": "x"}]}'""",
         """'{"entry": ["password", "[hidden]"]}'""",
         """'{"argv": ["mysql", "--password", "[hidden]", "x"]}'""",
-        """'{"key": "the password is told below", "value": "x"}'""",
+        """'{"name": "the password is told below", "value": "x"}'""",
     ]
 
 
