@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import signal
@@ -19,9 +18,12 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agenticx.errors import ResourcesExhausted
+
+if TYPE_CHECKING:
+    import asyncio  # the command line does without it until a command runs
 
 __all__ = [
     "OUT_OF_MEMORY",

@@ -161,6 +161,9 @@ _SECRET_FIELD = re.compile(
     re.IGNORECASE,
 )
 
+_SECRET_FIELD_CHARS = 64
+"""Characters at the end of a name, more than any of these words has."""
+
 
 def redact(text: str) -> str:
     """Return `text` with `HIDDEN` for the values of secret variables and for the shapes of keys, tokens and logins.
@@ -226,7 +229,7 @@ def _redacted(value: object, secrets: Sequence[str]) -> object:
 
 def is_secret_field(name: object) -> bool:
     """Return whether the value of a field of that name is hidden whatever it is."""
-    return isinstance(name, str) and _SECRET_FIELD.search(name) is not None
+    return isinstance(name, str) and _SECRET_FIELD.search(name[-_SECRET_FIELD_CHARS:]) is not None
 
 
 _NAMING = ("name", "key", "header", "field", "Name", "Key", "Header", "Field")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from agenticx.messages import clean_text
 
-__all__ = ["clean_json", "excess_in", "nested_deeper", "read_json"]
+__all__ = ["clean_json", "excess_in", "holds_more", "nested_deeper", "read_json"]
 
 _PYTHON_DIGITS = 4300  # as many as Python reads by default
 _SHOWN = 80  # characters of a name that somebody else made up
@@ -69,6 +69,22 @@ def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> st
         if max_values is not None and (values > max_values or place > room):
             return f"it holds more than {max_values} values"
     return None
+
+
+def holds_more(value: object, values: int) -> bool:
+    """Return whether a JSON value holds more than so many values inside it, keys not counted.
+
+    Reads no further than the limit. What `excess_in` finds no excess in, for the same limit, never holds more.
+    """
+    count, left = 0, [value]
+    while left and count <= values:
+        entries = left.pop()
+        if isinstance(entries, dict):
+            entries = list(cast("dict[str, object]", entries).values())
+        if isinstance(entries, list):
+            count += len(cast("list[object]", entries))
+            left += cast("list[object]", entries)
+    return count > values
 
 
 def read_json(

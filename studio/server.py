@@ -17,10 +17,11 @@ from types import FrameType
 import uvicorn
 
 from agenticx.cli.options import current_folder
-from agenticx.errors import SettingsError
+from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.exhaustion import end_process_without_memory, keep_memory_together, raise_if_exhausted
-from agenticx.llms.catalog import facts_of
+from agenticx.llms.catalog import facts_of, load_wire
 from agenticx.settings import Settings, load_settings
+from agenticx.threads import start_thread
 from studio.app import make_app
 from studio.auth import load_token
 from studio.connections import ACCEPTED_AT_ONCE, REQUEST_SECONDS, Connection, Crowd
@@ -210,6 +211,20 @@ class StudioServer(uvicorn.Server):
         for listening in sockets or []:
             listening.listen(_BACKLOG)  # so many may wait; asyncio would accept as many at a time, too
         self._ready()
+        self._load_models()
+
+    def _load_models(self) -> None:
+        """Have a thread import what the usual models are asked with, which would hold the loop in the first turn."""
+        settings = self._services.settings
+        names = (self._services.models.default, *settings.fallback_models)
+
+        def load() -> None:
+            with suppress(ImportError, OSError, MemoryError):  # the first turn tells of it
+                for name in names:
+                    load_wire(name)
+
+        with suppress(ResourcesExhausted):
+            start_thread(load, name="agx loading models")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()

@@ -82,11 +82,19 @@ class _Jumping(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         sockets = len(self.get_map()) > 1  # beside the one by which threads wake the loop
-        if self._loop.is_awaited_by_threads or (sockets and not self._loop.has_own_sockets):
+        if sockets and not self._loop.has_own_sockets:
             began = time.monotonic()
             found = super().select(timeout)
             self._loop.pass_time(min(time.monotonic() - began, timeout) if found else timeout)
             return found
+        while self._loop.is_awaited_by_threads:  # asked again and again: a thread ends without a word
+            began = time.monotonic()
+            found = super().select(min(timeout, _SLICE_SECONDS))
+            passed = min(time.monotonic() - began, timeout)
+            self._loop.pass_time(passed)
+            timeout -= passed
+            if found or timeout <= 0:
+                return found
         for _ in range(_QUIET_SLICES if sockets else 1):
             if found := super().select(_SLICE_SECONDS if sockets else 0):
                 return found

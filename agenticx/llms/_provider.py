@@ -11,8 +11,10 @@ from agenticx.errors import ModelError
 from agenticx.llms._concessions import Concession, conceded
 from agenticx.llms._http import Answer, ProviderHttp
 from agenticx.llms._reading import ReplyParser, read_reply
+from agenticx.llms._weight import sending_size
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.logs import get_logger
+from agenticx.threads import run_sized
 
 __all__ = [
     "WITHOUT_IT",
@@ -117,7 +119,10 @@ class ProviderModel(ABC, Generic[Dialect]):
         while True:
             asked = self._way
             try:
-                return await self._post(self._call(request, native), request.timeout)
+                call = await run_sized(
+                    self._call, request, native, size=sending_size(request.messages), name="agx request"
+                )
+                return await self._post(call, request.timeout)
             except ModelError as error:
                 if native and self._refuses_state(error):
                     log.warning("the server refuses its own earlier output; sending it as text", model=self._name)

@@ -1,11 +1,15 @@
-"""How much memory foreign JSON takes: guessed from its text before it is parsed, summed up over what is kept of it."""
+"""Sizes: the memory that foreign JSON takes, guessed from its text or summed up, and how much there is to send."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import getsizeof
 from typing import Any, cast
 
-__all__ = ["WIDEST", "kept_bytes", "parsed_bytes", "parsed_piece_bytes"]
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.threads import LARGE
+
+__all__ = ["WIDEST", "kept_bytes", "parsed_bytes", "parsed_piece_bytes", "sending_size"]
 
 WIDEST = 4
 """Bytes that each letter of a string takes if one of them is an emoji."""
@@ -13,6 +17,7 @@ WIDEST = 4
 _OBJECT = 240  # a dict of one entry
 _ARRAY = 90
 _ITEM = 100  # an entry, a number or a short string
+_ROW = 64  # characters of text that take as long to send as one more message or call
 
 
 def parsed_bytes(text: bytes) -> int:
@@ -39,3 +44,19 @@ def kept_bytes(value: Any) -> int:
         elif type(one) is list:
             todo.extend(cast("list[Any]", one))
     return total
+
+
+def sending_size(messages: Sequence[Message]) -> int:
+    """Return the size of a history for `run_sized`: its characters, and more for each row and call.
+
+    Files and what a provider wants back are large; how large they are is not looked at.
+    """
+    size = _ROW * len(messages)
+    for row in messages:
+        size += len(row.content)
+        if isinstance(row, AssistantMessage):
+            size += sum(_ROW + len(call.arguments) for call in row.tool_calls)
+            size += LARGE if row.provider_state is not None else 0
+        elif isinstance(row, UserMessage) and row.attachments:
+            size += LARGE
+    return size

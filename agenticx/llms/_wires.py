@@ -21,10 +21,13 @@ class Wire:
     kind: str
     takes: Callable[[Provider, ModelFacts], dict[str, Any]]
 
+    def load(self) -> Callable[..., ChatModel]:
+        """Return the model class; the first call imports what it needs, which takes up to a tenth of a second."""
+        return getattr(import_module(f"agenticx.llms.{self.package}"), self.kind)
+
     def model(self, model: str, provider: Provider, known: ModelFacts, **where: str | None) -> ChatModel:
         """The model that `provider` calls `model`; `where` is its `name`, its `base_url` and its `api_key`."""
-        kind = getattr(import_module(f"agenticx.llms.{self.package}"), self.kind)
-        return kind(model, context_window=known.input_window, **where, **self.takes(provider, known))
+        return self.load()(model, context_window=known.input_window, **where, **self.takes(provider, known))
 
 
 def _dialect(provider: Provider, known: ModelFacts) -> dict[str, Any]:

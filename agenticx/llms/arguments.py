@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic_core import from_json
@@ -10,29 +11,38 @@ from pydantic_core import from_json
 from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, excess_in, read_json
+from agenticx.strict_json import clean_json, excess_in, holds_more, read_json
 
-__all__ = ["parse_arguments", "preview_arguments", "repair_arguments"]
+__all__ = ["check_values", "parse_arguments", "preview_arguments", "repair_arguments"]
 
 _MOST_REPAIRED = 64 * 1024
 _MAX_DEPTH = 100
 """Far more than any schema has, and far less than what recursion over the value can take."""
+
+_MAX_DIGITS = 1_300
+"""A number of 4,096 bits, as keys have. Reading and writing one takes as long as the square of its digits."""
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
     """Return the object that `text` is; empty text is `{}`, as providers use it.
 
     Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls; and for more than 10,000 values, which no model
-    writes on purpose and which every later step would take long over.
+    included, because two readers may take them for different calls; for numbers of more than 1,300 digits and for more
+    than 10,000 values, which no model writes on purpose and which every later step would take long over.
     """
     if not text.strip():
         return {}
     try:
-        value = read_json(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)
+        value = read_json(text, max_depth=_MAX_DEPTH, max_digits=_MAX_DIGITS, max_values=MAX_VALUES)
     except ValueError as exc:
         raise InvalidArguments(f"the arguments are not valid JSON: {exc}") from exc
     return _as_object(value)
+
+
+def check_values(arguments: Mapping[str, Any]) -> None:
+    """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
+    if holds_more(dict(arguments), MAX_VALUES):
+        raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
 
 
 def preview_arguments(text: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from agenticx.logs import get_logger
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 
-__all__ = ["ModelInfo", "default_model_spec", "facts_of", "list_models", "local_window", "resolve_model"]
+__all__ = ["ModelInfo", "default_model_spec", "facts_of", "list_models", "load_wire", "local_window", "resolve_model"]
 
 _DEMO = ModelFacts(abilities=("tools",))
 
@@ -47,6 +47,18 @@ def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
     if not known.is_known:
         _log.info(f"{spec} is not in the catalogue; {ModelFacts.ASSUMPTION}")
     return _model(provider, model, spec, base_url, known)
+
+
+def load_wire(spec: str) -> None:
+    """Import what the model that `spec` names is asked with, so that `resolve_model` need not; not for the event loop.
+
+    Raises `SettingsError` for a name that means nothing here.
+    """
+    if spec == "demo":
+        import agenticx.llms.demo as _
+    else:
+        provider, _ = _named(spec, load_facts())
+        WIRES[provider.wire].load()
 
 
 def facts_of(spec: str) -> ModelFacts:

@@ -25,6 +25,9 @@ class ChatDialect:
     short_call_ids: bool = False
     """Whether call ids must be nine letters or digits (Mistral)."""
 
+    dotted_call_ids: bool = False
+    """Whether call ids may have dots and colons, and are wanted back as they were (Moonshot)."""
+
     returns_reasoning: bool = False
     """Whether a model's reasoning goes back to it, in the field that it came in; Groq, Cerebras and Mistral refuse."""
 

@@ -14,6 +14,7 @@ from typing import cast
 from agenticx.errors import InvalidArguments
 from agenticx.llms._attachments import message_pieces
 from agenticx.llms._identifiers import ToolNames
+from agenticx.llms._weight import sending_size
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -66,7 +67,7 @@ class XmlToolModel(Wrapper):
                 raise parser.error
             return deltas
 
-        told = await run_sized(in_xml, request, size=_characters(request.messages), name="agx in_xml")
+        told = await run_sized(in_xml, request, size=sending_size(request.messages), name="agx in_xml")
         batches = sorted_anew(self._model, told, sort, lambda: [*last, *parser.end()])
         try:
             async for batch in batches:
@@ -102,11 +103,6 @@ def _finished(parser: XmlCallParser, finished: Finished) -> Finished:
     if parser.unfinished:
         return replace(finished, stop="length")
     return replace(finished, stop="tool_calls") if parser.calls and finished.stop == "end" else finished
-
-
-def _characters(messages: Sequence[Message]) -> int:
-    calls = (call for row in messages if isinstance(row, AssistantMessage) for call in row.tool_calls)
-    return sum(len(row.content) for row in messages) + sum(len(call.arguments) for call in calls)
 
 
 def in_xml(request: ModelRequest) -> ModelRequest:

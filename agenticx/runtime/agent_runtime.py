@@ -131,9 +131,11 @@ class AgentRuntime:
         to 3 s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
         With an `output_type` (a pydantic model, dataclass or TypedDict) the answer is an object of that type, whose
-        JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer, and
-        `AttachmentRefused` for attachments that are not let in, both before the turn begins.
+        JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer and for any
+        other input, session or tools than those named, `AttachmentRefused` for attachments that are not let in, and
+        `SessionBusy` while the session runs another turn, all before the turn begins.
         """
+        _check_arguments(user_input, session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, journal, steering)
         calls: Sequence[ToolCall] = ()
         if isinstance(user_input, ResumePoint):
@@ -326,6 +328,13 @@ class AgentRuntime:
         reply, message_id = await self._think(turn, request)
         turn.remember_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "partial")
+
+
+def _check_arguments(user_input: object, session: object) -> None:
+    if not isinstance(user_input, str | UserMessage | ResumePoint):
+        raise TypeError(f"user_input is a str or a UserMessage, not {type(user_input).__name__}")
+    if not isinstance(session, Session):
+        raise TypeError(f"session is a Session, not {type(session).__name__}")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from agenticx import foreign
 from agenticx.errors import AgenticXError, InvalidArguments
-from agenticx.llms.arguments import parse_arguments, repair_arguments
+from agenticx.llms.arguments import check_values, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
 from agenticx.runtime.output import Verdict
 from agenticx.runtime.tool_output import jsonable
@@ -20,9 +20,6 @@ from agenticx.tools.fitting import fit
 __all__ = ["CallOutcome", "PendingCall", "Validated", "read_call", "validated"]
 
 CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
-
-MOST_VALUES = 10_000
-"""Values, nested ones included, that the arguments of one call may hold; validating more would hold the event loop."""
 
 _READ_AT_ONCE = 2 * 1024
 """Characters of arguments that are read on the event loop; longer ones are read in a thread."""
@@ -127,8 +124,7 @@ def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
 
     Raises `InvalidArguments`, whatever that validation does.
     """
-    if _values_in(arguments) > MOST_VALUES:
-        raise InvalidArguments(f"they hold more than {MOST_VALUES} values; make several calls, each with some of them")
+    check_values(arguments)
     try:
         return Validated(_validate(tool, arguments))
     except InvalidArguments:
@@ -136,19 +132,6 @@ def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
         if not changed:
             raise
     return Validated(_validate(tool, fitted), repaired=True)
-
-
-def _values_in(value: object) -> int:
-    """Return how many values JSON holds, itself and keys not counted; more than `MOST_VALUES` need not be exact."""
-    count, left = 0, [value]
-    while left and count <= MOST_VALUES:
-        entries = left.pop()
-        if isinstance(entries, dict):
-            entries = list(cast("dict[str, object]", entries).values())
-        if isinstance(entries, list):
-            count += len(cast("list[object]", entries))
-            left += cast("list[object]", entries)
-    return count
 
 
 def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMess
 from agenticx.runtime.row_text import render, snippets
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt
+from agenticx.threads import run_sized
 
 __all__ = [
     "SUMMARIES_CHARS",
@@ -40,6 +41,7 @@ __all__ = [
     "Spent",
     "estimate_tokens",
     "is_summary",
+    "reading_size",
 ]
 
 Spent = Callable[[Usage], None]
@@ -65,6 +67,8 @@ _SUMMARY_CHARS = 1_000
 """The usual length of a summary of short rows: the four points that its prompt asks for, in a few sentences each."""
 
 _TOKEN_CHARS = 4
+_ROW_CHARS = 32
+_THREAD = "agx compaction"
 _WORTH_CHARS = 2_000
 _REQUEST_CHARS = 4_000
 
@@ -123,6 +127,15 @@ class _Parts:
         return [*self.carried, *self.tail]
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A history to be summarised, with its size as it is."""
+
+    parts: _Parts
+    characters: int
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompactor:
     """Compacts a history of more than `threshold_messages` rows or `threshold_chars` characters.
@@ -165,17 +178,25 @@ class ContextCompactor:
         result is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
-        if not self.is_due(messages, model, input_tokens=input_tokens):
+        plan = await run_sized(
+            self._planned, messages, model.context_window, input_tokens or 0, size=reading_size(messages), name=_THREAD
+        )
+        return await self._compact(plan, _Asking(self, model, spent)) if isinstance(plan, _Plan) else plan
+
+    def _planned(self, messages: Sequence[Message], window: int | None, input_tokens: int) -> _Plan | Compacted | None:
+        """Return what `maybe_compact` does: ask for a summary, only shorten old tool results, or nothing."""
+        if not self._is_over(messages, window, input_tokens):
             return None
-        before = max(estimate_tokens(messages), input_tokens or 0)
+        plan = self._plan(messages, input_tokens)
         cut, pruned = self._cut(messages), self._pruned(messages)
         changed = any(map(is_not, pruned, messages))
-        if changed and not self._is_over(pruned, model.context_window, 0, PRUNED_SHARE):
-            return Compacted(pruned, 0, "", before, estimate_tokens(pruned), None, cut, cut)
-        parts, size = self._parts(messages), _characters(messages)
-        if not self._is_worth_asking(parts, size):
-            return None
-        return await self._compact(parts, _Asking(self, model, spent), size, before)
+        if changed and not self._is_over(pruned, window, 0, PRUNED_SHARE):
+            return Compacted(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
+        return plan if self._is_worth_asking(plan.parts, plan.characters) else None
+
+    def _plan(self, messages: Sequence[Message], input_tokens: int) -> _Plan:
+        tokens = max(estimate_tokens(messages), input_tokens)
+        return _Plan(self._parts(messages), _characters(messages), tokens)
 
     async def compact(
         self,
@@ -189,20 +210,20 @@ class ContextCompactor:
 
         Returns None if that gains nothing.
         """
-        before, parts = max(estimate_tokens(messages), input_tokens or 0), self._parts(messages)
-        if not parts.new:
-            return None
-        return await self._compact(parts, _Asking(self, adapt(llm), spent), _characters(messages), before)
+        model = adapt(llm)
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=reading_size(messages), name=_THREAD)
+        return await self._compact(plan, _Asking(self, model, spent)) if plan.parts.new else None
 
-    async def _compact(self, parts: _Parts, asking: _Asking, size: int, before: int) -> Compacted | None:
-        """Return the history, now of `size` characters and `before` tokens, with its new rows summarised if smaller."""
+    async def _compact(self, plan: _Plan, asking: _Asking) -> Compacted | None:
+        """Return the history with its new rows summarised, None if that makes it no smaller."""
+        parts = plan.parts
         rows, summary = await _summarised(parts, asking)
         result = [*rows, *parts.kept]
-        if _characters(result) >= size:
+        if _characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
         after, front = estimate_tokens(result), len(rows) + len(parts.carried)
-        return Compacted(result, len(parts.new), summary, before, after, asking.usage, front, parts.cut)
+        return Compacted(result, len(parts.new), summary, plan.tokens, after, asking.usage, front, parts.cut)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
         """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
@@ -300,8 +321,9 @@ class _Asking:
 
     async def summary(self, rows: Sequence[Message]) -> str | None:
         """Return the model's summary of `rows`, or None where it fails or takes too long."""
+        text = await run_sized(render, rows, size=reading_size(rows), name=_THREAD)
         request = ModelRequest(
-            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=render(rows))],
+            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=text)],
             tool_choice="none",
             timeout=self.compactor.timeout,
         )
@@ -343,7 +365,9 @@ async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], st
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
     earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
     answer = await asking.summary(parts.new)
-    summary = snippets(parts.new) if answer is None else answer
+    summary = answer
+    if summary is None:
+        summary = await run_sized(snippets, parts.new, size=reading_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     rows = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(row) for row in rows], _summaries_limit(asking.model)
@@ -378,6 +402,11 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
     """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
     texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
     return (texts + _weight_of_files(messages)) // _TOKEN_CHARS
+
+
+def reading_size(messages: Sequence[Message]) -> int:
+    """Return the size of a history for `run_sized`, for passes that look at each row and not at each character."""
+    return _ROW_CHARS * len(messages)
 
 
 def _characters(messages: Sequence[Message]) -> int:

@@ -14,7 +14,8 @@ Only of models that are known to write so (`InlineForm`):
    `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`, the tokenizers of Mistral before version 11 and since.
 
 Anything beside the wrappers, an example in an answer as well as a word before it, makes all of it text. So does one
-call in it that is not whole, names no known tool, has arguments that are no object or says a key twice.
+call in it that is not whole, names no known tool, has arguments that are no object, says a key twice, or has a key
+that is not known (`parameters` counts as `arguments`): what a tool is called with is never guessed.
 """
 
 from __future__ import annotations
@@ -179,16 +180,21 @@ def _from_json(rows: list[Any]) -> list[ToolCall]:
     return [_from_row(row) for row in rows]
 
 
+_ARGUMENT_KEYS = ("arguments", "parameters")
+_CALL_KEYS = frozenset({*_ARGUMENT_KEYS, "name", "id", "type"})
+_OUTER_KEYS = frozenset({"function", "id", "type"})
+
+
 def _from_row(row: Any) -> ToolCall:
     if not isinstance(row, dict):
         raise ValueError("not a call")
     fields = cast("dict[str, Any]", row)
-    if isinstance(fields.get("function"), dict):
+    if isinstance(fields.get("function"), dict) and fields.keys() <= _OUTER_KEYS:
         fields = cast("dict[str, Any]", fields["function"])
-    name = fields.get("name")
-    if not isinstance(name, str):
-        raise ValueError("a call without a name")
-    return _call(name, fields.get("arguments", {}))
+    name, written = fields.get("name"), [fields[key] for key in _ARGUMENT_KEYS if key in fields]
+    if not isinstance(name, str) or len(written) > 1 or not fields.keys() <= _CALL_KEYS:
+        raise ValueError("not a name and its arguments, and nothing else")
+    return _call(name, written[0] if written else {})
 
 
 def _call(name: str, arguments: Any) -> ToolCall:

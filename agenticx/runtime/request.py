@@ -6,22 +6,25 @@ Repairing works on a copy. A compaction that follows makes what is left of that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import Compacted, ContextCompactor, Spent
+from agenticx.runtime.compactor import Compacted, ContextCompactor, Spent, reading_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.turn import Turn
+from agenticx.threads import run_sized
 
 __all__ = ["Requests"]
+
+T = TypeVar("T")
 
 _log = get_logger(__name__)
 
@@ -37,7 +40,7 @@ class Requests:
 
     async def prepare(self, turn: Turn) -> ModelRequest:
         """Return the next request; raises `HookFailed` when a before_model hook fails."""
-        rows = await self._compact(turn, sanitize(turn.session.messages))
+        rows = await self._compact(turn, await _repaired(turn))
         request = ModelRequest(
             messages=await self._messages(turn, rows),
             tools=turn.tools.schemas(),
@@ -51,14 +54,14 @@ class Requests:
 
         Once per turn; None where it was done already or gains nothing.
         """
-        rows = sanitize(turn.session.messages)
-        if turn.overflowed or not self._may_gain(turn, rows):
+        rows = await _repaired(turn)
+        if turn.overflowed or not await _sized(self._may_gain, turn, rows):
             return None
         turn.overflowed = True
         with self._saying_that_it_takes_time(turn):
             compacted = await self.compactor.compact(rows, self.model, spent=_account(turn))
         if compacted is None:
-            turn.session.incompressible = self.compactor.measure(rows)
+            turn.session.incompressible = await _sized(self.compactor.measure, rows)
             return None
         await self._take(turn, rows, compacted)
         return replace(request, messages=await self._messages(turn, compacted.messages))
@@ -73,16 +76,21 @@ class Requests:
     async def _compact(self, turn: Turn, rows: Sequence[Message]) -> Sequence[Message]:
         """Return the valid history `rows`, compacted where that is due and gains something."""
         counted = turn.last_input_tokens
-        if not self.compactor.is_due(rows, self.model, input_tokens=counted) or not self._may_gain(turn, rows):
+        if not await _sized(self._is_due, turn, rows):
             return rows
         with self._saying_that_it_takes_time(turn):
             compacted = await self.compactor.maybe_compact(rows, self.model, input_tokens=counted, spent=_account(turn))
         if compacted is not None:
             await self._take(turn, rows, compacted)
             return compacted.messages
-        if self.compactor.worth_asking(rows):  # so the model was asked, in vain
-            turn.session.incompressible = self.compactor.measure(rows)
+        if await _sized(self.compactor.worth_asking, rows):  # so the model was asked, in vain
+            turn.session.incompressible = await _sized(self.compactor.measure, rows)
         return rows
+
+    def _is_due(self, turn: Turn, rows: Sequence[Message]) -> bool:
+        """Return whether a history is over its limits and may be made smaller."""
+        due = self.compactor.is_due(rows, self.model, input_tokens=turn.last_input_tokens)
+        return due and self._may_gain(turn, rows)
 
     def _may_gain(self, turn: Turn, rows: Sequence[Message]) -> bool:
         """Whether the history has changed since a summary of it gained nothing, in whichever turn that was."""
@@ -122,6 +130,16 @@ class Requests:
             yield
         finally:
             timer.cancel()
+
+
+async def _repaired(turn: Turn) -> list[Message]:
+    """Return the session's history in a valid order."""
+    return await _sized(sanitize, list(turn.session.messages))
+
+
+async def _sized(function: Callable[..., T], /, *args: Any) -> T:
+    """Return `function(*args)`, from a thread if the last of them is a history of many rows."""
+    return await run_sized(function, *args, size=reading_size(args[-1]), name="agx history")
 
 
 def _account(turn: Turn) -> Spent:

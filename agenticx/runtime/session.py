@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from pathlib import Path
+from typing import get_args
 
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import AssistantMessage, Message, clean_text, new_id
@@ -26,6 +27,8 @@ class Session:
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
     keeps them (`Store.compacted`), and `stored_compacted` is their number. A summary whose originals were never kept
     counts as an original.
+
+    `workspace` may be given as a str. Raises `ValueError` for a `permission_mode` that there is not.
 
     `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
     may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.
@@ -50,12 +53,15 @@ class Session:
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
 
     def __post_init__(self) -> None:
+        self.workspace = Path(self.workspace)
+        self._check_mode()
         for message in self.messages:
             if isinstance(message, AssistantMessage):
                 self._call_ids.update(call.id for call in message.tool_calls)
 
     def begin_turn(self, turn: object) -> None:
-        """One turn at a time: raises `SessionBusy` while another runs."""
+        """Take the session for `turn`; raises `SessionBusy` while another runs, `ValueError` for an unknown mode."""
+        self._check_mode()
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} already runs a turn; wait for its terminal event")
         self._running = turn
@@ -104,6 +110,11 @@ class Session:
             self.messages[:] = [*self.compacted, *self.messages[self.front :]]
             self.compacted.clear()
             self._front = []
+
+    def _check_mode(self) -> None:
+        if self.permission_mode not in get_args(PermissionMode):
+            known = ", ".join(get_args(PermissionMode))
+            raise ValueError(f"{self.permission_mode!r} is no permission mode; modes are: {known}")
 
     def _front_of(self, messages: Sequence[Message]) -> int:
         stands = len(self._front) <= len(messages) and all(map(is_, self._front, messages))

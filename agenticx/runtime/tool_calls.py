@@ -13,6 +13,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import isawaitable
 from itertools import groupby
 from typing import Any
@@ -28,10 +29,11 @@ from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.output import Verdict
 from agenticx.runtime.permits import Permits, Refused
 from agenticx.runtime.slots import Slot, slots
-from agenticx.runtime.tool_output import finished, render
+from agenticx.runtime.tool_output import finished, is_large, render, rendered
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
-from agenticx.tools.base import Tool, ToolContext
+from agenticx.threads import run_sized
+from agenticx.tools.base import Tool, ToolContext, ToolOutput
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
@@ -62,20 +64,20 @@ class ToolCalls:
 
         `cut` says that the output limit ended the reply, so that no call of it can be trusted.
         """
-        verdicts = turn.output.verdicts(calls, cut=cut)
-        return await self._answer_all(turn, calls, cut=cut, verdicts=verdicts, announced=False)
+        return await self._answer_all(turn, calls, cut=cut, announced=False)
 
     async def take_up(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
         """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
-        return await self._answer_all(turn, calls, cut=False, verdicts={}, announced=True)
+        return await self._answer_all(turn, calls, cut=False, announced=True)
 
     async def _answer_all(
-        self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, verdicts: Mapping[str, Verdict], announced: bool
+        self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, announced: bool
     ) -> list[CallOutcome]:
         pending = [PendingCall(call, call.arguments) for call in calls]
         outcomes: list[CallOutcome] = []
         try:
             try:
+                verdicts: Mapping[str, Verdict] = {} if announced else await _verdicts(turn, calls, cut=cut)
                 for one in pending:
                     await read_call(turn, one, cut=cut, verdict=verdicts.get(one.call.id))
             finally:
@@ -189,7 +191,9 @@ class ToolCalls:
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
                 (one.partial if late else one.value).append(value)
-                text, truncated = render(value, limit)
+                text, truncated = await rendered(value, limit)
+                if late:
+                    one.partial[:] = [ToolOutput(text, truncated)]
                 return CallOutcome(text, "ok", truncated)
             except InvalidArguments as exc:
                 text, truncated = render(f"Invalid arguments: {exc}", limit)
@@ -215,8 +219,8 @@ class ToolCalls:
         return self._with_partial(one, CallOutcome(text, "timed_out"))
 
     def _with_partial(self, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
-        """Add to an ending what the tool had by then."""
-        if not one.partial:
+        """Add to an ending what the tool had by then; a large value only if it is rendered already."""
+        if not one.partial or is_large(one.partial[0]):
             return outcome
         try:
             text, truncated = foreign.call_now(
@@ -368,6 +372,12 @@ class _Beat:
 
     def cancel(self) -> None:
         self._handle.cancel()
+
+
+async def _verdicts(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, Verdict]:
+    """Return the answers of the calls that are meant to be the object that the turn ends in."""
+    size = sum(len(call.arguments) for call in calls)
+    return await run_sized(partial(turn.output.verdicts, calls, cut=cut), size=size, name="agx output")
 
 
 def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:

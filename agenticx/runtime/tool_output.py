@@ -11,10 +11,16 @@ from pydantic_core import to_jsonable_python
 
 from agenticx.errors import ToolError
 from agenticx.messages import clean_text
-from agenticx.threads import run_in_thread
+from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["bounded", "finished", "jsonable", "render"]
+__all__ = ["bounded", "finished", "is_large", "jsonable", "render", "rendered"]
+
+_ENTRY_CHARS = 16
+"""The characters of plain text that take as long to write as one more entry of a list or object."""
+
+_CONTAINERS = frozenset({dict, list, tuple})
+_SCALARS = frozenset({float, bool, type(None)})
 
 
 def render(value: object, limit: int) -> tuple[str, bool]:
@@ -37,6 +43,35 @@ def render(value: object, limit: int) -> tuple[str, bool]:
             return bounded(value.model_dump_json(), limit)
         case _:
             return bounded(_as_json(value), limit)
+
+
+async def rendered(value: object, limit: int) -> tuple[str, bool]:
+    """Return what `render` returns, from a thread where the value `is_large`; raises what it raises."""
+    return await run_sized(render, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
+
+
+def is_large(value: object) -> bool:
+    """Return whether rendering `value` may take more than a few milliseconds; reads no further than it must.
+
+    Text and bytes are cut before they are read. Of anything but these and small JSON values nobody knows: how long it
+    takes to become JSON, or a `repr`, is up to its own code.
+    """
+    if isinstance(value, str | bytes | bytearray | ToolOutput):
+        return False
+    room, left = LARGE, [value]
+    while left and room > 0:
+        one: Any = left.pop()
+        kind = cast("type[object]", type(one))
+        if kind is str:
+            room -= len(one)
+        elif kind is int:
+            room -= one.bit_length() // 3
+        elif kind in _CONTAINERS:
+            room -= _ENTRY_CHARS * len(one)
+            left += [*one, *one.values()] if kind is dict else one
+        elif kind not in _SCALARS:
+            return True
+    return room <= 0
 
 
 async def finished(value: object) -> object:

@@ -115,6 +115,8 @@ def _number_for(value: str | float, schemas: Sequence[_Schema]) -> int | float |
         number = _read_numeral(value)
         if isinstance(number, float) and "number" not in takes:
             return _as_integer(number, Decimal(value))
+        if isinstance(number, int) and "integer" not in takes and not _is_float(number):
+            return None
         return number
     return _as_integer(value, Decimal(value)) if "integer" in takes and "number" not in takes else None
 
@@ -153,13 +155,20 @@ def _kind(choice: object) -> str:
 
 
 def _read_numeral(text: str) -> int | float | None:
-    """The number that JSON would read; None for any other text and for what no float holds."""
+    """Return the number that JSON would read; None for any other text and for digits that a float would lose."""
     if len(text) > _LONGEST_NUMERAL or (numeral := _NUMERAL.fullmatch(text)) is None:
         return None
     if not numeral["more"]:
         return int(text)
     number = float(text)
-    return number if abs(number) != float("inf") else None
+    if abs(number) == float("inf") or Decimal(repr(number)) != Decimal(text):
+        return None
+    return number
+
+
+def _is_float(number: int) -> bool:
+    """Return whether a float holds the integer to its last digit."""
+    return abs(number) < _EXACT or (abs(number) < 2**1023 and int(float(number)) == number)
 
 
 def _as_integer(number: float, exact: Decimal) -> int | None:

@@ -9,6 +9,8 @@ from agenticx.tools.patterns import LinearPattern, compile_glob
 
 __all__ = ["IgnoreRules"]
 
+_MOST_RULES = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
@@ -29,9 +31,13 @@ class IgnoreRules:
     rules: tuple[_Rule, ...] = ()
 
     def extended(self, text: str, folder: str) -> IgnoreRules:
-        """With the rules of a .gitignore that lies in `folder` ("" for the workspace itself)."""
+        """Return these rules and those of a .gitignore that lies in `folder` ("" for the workspace itself).
+
+        Of a longer file only the last 5,000 different lines count: each is compiled, and looked at for each path.
+        """
         base = f"{folder}/" if folder else ""
-        parsed = (_parsed(line, base) for line in text.splitlines())
+        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MOST_RULES]  # of equal ones only the last counts
+        parsed = (_parsed(line, base) for line in reversed(lines))
         return IgnoreRules((*self.rules, *(rule for rule in parsed if rule is not None)))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:

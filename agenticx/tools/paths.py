@@ -54,11 +54,13 @@ class Place:
 
 def locate(text: str, workspace: Path) -> Place:
     """Return where `text` leads; raises `ToolError` unless that is inside the workspace."""
-    shown = visible(text)
-    if not text or "\0" in text:
-        raise ToolError(f"the path {shown!r} is empty or holds a NUL; give one relative to the workspace, such as '.'")
+    shown = visible(text[:_PATH_BYTES])
+    if not text or "\0" in text[:_PATH_BYTES]:
+        raise ToolError(
+            f"the path {shown[:100]!r} is empty or holds a NUL; give one relative to the workspace, such as '.'"
+        )
     try:
-        size = len(os.fsencode(text))
+        size = max(len(text), len(os.fsencode(text[:_PATH_BYTES])))
     except UnicodeEncodeError as exc:
         raise ToolError(f"the path {shown[:100]!r} is no text that a file can be named by; give another") from exc
     if size > _PATH_BYTES:

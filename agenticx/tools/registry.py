@@ -224,6 +224,8 @@ class Toolbox:
     """Tools by name, in the order they were given, which is the order the model sees them in."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        if callable(tools):
+            raise TypeError(f"tools are given as a sequence; write [{tools!r}]")
         self._tools: dict[str, Tool] = {}
         for given in tools:
             made = as_tool(given)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, is_secret_field, redact
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 SECRETS = {
     "provider key": "sk-proj-abcdefghijklmnop1234",

@@ -18,13 +18,14 @@ class Case:
 
     Where `run` returns a generator, the loop has its turn between two of its items, as between two reads of a socket.
     `where` says where the engine runs the function; a `program` is the command line, whose loop serves nobody else.
+    `awaited` is a coroutine function, which goes into a thread itself where it has to.
     `also` are other public functions that `run` goes through.
     """
 
     of: Callable[..., Any]
     run: Callable[[Any], object]
     inputs: Mapping[str, Make]
-    where: Literal["loop", "thread", "program"] = "loop"
+    where: Literal["loop", "thread", "awaited", "program"] = "loop"
     variant: str = ""
     also: tuple[Callable[..., Any], ...] = field(default=())
 

@@ -66,8 +66,10 @@ def _apart(rows: list[Message]) -> list[Message]:
 
 
 def _shuffled(rows: list[Message]) -> list[Message]:
-    random.Random(len(rows)).shuffle(rows)
-    return rows
+    """The rows in disorder, 1,000 at a time: far apart in memory, any pass over them would take longer."""
+    order = random.Random(len(rows))
+    parts = [rows[start : start + 1_000] for start in range(0, len(rows), 1_000)]
+    return [row for part in parts for row in order.sample(part, len(part))]
 
 
 def _system_rows(size: int) -> list[Message]:
@@ -80,6 +82,15 @@ def _empty_rows(size: int) -> list[Message]:
     return [row for number in range(size // 200) for row in (UserMessage(content=f"{number}"), AssistantMessage())]
 
 
+def _short_rows(size: int) -> list[Message]:
+    """Rows of next to nothing: 20,000 in a megabyte."""
+    return [
+        row
+        for number in range(size // _ROW_CHARS)
+        for row in (UserMessage(content=f"{number}"), AssistantMessage(content="ok"))
+    ]
+
+
 HISTORIES: dict[str, Make] = {
     **{
         f"text, {name}": (lambda size, make=TEXTS[name]: _said(make(size // 2)))
@@ -90,13 +101,15 @@ HISTORIES: dict[str, Make] = {
     "rounds": _rounds,
     "calls in one row": _one_round,
     "rounds of odd ids": lambda size: _rounds(size, "né:{}:" + "a" * 60),
+    "rounds of the same id": lambda size: _rounds(size, "call_0"),
+    "rounds of the same odd id": lambda size: _rounds(size, "né" + "a" * 70),
+    "short rows": _short_rows,
 }
-"""Histories as they reach a wire: each call is answered behind it, and ids differ."""
+"""Histories as they reach a wire: each call is answered behind it."""
 
 LONG_HISTORIES: dict[str, Make] = {
     **{name: make for name, make in HISTORIES.items() if not name.startswith("arguments")},
     "arguments": lambda size: _one_call(JSON["a file"](size)),
-    "the same id": lambda size: _rounds(size, "call_0"),
     "the same id, shuffled": lambda size: _shuffled(_rounds(size, "call_0")),
     "the same id, apart": lambda size: _apart(_rounds(size, "call_0")),
     "the same id in one row": lambda size: _one_round(size, "call_0"),

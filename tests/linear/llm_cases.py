@@ -10,10 +10,11 @@ from typing import Any
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms._bodies import arguments_object, arguments_text, body_bytes
 from agenticx.llms._failures import body_complaint, complaint_in, stream_error, without_secrets
+from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms._values import cleaned, json_text, object_of
-from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes
-from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
+from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes, sending_size
+from agenticx.llms.arguments import check_values, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.openai_chat._calls import CallSorter
 from agenticx.llms.openai_chat._parts import plain_text
@@ -21,8 +22,8 @@ from agenticx.llms.think_blocks import ThinkBlocks
 from agenticx.llms.xml_format import XmlCallParser, render_call, render_result, without_calls, without_tags
 from agenticx.llms.xml_prose import Prose
 from agenticx.llms.xml_tools import in_xml
-from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, excess_in, nested_deeper, read_json
+from agenticx.messages import AssistantMessage, ToolCall, clean_text
+from agenticx.strict_json import clean_json, excess_in, holds_more, nested_deeper, read_json
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS
@@ -42,15 +43,12 @@ def _refusing(function: Any, text: Any) -> object:
 
 
 def parsed(make: Make) -> Make:
-    """The values of JSON texts, none where one is not valid or too large to become arguments."""
+    """The arguments that texts are read as, none where they are refused."""
 
     def value(size: int) -> Any:
-        text = make(size)
-        if excess_in(text, max_depth=100, max_values=MAX_VALUES) is not None:
-            return {}
         try:
-            return json.loads(text)
-        except ValueError:
+            return parse_arguments(make(size))
+        except InvalidArguments:
             return {}
 
     return value
@@ -121,6 +119,26 @@ def _built(pieces: list[str]) -> Generator[None]:
     yield
 
 
+_RULE = IdentifierRule("a-zA-Z0-9_-", 64)
+_IDS: dict[str, Make] = {
+    "the same": lambda size: ["call_0"] * (size // 8),
+    "the same odd one": lambda size: ["né" * 50] * (size // 100),
+    "nearly the same": lambda size: [f"{'a' * 90}{number}" for number in range(size // 100)],
+    "numbered": lambda size: [f"look_{number % 9}" for number in range(size // 8)],
+    "long": lambda size: ["é" * (size // 4), "a" * (size // 2)],
+}
+
+
+def _identified(ids: list[str]) -> object:
+    sent = CallIds(_RULE)
+    return [sent.call(id_) for id_ in ids], [sent.result(id_) for id_ in ids]
+
+
+def _named(names: list[str]) -> object:
+    calls = tuple(ToolCall(id="a", name=name) for name in names[:256])  # as many as one reply has
+    return ToolNames(_RULE, ModelRequest(messages=[AssistantMessage(tool_calls=calls)], tools=[_WRITE])).originals
+
+
 LLM_CASES = [
     Case(of=clean_text, run=clean_text, inputs=TEXTS),
     Case(of=nested_deeper, run=lambda text: nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
@@ -167,6 +185,10 @@ LLM_CASES = [
         inputs={name: _in_pieces(make, 4) for name, make in LINES.items()},
         also=(ReplySize,),
     ),
+    Case(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
+    Case(of=ToolNames, run=_named, inputs=_IDS),
+    Case(of=check_values, run=partial(_refusing, check_values), inputs=_VALUES, also=(holds_more,)),
+    Case(of=sending_size, run=sending_size, inputs=HISTORIES),
     Case(
         of=stream_error,
         run=lambda text: stream_error(complaint_in({"error": {"message": text, "type": text}}), who="test"),  # pyright: ignore[reportArgumentType]
@@ -211,7 +233,7 @@ LLM_CASES = [
     ),
     Case(of=without_tags, run=without_tags, inputs=TEXTS, where="thread"),
     Case(of=without_calls, run=without_calls, inputs=TEXTS, where="thread"),
-    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS),
+    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS, where="thread"),
     Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
     Case(
         of=in_xml,

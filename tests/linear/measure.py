@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from types import GeneratorType
 from typing import Any, cast
 
@@ -90,7 +89,7 @@ def figures(case: Case) -> Figures:
         cost = _best(case, case.inputs[worst.family], MEGABYTE, _TRIES)
         estimate, estimated = _Cost(cost.total, max(cost.longest, worst.peak)), False
     held = estimate.longest
-    if case.where == "thread":
+    if case.where in ("thread", "awaited"):
         sizes = {worst.size, MEGABYTE} if estimate.total < _WORTH_TRYING else {worst.size}
         held = max(_held_from_a_thread(case, worst.family, size) for size in sizes)
     return Figures(case, worst.family, estimate.total, held, estimated, steepest.ratio, steepest.family)
@@ -143,6 +142,8 @@ def _best(case: Case, make: Make, size: int, tries: int) -> _Cost:
 
 def _measured(case: Case, argument: Any) -> _Cost:
     gc.collect(0)  # what others left is not this one's to pay for
+    if case.where == "awaited":
+        return _awaited(case, argument)
     began = last = time.thread_time()
     longest = 0.0
     for _ in _steps(case.run(argument)):
@@ -152,13 +153,25 @@ def _measured(case: Case, argument: Any) -> _Cost:
     return _Cost(ended - began, max(longest, ended - last))
 
 
+def _awaited(case: Case, argument: Any) -> _Cost:
+    """The cost to all threads together; for how much of it the loop is held is measured apart."""
+
+    async def run() -> float:
+        began = time.process_time()
+        await cast("Awaitable[object]", case.run(argument))
+        return time.process_time() - began
+
+    seconds = asyncio.run(run())
+    return _Cost(seconds, seconds)
+
+
 def _steps(result: object) -> Iterator[object]:
     return cast("Iterator[object]", result) if isinstance(result, GeneratorType) else iter(())
 
 
 def _held_from_a_thread(case: Case, family: str, size: int) -> float:
     argument = case.inputs[family](size)
-    return min(asyncio.run(_held(partial(_exhaust, case, argument))) for _ in range(_TRIES))
+    return min(asyncio.run(_held(case, argument)) for _ in range(_TRIES))
 
 
 def _exhaust(case: Case, argument: Any) -> None:
@@ -166,8 +179,11 @@ def _exhaust(case: Case, argument: Any) -> None:
         pass
 
 
-async def _held(work: Callable[[], None]) -> float:
-    """How long a loop does not go round while the work is done in a thread."""
+async def _held(case: Case, argument: Any) -> float:
+    """How long a loop does not go round while the work is done in a thread, or awaited."""
     async with longest_hold() as hold:
-        await run_in_thread(work)
+        if case.where == "awaited":
+            await cast("Awaitable[object]", case.run(argument))
+        else:
+            await run_in_thread(_exhaust, case, argument)
     return hold.longest

@@ -29,7 +29,7 @@ def cpu_seconds(pid: int) -> float:
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             used += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:  # the thread has ended since
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
             continue
     return used / 1e9
 

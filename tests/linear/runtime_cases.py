@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from agenticx.clocks import SystemClock
+from agenticx.errors import InvalidArguments
 from agenticx.foreign import describe
+from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.logs import redact
-from agenticx.messages import Message, ToolCall
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens
+from agenticx.messages import Message, ToolCall, clean_text
+from agenticx.runtime.call_reading import validated
+from agenticx.runtime.canonical_json import write_json
+from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, reading_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
 from agenticx.runtime.inline_calls import inline_calls
@@ -25,11 +26,14 @@ from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.question import question_lines
 from agenticx.runtime.reply_writer import ReplyWriter
+from agenticx.runtime.row_text import render as rows_as_text
+from agenticx.runtime.row_text import snippets
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
-from agenticx.runtime.tool_output import bounded, jsonable, render
+from agenticx.runtime.tool_output import bounded, is_large, jsonable, render, rendered
 from agenticx.runtime.turn import Turn
-from agenticx.tools.registry import Toolbox
+from agenticx.tools.fitting import fit
+from agenticx.tools.registry import Toolbox, tool
 from tests.linear.case import Case, Make
 from tests.linear.histories import LONG_HISTORIES
 from tests.linear.llm_cases import parsed
@@ -39,8 +43,22 @@ __all__ = ["RUNTIME_CASES"]
 
 _MODEL = ScriptedModel()
 _COMPACTOR = ContextCompactor()
-_ROWS = {name: make for name, make in LONG_HISTORIES.items() if "shuffled" not in name}  # those only miss caches
+_ROWS = {name: make for name, make in LONG_HISTORIES.items() if "shuffled" not in name}  # it gets repaired ones
 _VALUES: dict[str, Make] = {name: parsed(make) for name, make in JSON.items()}
+_LARGE_VALUES: dict[str, Make] = {
+    **_VALUES,
+    "rows": lambda size: [{"name": "a", "size": number, "tags": []} for number in range(size // 40)],
+    "numbers": lambda size: list(range(size // 8)),
+    "long numbers": lambda size: [10**4000 - 1] * (size // 4000),
+    "objects": lambda size: [Path("a")] * (size // 8),
+}
+"""What a tool may return."""
+
+
+class _Said(BaseModel):
+    """An object that a tool may return."""
+
+    text: str
 
 
 class _Table(BaseModel):
@@ -100,14 +118,6 @@ def _deltas(delta: Callable[[str], Any]) -> dict[str, Make]:
     return {"letters": letters, **{name: whole(make) for name, make in LINES.items()}}
 
 
-def _recorded(signatures: list[tuple[str, str]]) -> Generator[None]:
-    detector = LoopDetector()
-    for arguments, result in signatures:
-        detector.record_call("look", arguments, result)
-        detector.check()
-        yield
-
-
 def _encoded(data: dict[str, Any]) -> bytes:
     event = RuntimeEvent(EventType.TOOL_CALL, data)
     return encode_envelope(event, session_id="s", turn_id="t", seq=1, ts="2026-01-01T00:00:00Z")
@@ -141,21 +151,60 @@ class _Summariser:
         yield [TextDelta(self.text), Finished("end" if self.text.strip() else "length", None)]
 
 
-def _compacted(text: str, messages: list[Message]) -> object:
-    return asyncio.run(_COMPACTOR.compact(messages, _Summariser(text)))
+def _compacted(text: str) -> Callable[[list[Message]], object]:
+    """A compaction of a history, whose summary is `text`."""
+    return lambda messages: _COMPACTOR.compact(messages, _Summariser(text))
+
+
+@tool(risk="read")
+def _take(numbers: list[int | None], text: str = "", more: Any = None) -> str:
+    """Take anything."""
+    return f"{numbers}{text}{more}"
+
+
+def _validated(arguments: Any) -> object:
+    try:
+        return validated(_take, arguments)
+    except InvalidArguments:
+        return None
+
+
+_ARGUMENTS: dict[str, Make] = {
+    **_VALUES,
+    "numerals": lambda size: {"numbers": ["1"] * min(size // 4, MAX_VALUES - 1)},
+    "wrong numerals": lambda size: {"numbers": ["1x" * 100] * min(size // 200, MAX_VALUES - 1)},
+    "long numerals": lambda size: {"numbers": ["9" * (size // 8)] * 8},
+    "anything": lambda size: {"numbers": [], "more": [{"a": "1.0"}] * min(size // 12, MAX_VALUES // 3)},
+}
+_ANYTHING: dict[str, Any] = {
+    "anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}}, {"type": "integer"}],
+    "properties": {name: {"$ref": "#"} for name in ("a", "path", "text", "content", "numbers", "more")},
+    "additionalProperties": {"$ref": "#"},
+}
+"""A schema whose alternatives are all open at each place."""
 
 
 RUNTIME_CASES = [
-    Case(of=sanitize, run=sanitize, inputs=LONG_HISTORIES, also=(is_valid,)),
+    Case(of=sanitize, run=sanitize, inputs=LONG_HISTORIES, where="thread", also=(is_valid,)),
     Case(
         of=ContextCompactor,
         variant="is it due",
         run=lambda messages: _COMPACTOR.is_due(messages, _Summariser("")),
         inputs=_ROWS,
+        where="thread",
     ),
-    Case(of=ContextCompactor, variant="a summary", run=partial(_compacted, "all is well"), inputs=_ROWS),
-    Case(of=ContextCompactor, variant="no summary", run=partial(_compacted, " "), inputs=_ROWS),
-    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS),
+    Case(
+        of=ContextCompactor,
+        variant="is it worth it",
+        run=_COMPACTOR.worth_asking,
+        inputs=_ROWS,
+        where="thread",
+    ),
+    Case(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
+    Case(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
+    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(reading_size,)),
+    Case(of=rows_as_text, run=rows_as_text, inputs=_ROWS, where="thread"),
+    Case(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
     Case(of=inline_calls, run=lambda text: inline_calls(text, ("look",)), inputs=TEXTS),
     Case(
         of=inline_calls,
@@ -163,14 +212,9 @@ RUNTIME_CASES = [
         run=lambda text: inline_calls(f"<tool_code>{text}</tool_code>", ("look",)),
         inputs=JSON,
     ),
-    Case(
-        of=LoopDetector,
-        run=_recorded,
-        inputs={
-            "many calls": lambda size: [(str(number), "a") for number in range(size // 100)],
-            "long calls": lambda size: [("a" * (size // 20), "b" * (size // 20)) for _ in range(10)],
-        },
-    ),
+    Case(of=validated, run=_validated, inputs=_ARGUMENTS, where="thread"),
+    Case(of=fit, run=lambda value: fit(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"),
+    Case(of=write_json, run=lambda value: write_json(value, len), inputs=_VALUES, where="thread"),
     Case(of=TurnOutput, variant="answers in text", run=_fault, inputs=JSON | TEXTS, where="thread"),
     Case(of=TurnOutput, variant="answers in calls", run=_settled, inputs=JSON, where="thread"),
     Case(
@@ -182,12 +226,19 @@ RUNTIME_CASES = [
     Case(of=ReplyWriter, variant="thinking", run=_written, inputs=_deltas(ThinkingDelta)),
     Case(of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))),
     Case(of=render, variant="text", run=lambda text: render(text, 30_000), inputs=TEXTS, also=(bounded,)),
-    Case(of=render, variant="values", run=lambda value: render(value, 30_000), inputs=_VALUES),
+    Case(of=rendered, run=lambda value: rendered(value, 30_000), inputs=_LARGE_VALUES, where="awaited"),
+    Case(
+        of=rendered,
+        variant="objects",
+        run=lambda text: rendered(_Said(text=clean_text(text)), 9),
+        inputs=LINES,
+        where="awaited",
+    ),
+    Case(of=is_large, run=is_large, inputs=_LARGE_VALUES),
     Case(of=jsonable, run=jsonable, inputs={name: _VALUES[name] for name in ("a file", "numbers", "objects", "keys")}),
-    Case(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES),
+    Case(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),
     Case(of=question_lines, run=_question, inputs=_contexts(), where="program"),
     Case(of=check_payload, run=_checked, inputs=LINES),
     Case(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
     Case(of=describe, run=lambda text: describe(ValueError(text)), inputs=TEXTS),
-    Case(of=redact, run=redact, inputs=TEXTS),
 ]

@@ -47,6 +47,7 @@ def _many_calls(size: int) -> list[ProviderReply]:
 
 
 REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
+    "nothing, in the first turn": lambda _: ["hello"],
     "an answer in words": lambda size: [[say(TEXTS["words"](size), pieces=_PIECES)]],
     "an answer in one piece": lambda size: [[say(TEXTS["not ASCII"](size))]],
     "an answer that is no stream": lambda size: [as_json(say(TEXTS["mixed"](size).replace("\ud800", "x")))],
@@ -64,6 +65,10 @@ REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
     "many calls": _many_calls,
     "a command": lambda size: _called("bash_exec", json.dumps({"command": "echo " + TEXTS["words"](size)})),
     "a command of one word": lambda size: _called("bash_exec", json.dumps({"command": "echo " + "a/" * (size // 2)})),
+    "a command in many words": lambda size: _called(
+        "bash_exec", json.dumps({"command": " ".join(f"w{number}*" for number in range(size // 9))})
+    ),
+    "a short command": lambda _: _called("bash_exec", json.dumps({"command": "yes | head -c 2000000"})),
     "a file": lambda size: _called(
         "file_write", json.dumps({"path": "a.txt", "content": TEXTS["lines"](size)}, ensure_ascii=False)
     ),
@@ -76,11 +81,10 @@ REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
 async def wait_during(home: Path, names: Sequence[str], size: int) -> AsyncGenerator[Waits]:
     """Have the model write each of these replies in a turn of its own; yields how long `/api/health` took meanwhile.
 
-    A turn before them is not measured: with the first one a server loads what it asks models with.
+    The first turn is among them, with which a server loads what it asks models with.
     """
-    replies = ["hello", *(reply for name in names for reply in REPLIES[name](size))]
+    replies = [reply for name in names for reply in REPLIES[name](size)]
     async with _serving(home, replies) as served, _polling(served) as poll, served.client() as client:
-        await _turn(served, client)
         for name in names:
             await poll()
             outcomes = await _turn(served, client)

@@ -13,10 +13,12 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.batches import merge_deltas
 from agenticx.sessions.exporting import as_jsonl, as_markdown
+from agenticx.sessions.memory import MemoryStore
 from agenticx.sessions.search import Said, Terms, said_in, spread
 from agenticx.sessions.sqlite._packs import READ_BYTES, packs_of, repacked, unpack
 from agenticx.sessions.titles import title_of
 from agenticx.sessions.transcript import Conversation, transcript
+from studio.relay import Relay
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.llm_cases import parsed
@@ -139,6 +141,14 @@ def _asked(text: str) -> object:
     return list(describe_question({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
 
 
+async def _relayed(events: list[RuntimeEvent]) -> None:
+    """Store events, and make the first piece of a stream of them."""
+    store, session = MemoryStore(), SessionRecord(workspace="/", created_at="now")
+    await store.create(session)
+    await store.append(session.id, None, events, expected_seq=0)
+    await Relay(store).respond(session.id, None)
+
+
 SESSION_CASES = [
     Case(of=title_of, run=title_of, inputs=TEXTS),
     Case(of=spread, run=spread, inputs=TEXTS, where="thread"),
@@ -174,6 +184,23 @@ SESSION_CASES = [
         inputs={
             name: (lambda size, make=make: list(packs_of(make(size), compressed=True))) for name, make in _LOGS.items()
         },
+    ),
+    Case(
+        of=Relay,
+        run=_relayed,
+        inputs={
+            **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
+            **{
+                f"arguments, {name}": (
+                    lambda size, make=make: [
+                        _event(EventType.TOOL_CALL, {"tool_call_id": "c", "name": "look", "arguments": make(size)})
+                    ]
+                )
+                for name, make in _ARGUMENTS.items()
+            },
+            "letters": lambda size: _tokens(size, "a")[:512],
+        },
+        where="awaited",
     ),
     # --- the command line
     Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),

@@ -12,6 +12,7 @@ from typing_extensions import is_protocol
 
 from tests.linear.case import name_of
 from tests.linear.llm_cases import LLM_CASES
+from tests.linear.result_cases import RESULT_CASES
 from tests.linear.runtime_cases import RUNTIME_CASES
 from tests.linear.session_cases import SESSION_CASES
 from tests.linear.tool_cases import TOOL_CASES
@@ -19,7 +20,7 @@ from tests.linear.wire_cases import WIRE_CASES
 
 __all__ = ["CASES", "EXCUSED", "MODULES", "unlisted"]
 
-CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *TOOL_CASES, *SESSION_CASES]
+CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *SESSION_CASES]
 
 MODULES = [
     "messages",
@@ -30,6 +31,7 @@ MODULES = [
     "llms._bodies",
     "llms._values",
     "llms._weight",
+    "llms._identifiers",
     "llms._failures",
     "llms.arguments",
     "llms.think_blocks",
@@ -55,6 +57,8 @@ MODULES = [
     "runtime.output",
     "runtime.question",
     "runtime.reply_writer",
+    "runtime.call_reading",
+    "runtime.turn_log",
     "runtime.result_text",
     "runtime.row_text",
     "runtime.canonical_json",
@@ -64,6 +68,7 @@ MODULES = [
     "logs",
     "runtime.tool_output",
     "tools.visible",
+    "tools.lines",
     "tools.lookups",
     "tools.shell_globs",
     "tools.shell_words",
@@ -95,16 +100,20 @@ EXCUSED: dict[str, str] = {
             llms._values.count_in llms._values.cost_in llms._json_events.malformed llms._failures.refused_prompt
             llms.openai_chat._parts.ReasoningDetails llms.openai_chat._parts.usage_of
             llms.openai_responses._request.input_items llms.gemini._request.contents llms.ollama._request.message_rows
+            llms.openai_responses._request.sent_names llms.anthropic._request.sent_names
+            llms.gemini._request.sent_names llms.ollama._request.sent_names
         """,
         "other rows go through it": """
+            runtime.compactor.is_summary tools.protected.reason_for
             llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
             runtime.output.OutputType runtime.question.size_of tools.output.Progress
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
-            cli.render.JsonLines cli.render.Terminal
+            cli.render.JsonLines cli.render.Terminal logs.hidden_members
         """,
         "it reads what the application declares, or names": """
-            messages.new_id llms._failures.status_error llms.xml_format.render_tools
+            logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
+            llms._failures.status_error llms.xml_format.render_tools
             llms.openai_responses._request.tool_rows llms.anthropic._request.held_schema
             llms.anthropic._request.tool_name llms.gemini._request.function_declarations
             llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
@@ -137,5 +146,5 @@ def _is_reader(value: object, module: str) -> bool:
     return not (holds_fields or is_protocol(value) or (is_dataclass(value) and value.__name__ not in _DOES))
 
 
-_DOES = ("ContextCompactor", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
+_DOES = ("ContextCompactor", "IdentifierRule", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
 """Dataclasses whose methods read texts."""

@@ -7,19 +7,21 @@ import pytest
 from tests.linear.case import Case
 from tests.linear.measure import spent
 from tests.linear.table import CASES, EXCUSED, unlisted
+from tests.support.lanes import Count
 
-SHORT, LONG = 4_000, 64_000
-MOST = 5 * LONG / SHORT
+TIMES = 16
+MOST = 5 * TIMES
 LEAST_SECONDS = 0.0005
-"""What a timer tells; a cost that grows with the square and stays below it here is a few milliseconds at a megabyte."""
+"""What a timer tells from noise."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_16_times_as_much_takes_at_most_80_times_as_long(case: Case) -> None:
+def test_16_times_as_much_takes_at_most_80_times_as_long(case: Case, count: Count) -> None:
     """Squared, it takes 256 times as long. `python -m tests.linear` measures closer, and larger inputs."""
+    size = count(32_000, 64_000, 128_000)
     for family, make in case.inputs.items():
-        quickest = max(spent(case, make, SHORT), LEAST_SECONDS)
-        assert any(spent(case, make, LONG) < MOST * quickest for _ in range(3)), family
+        quickest = max(spent(case, make, size // TIMES), LEAST_SECONDS)
+        assert any(spent(case, make, size) < MOST * quickest for _ in range(3)), family
 
 
 def test_every_public_function_has_a_row_or_an_excuse() -> None:

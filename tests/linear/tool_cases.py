@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,26 +17,29 @@ from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
-from agenticx.tools.lookups import Lookups
+from agenticx.tools.lines import count_lines, holds_only_utf_8, lines_from
+from agenticx.tools.lookups import Lookups, Unclear
 from agenticx.tools.output import Excerpt
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
-from agenticx.tools.shell_words import examine
+from agenticx.tools.shell_globs import is_glob
+from agenticx.tools.shell_words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import tame, visible, visible_line, without_controls
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
-from tests.linear.texts import JSON, TEXTS, repeated
+from tests.linear.texts import JSON, LINES, TEXTS, repeated
 
 __all__ = ["TOOL_CASES"]
 
 _HERE = Path(tempfile.gettempdir())
+_PATH = 3_000  # characters of a path, or of a word that is looked at as one
 _CONTEXT = ToolContext(workspace=_HERE)
 
 
@@ -107,6 +112,13 @@ def _excerpt(chunks: list[bytes]) -> Generator[None]:
     yield
 
 
+def _lined(text: str) -> object:
+    """Count the lines of a file, and read what stands behind half of them."""
+    content = text.encode("utf-8", "surrogatepass")
+    lines = count_lines(content)
+    return holds_only_utf_8(content), [*islice(lines_from(content, lines // 2, 2_000), 2_000)]
+
+
 def _ignored(text: str) -> object:
     rules = IgnoreRules().extended(text[: 256 * 1024], "")
     return rules.ignores("a/b/c.txt", is_folder=False)
@@ -136,6 +148,48 @@ _PATTERNS: dict[str, Make] = {
     "opened groups": repeated("("),
 }
 
+_GLOBS: dict[str, Make] = {
+    **TEXTS,
+    "questions": repeated("?"),
+    "classes": repeated("[a-z]"),
+    "one class": repeated("a-b", head="[", tail="]"),
+    "nearly all": repeated("a", tail="*b"),
+}
+
+
+def _matched(glob: str) -> object:
+    """Match a glob with long names, and a short one with what it is itself."""
+    looks = Lookups()
+    try:
+        return [looks.matches(name, glob) for name in ("a" * 255, "ab" * 100, ".a")], looks.matches(glob, "*a*b*c")
+    except Unclear:
+        return None
+
+
+def _resolved(path: str) -> object:
+    looks, path = Lookups(), path[:EXAMINED_WORD_BYTES]
+    try:
+        return looks.resolve("/", path), looks.exists("/", path), looks.is_file(path), list(looks.expand("/", path))
+    except Unclear:
+        return None
+
+
+def _writing(function: FunctionTool) -> Callable[[str], None]:
+    """Write a file of that text, or edit the end of one."""
+
+    def run(text: str) -> None:
+        text = clean_text(text).replace("\0", "")  # which no text file holds
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = {"path": "a.txt", "content": text}
+            if function is file_edit:
+                Path(folder, "a.txt").write_text(f"{text}\nhere")
+                arguments = {"path": "a.txt", "old_text": "\nhere", "new_text": f"there{text[: len(text) // 9]}"}
+            with suppress(StopIteration):  # it awaits nothing
+                function.run(arguments, ToolContext(workspace=Path(folder))).send(None)
+
+    return run
+
+
 TOOL_CASES = [
     Case(of=visible, run=visible, inputs=TEXTS, where="thread"),
     Case(of=visible_line, run=visible_line, inputs=TEXTS),
@@ -146,7 +200,10 @@ TOOL_CASES = [
         run=lambda text: examine(text, _HERE, (_HERE / "x",), Lookups()),
         inputs=COMMANDS,
         where="thread",
+        also=(Lookups,),
     ),
+    Case(of=Lookups, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
+    Case(of=Lookups, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
     Case(
         of=is_plainly_harmless,
         run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
@@ -156,7 +213,7 @@ TOOL_CASES = [
     Case(
         of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
     ),
-    Case(of=is_secret_file, run=lambda text: is_secret_file(*text.split("/")), inputs=TEXTS, where="thread"),
+    Case(of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"),
     Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
     Case(
         of=Excerpt,
@@ -166,6 +223,16 @@ TOOL_CASES = [
             "letters": lambda size: [b"a"] * size,
             "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
         },
+    ),
+    Case(
+        of=lines_from,
+        run=_lined,
+        inputs={
+            **TEXTS,
+            "empty lines": repeated("\n"),
+        },
+        where="thread",
+        also=(count_lines, holds_only_utf_8),
     ),
     Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
     Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
@@ -202,6 +269,8 @@ TOOL_CASES = [
         inputs=TEXTS,
         where="thread",
     ),
+    Case(of=file_write.function, variant="writing", run=_writing(file_write), inputs=LINES),
+    Case(of=file_edit.function, variant="writing", run=_writing(file_edit), inputs=LINES),
     Case(
         of=file_write.function,
         variant="assessment of a path",

@@ -268,5 +268,5 @@ WIRE_CASES = [
         inputs={"events": _BODIES["events"], "both ends": _BODIES["both ends"], "comments": _BODIES["comments"]},
     ),
     *(case for wire in WIRES for case in _replies(wire)),
-    *(Case(of=_REQUESTS[wire], run=partial(_body, wire), inputs=HISTORIES) for wire in WIRES),
+    *(Case(of=_REQUESTS[wire], run=partial(_body, wire), inputs=HISTORIES, where="thread") for wire in WIRES),
 ]

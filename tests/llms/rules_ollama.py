@@ -12,7 +12,7 @@ _MESSAGE = {"role": str, "content": str, "thinking": str, "tool_calls": list, "t
 _MESSAGE |= {"images": list}
 _OPTIONS = {"num_ctx", "num_predict"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ID = re.compile(r"[!-~]{1,40}")
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """The limits of the providers that its cloud models may be behind."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -190,6 +192,20 @@ def test_a_provider_of_your_own_may_speak_any_wire(wire: str, kind: str, more: s
     (tmp_path / "models.toml").write_text(rows, encoding="utf-8")
     model = resolve_model("acme:x")
     assert (repr(model), model.context_window) == (f"{kind}('acme:x', host='box:9')", 9000)
+
+
+@pytest.mark.parametrize("spec", ["openai:a", "openai-chat:a", "anthropic:a", "gemini:a", "ollama:a", "demo"])
+def test_what_asks_a_model_can_be_loaded_beforehand(spec: str) -> None:
+    look = (
+        "import sys\n"
+        "from agenticx.llms.catalog import load_wire, resolve_model\n"
+        f"load_wire({spec!r})\n"
+        "before = set(sys.modules)\n"
+        f"resolve_model({spec!r}, base_url='http://127.0.0.1:1')\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_demo_is_a_model() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.llms import ModelRequest, OpenAIChatModel
 from agenticx.llms.base import close_model, complete
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 from tests.llms.pieces_server import pieces_server
 from tests.wires.wires import WIRES, read
 

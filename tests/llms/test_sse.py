@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms._sse import SseParser
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 
 def events(*pieces: bytes) -> list[bytes]:

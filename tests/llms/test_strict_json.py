@@ -82,6 +82,12 @@ def test_repaired_arguments_hold_no_number_that_is_not_finite() -> None:
         repair_arguments('{"n": 1e999,}')
 
 
+def test_a_number_of_more_digits_than_keys_have_is_refused() -> None:
+    assert parse_arguments(f'{{"key": {"9" * 1_300}}}') == {"key": 10**1_300 - 1}
+    with pytest.raises(InvalidArguments, match=r"a number in it has more than 1300 digits$"):
+        parse_arguments(f'{{"key": {"9" * 1_301}}}')
+
+
 MANY = {
     "a list": json.dumps({"a": [0] * 10_000}),
     "lists": json.dumps({"a": [[]] * 5_000, "b": [[]] * 5_000}),

@@ -12,7 +12,7 @@ from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlocks
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools.registry import tool
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 CASES = {
     "<think>hm</think>\n\nyes": ("hm", "yes"),

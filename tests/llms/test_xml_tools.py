@@ -22,8 +22,8 @@ from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, outline, say
 from agenticx.tools.registry import tool
+from tests.linear.growth import grows_linearly
 from tests.llms.files import PNG
-from tests.llms.linear import grows_linearly
 
 WRITE = ToolSchema(
     "write",

@@ -25,7 +25,7 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.registry import tool
 from tests.jumping import LoopClock
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 from tests.patience import PATIENCE, comes_true, longest_hold
 from tests.runtime.test_stop import LIMIT, STOPPED, Timed
 

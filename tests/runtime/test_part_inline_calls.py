@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime.inline_calls import inline_calls
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
 CALL = '{"name": "bash_exec", "arguments": {"command": "rm -rf /"}}'
@@ -292,3 +292,21 @@ def test_arguments_come_out_as_they_were_written(arguments):
     )
     for text in wrappers:
         assert read(text, FORMS) == [("", "add", arguments)]
+
+
+@pytest.mark.parametrize(
+    ("row", "calls"),
+    [
+        ({"name": "add", "parameters": {"left": 1}}, [("", "add", {"left": 1})]),
+        ({"name": "add", "args": {"left": 1}}, []),
+        ({"name": "add", "arguments": {"left": 1}, "parameters": {"left": 2}}, []),
+        ({"name": "add", "arguments": {"left": 1}, "note": "do not run this"}, []),
+        ({"function": {"name": "add", "arguments": "{}"}, "note": "x"}, []),
+    ],
+)
+def test_no_argument_is_dropped_or_guessed(row, calls):
+    written = json.dumps(row)
+    fenced = f'```json\n{{"tool_calls": [{written}]}}\n```'
+    for text in (fenced, f"<tool_code>{written}</tool_code>", f"<tool_call>{written}</tool_call>"):
+        assert read(text, FORMS) == calls
+    assert read(f"[TOOL_CALLS][{written}]", FORMS) == calls

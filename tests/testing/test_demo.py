@@ -15,7 +15,7 @@ from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
 from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline
 from agenticx.tools.builtin import builtin_tools
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.anyio
 

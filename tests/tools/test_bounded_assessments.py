@@ -22,7 +22,7 @@ from agenticx.tools.diffs import unified_diff
 from agenticx.tools.lookups import Lookups
 from agenticx.tools.shell_globs import ShellGlob
 from agenticx.tools.shell_words import examine
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.promise("H4")
 

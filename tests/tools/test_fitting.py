@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agenticx.errors import InvalidArguments
-from agenticx.runtime.call_reading import MOST_VALUES, validated
+from agenticx.llms._limits import MAX_VALUES
+from agenticx.runtime.call_reading import validated
 from agenticx.tools import tool
 from agenticx.tools.fitting import fit
 
@@ -129,6 +130,7 @@ def test_what_fits_as_it_is_stays(annotation, value) -> None:
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [
+        *[(float, text) for text in ("9007199254740993", "0.1000000000000000055511151231257827", "1" + "0" * 400)],
         *[(int, text) for text in ("", " 1", "1 ", "+1", "01", "1.", ".5", "1_000", "0x1", "1,5", "one", "١", "1\n")],
         *[
             (int, text)
@@ -190,8 +192,8 @@ def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> N
 
 
 def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> None:
-    assert taken(list[int], [1] * (MOST_VALUES - 1)) == ([1] * (MOST_VALUES - 1), False)
-    for value in ([1] * MOST_VALUES, [[1] * 100] * 100, {str(n): n for n in range(MOST_VALUES)}):
+    assert taken(list[int], [1] * (MAX_VALUES - 1)) == ([1] * (MAX_VALUES - 1), False)
+    for value in ([1] * MAX_VALUES, [[1] * 100] * 100, {str(n): n for n in range(MAX_VALUES)}):
         with pytest.raises(InvalidArguments, match="they hold more than 10000 values; make several calls"):
             taken(Any, value)
 

@@ -184,6 +184,14 @@ def test_the_rules_of_a_deeper_folder_count_below_it_and_win() -> None:
     ]  # fmt: skip
 
 
+def test_of_equal_rules_the_last_one_counts_and_of_many_different_ones_the_last_5000() -> None:
+    again = IgnoreRules().extended("*.txt\n!a.txt\n" + "}\n" * 100_000 + "*.txt\n", "")
+    assert again.ignores("a.txt", is_folder=False)
+    assert len(again.rules) == 3
+    many = IgnoreRules().extended("first\n" + "".join(f"a{number}\n" for number in range(5_000)), "")
+    assert [many.ignores(path, is_folder=False) for path in ("first", "a0", "a4999")] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     "pattern",
     [r"\w{1000}", r"(\w{30}){30}", r"\w" * 101, "(a{100}){100}", "(((a{9}){9}){9}){99}", r"[\w.]{200}", "a" * 8_193],

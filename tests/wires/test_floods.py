@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.llms.linear import grows_linearly
+from tests.linear.growth import grows_linearly
 from tests.llms.replies import sse
 from tests.wires.wires import WIRES
 

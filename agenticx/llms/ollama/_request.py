@@ -24,8 +24,8 @@ _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 What OpenAI takes, all of them take.
 """
 
-_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
-"""OpenAI's limit for call ids in messages, for the same reason."""
+_IDS = IdentifierRule("a-zA-Z0-9_-", 40)
+"""OpenAI's rule for call ids in messages, for the same reason."""
 
 
 def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:

@@ -25,11 +25,14 @@ _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 https://github.com/microsoft/semantic-kernel/issues/4447, https://github.com/Kochava-Studios/witsy/pull/164
 """
 
-_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
-"""OpenAI: "Expected a string with maximum length 40". Kimi's ids have dots and colons, which it wants back.
+_IDS = IdentifierRule("a-zA-Z0-9_-", 40)
+"""OpenAI: "Expected a string with maximum length 40", of the characters of its names.
 
 https://github.com/vercel/ai/issues/8132, https://github.com/langgenius/dify/issues/28987
 """
+
+_DOTTED_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
+"""Kimi: `functions.NAME:NUMBER`, which its template reads again."""
 
 _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, shortest=9)
 """Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
@@ -63,6 +66,12 @@ def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, A
     ]
 
 
+def _id_rule(dialect: ChatDialect) -> IdentifierRule:
+    if dialect.short_call_ids:
+        return _SHORT_IDS
+    return _DOTTED_IDS if dialect.dotted_call_ids else _IDS
+
+
 class _Rows:
     """The rows of one request: the ids of its calls, and what its dialect takes."""
 
@@ -70,7 +79,7 @@ class _Rows:
         self._model = model
         self._dialect = dialect
         self._names = names
-        self._ids = CallIds(_SHORT_IDS if dialect.short_call_ids else _IDS)
+        self._ids = CallIds(_id_rule(dialect))
 
     def row(self, message: Message) -> dict[str, Any]:
         match message:

@@ -1,4 +1,4 @@
-"""Whether work grows with the size of what it is given, and not with its square."""
+"""Check that work grows with the size of what it is given and not with its square, for tests of one function each."""
 
 from __future__ import annotations
 
