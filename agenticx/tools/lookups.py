@@ -114,11 +114,14 @@ class Lookups:
         """Return whether bash's `glob`, a path component with or without special characters, matches `name`."""
         if not is_glob(glob):
             return name == glob
-        return self._glob(glob).matches(name, self.spend)
+        return self.glob(glob).matches(name, self.spend)
 
-    def glob_prefix(self, glob: str) -> str:
-        """Return the literal beginning of a glob."""
-        return self._glob(glob).prefix
+    def glob(self, text: str) -> ShellGlob:
+        """Return a glob, each parsed once."""
+        if text not in self._globs:
+            self.spend(len(text))
+            self._globs[text] = ShellGlob.parse(text)
+        return self._globs[text]
 
     def expand(self, start: str, path: str) -> Iterator[str]:
         """Yield what the globs of `path` stand for now, from the resolved folder `start`, with all links resolved."""
@@ -142,12 +145,14 @@ class Lookups:
                 if exc.errno not in _NOTHING_THERE:
                     raise _unseen(folder, exc.strerror) from exc
                 self._listed[folder] = ()
+            except ValueError:  # half a surrogate pair: no folder is called so
+                self._listed[folder] = ()
         return self._listed[folder]
 
     # --- one look each ------------------------------------------------------------------------------------------------
 
     def _matching(self, folder: str, part: str) -> Iterator[str]:
-        glob = self._glob(part)
+        glob = self.glob(part)
         for entry in self.entries(folder):
             if not glob.matches(entry.name, self.spend):
                 continue
@@ -164,12 +169,6 @@ class Lookups:
                     raise Unclear(f"Its patterns reach more than the {_LISTED_ENTRIES:,} files that can be checked.")
                 is_folder = entry.is_dir(follow_symlinks=False)
                 yield Entry(entry.name, "folder" if is_folder else "link" if entry.is_symlink() else "other")
-
-    def _glob(self, text: str) -> ShellGlob:
-        if text not in self._globs:
-            self.spend(len(text))
-            self._globs[text] = ShellGlob.parse(text)
-        return self._globs[text]
 
     def _status(self, path: str) -> _Status | None:
         if path not in self._statuses:

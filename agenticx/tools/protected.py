@@ -16,16 +16,25 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible, without_blanks
 
-__all__ = ["PROTECTED_NAMES", "is_within", "makes_repository", "named_part", "protected_part", "reason_for"]
+__all__ = [
+    "PROTECTED_AFFIXES",
+    "PROTECTED_NAMES",
+    "PROTECTED_PAIRS",
+    "is_within",
+    "makes_repository",
+    "named_part",
+    "protected_part",
+    "reason_for",
+]
 
 # Folders of version control, hook managers, editors, environments, package managers and CI systems.
 _FOLDERS = """
-    .appveyor .aws .buildkite .bundle .cargo .circleci .codesandbox .devcontainer .direnv .docker .drone .emacs.d
-    .fleet .forgejo .git .githooks .gitea .gnupg .gradle .harness .hg .husky .idea .idx .ipython .jj .jupyter .kube
-    .lefthook .lefthook-local .m2 .mise .mvn .nvim .password-store .semaphore .ssh .svn .teamcity .tekton .vim .vscode
-    .woodpecker .yarn .zed .zuul.d
+    .appveyor .aws .azure-pipelines .buildkite .builds .bundle .cargo .circleci .codesandbox .devcontainer .direnv
+    .docker .drone .emacs.d .fleet .forgejo .git .gitea .githooks .gitlab .gnupg .gradle .harness .helix .hg .husky
+    .idea .idx .ipython .jj .jupyter .kube .lefthook .lefthook-local .m2 .mise .mvn .nvim .password-store .run
+    .semaphore .ssh .svn .teamcity .tekton .vim .vs .vscode .woodpecker .yarn .zed .zuul.d mise-tasks
 """
 # Folders of agents: settings, hooks and servers that they start, beside their instructions.
 _AGENT_FOLDERS = """
@@ -34,41 +43,51 @@ _AGENT_FOLDERS = """
     .tabnine .trae .windsurf .zencoder
 """
 _START_UP_FILES = """
-    .ackrc .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .bazelrc .bunfig.toml .condarc .cshrc .curlrc
-    .dir-locals.el .emacs .env .envrc .exrc .gdbearlyinit .gdbinit .gemrc .git-credentials .gitattributes .gitconfig
-    .gitmodules .gvimrc .hgrc .ideavimrc .inputrc .irbrc .julia .kshrc .lesskey .lldbinit .login .lvimrc .mailcap
-    .mise.toml .miserc.toml .netrc .npmrc .nvim.lua .nvimrc .octaverc .pam_environment .pdbrc .pdbrc.py .perltidyrc
-    .pgpass .pnp.cjs .pnp.js .pnp.loader.mjs .pnpmfile.cjs .pnpmfile.mjs .profile .pryrc .psqlrc .pypirc .pythonrc
-    .pythonrc.py .pythonstartup .rdbgrc .rdbgrc.rb .rprofile .rtx.toml .screenrc .selected_editor .sqliterc .tcshrc
-    .tmux.conf .tmux.conf.local .tool-versions .vimrc .wezterm.lua .wgetrc .xinitrc .xmodmap .xprofile .xresources
-    .xsession .xsessionrc .yarnrc .yarnrc.yml .zlogin .zlogout .zprofile .zshenv .zshrc bunfig.toml mise.toml
+    .ackrc .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .bazelrc .bunfig.toml .byebugrc .condarc .cshrc
+    .curlrc .dir-locals-2.el .dir-locals.el .direnvrc .emacs .env .envrc .exrc .flaskenv .gdbearlyinit .gdbinit .gemrc
+    .git-credentials .gitattributes .gitconfig .gitmodules .gvimrc .hgrc .ideavimrc .inputrc .irbrc .julia .kshrc
+    .latexmkrc .lazy.lua .lesskey .lfsconfig .lldbinit .login .lvimrc .mailcap .mise.toml .miserc.toml .netrc .npmrc
+    .nvim.lua .nvimrc .octaverc .pam_environment .pdbrc .pdbrc.py .perltidyrc .pgpass .pnp.cjs .pnp.js .pnp.loader.mjs
+    .pnpmfile.cjs .pnpmfile.mjs .profile .pryrc .psqlrc .pylintrc .pypirc .pythonrc .pythonrc.py .pythonstartup .rdbgrc
+    .rdbgrc.rb .renviron .rprofile .rtx.toml .rvmrc .screenrc .selected_editor .sqliterc .tcshrc .tmux.conf
+    .tmux.conf.local .tool-versions .vimrc .wezterm.lua .wgetrc .xinitrc .xmodmap .xprofile .xresources .xsession
+    .xsessionrc .yarnrc .yarnrc.yml .zlogin .zlogout .zprofile .zshenv .zshrc bunfig.toml mise.toml
 """
 _HOOK_AND_CI_FILES = """
-    .appveyor.yml .build.yml .captainhook.json .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .drone.yaml
-    .drone.yml .gitlab-ci.yml .gitpod.dockerfile .gitpod.yml .huskyrc .huskyrc.js .huskyrc.json .lefthook-local.json
-    .lefthook-local.jsonc .lefthook-local.toml .lefthook-local.yaml .lefthook-local.yml .lefthook.json .lefthook.jsonc
-    .lefthook.toml .lefthook.yaml .lefthook.yml .lintstagedrc .lintstagedrc.js .lintstagedrc.json .lintstagedrc.yaml
-    .lintstagedrc.yml .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .replit .simple-git-hooks.cjs
-    .simple-git-hooks.js .simple-git-hooks.json .travis.yml .woodpecker.yaml .woodpecker.yml .zuul.yaml
-    lefthook-local.json lefthook-local.jsonc lefthook-local.toml lefthook-local.yaml lefthook-local.yml lefthook.json
-    lefthook.jsonc lefthook.toml lefthook.yaml lefthook.yml prek.toml
+    .appveyor.yml .build.yml .captainhook.json .cirrus.star .cirrus.yml .devcontainer.json .drone.jsonnet .drone.star
+    .drone.yaml .drone.yml .gitlab-ci.yml .gitpod.dockerfile .gitpod.yml .huskyrc .huskyrc.js .huskyrc.json
+    .lefthook-local.json .lefthook-local.jsonc .lefthook-local.toml .lefthook-local.yaml .lefthook-local.yml
+    .lefthook.json .lefthook.jsonc .lefthook.toml .lefthook.yaml .lefthook.yml .lintstagedrc .overcommit.yml
+    .pre-commit-config.yaml .pre-commit-config.yml .replit .travis.yml .woodpecker.yaml .woodpecker.yml .zuul.yaml
+    captainhook.json hk.pkl lefthook-local.json lefthook-local.jsonc lefthook-local.toml lefthook-local.yaml
+    lefthook-local.yml lefthook.json lefthook.jsonc lefthook.toml lefthook.yaml lefthook.yml prek.toml
+    simple-git-hooks.json
 """
 _AGENT_FILES = """
-    .aider.conf.yml .aider.model.metadata.json .aider.model.settings.yml .crush.json .kilocodemodes .mcp.json .roomodes
-    crush.json mcp.json opencode.json opencode.jsonc
+    .aider.conf.yml .aider.model.metadata.json .aider.model.settings.yml .claude.json .crush.json .kilocodemodes
+    .mcp.json .roomodes crush.json mcp.json opencode.json opencode.jsonc
 """
 PROTECTED_NAMES = frozenset(
     f"{_FOLDERS} {_AGENT_FOLDERS} {_START_UP_FILES} {_HOOK_AND_CI_FILES} {_AGENT_FILES}".split()
 )
 # A name with a slash is two neighbouring parts of a path.
-_SEQUENCES = """
+_PAIRS = """
     .config/agenticx .config/autostart .config/crush .config/fish .config/git .config/goose .config/mise .config/nvim
     .config/opencode .config/systemd .config/tmux .config/wezterm .config/zed .github/actions .github/hooks
     .github/workflows .local/bin mise/config.toml
 """
-_NAMED = PROTECTED_NAMES | frozenset(_SEQUENCES.split())
+PROTECTED_PAIRS = tuple((above, below) for above, _, below in (pair.partition("/") for pair in _PAIRS.split()))
+_NAMED = PROTECTED_NAMES | frozenset(_PAIRS.split())
 # Names of which only the beginning and the end are fixed: `.env.local`, `mise.production.toml`.
-_AFFIXES = ((".env.", ""), (".lldbinit-", ""), (".mise.", ".toml"), ("mise.", ".toml"))
+PROTECTED_AFFIXES = (
+    (".env.", ""),
+    (".lintstagedrc.", ""),
+    (".lldbinit-", ""),
+    (".mise.", ".toml"),
+    (".simple-git-hooks.", ""),
+    ("", ".code-workspace"),
+    ("mise.", ".toml"),
+)
 # Run by whoever starts Python, a test or a project's tools. Commands name them all day, so only writing them counts.
 _WRITTEN_NAMES = """
     .config .local .tox .venv appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml buildspec.yml cloudbuild.yaml
@@ -94,7 +113,7 @@ _OF_A_REPOSITORY = frozenset(_REPOSITORY_NAMES.split())
 def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
     """Return the part of `path` that makes writing it an act to ask about, if any. Case does not count."""
     parts = _folded(path.parts)
-    named = _first_named(parts, _NAMED, _AFFIXES) or _first_named(parts, _WRITTEN, _WRITTEN_AFFIXES)
+    named = _first_named(parts, _NAMED, PROTECTED_AFFIXES) or _first_named(parts, _WRITTEN, _WRITTEN_AFFIXES)
     return named or next((str(root) for root in roots if is_within(path, root)), None)
 
 
@@ -111,7 +130,7 @@ def named_part(parts: Iterable[str]) -> str | None:
     Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not among them: a command may name
     them, also behind `>`.
     """
-    return _first_named(_folded(parts), _NAMED, _AFFIXES)
+    return _first_named(_folded(parts), _NAMED, PROTECTED_AFFIXES)
 
 
 def _first_named(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
@@ -145,4 +164,9 @@ def is_within(path: Path, root: Path) -> bool:
 
 
 def _folded(parts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(part.casefold().rstrip(". ") or part for part in parts)
+    """Return names as the least particular file systems compare them: HFS+ ignores characters that show nothing."""
+    return tuple(_shown(part).casefold().rstrip(". ") or part for part in parts)
+
+
+def _shown(part: str) -> str:
+    return part if part.isascii() else without_blanks(part)

@@ -1,4 +1,8 @@
-"""Globs of one path component as bash matches them: `*`, `?` and `[…]`, in bounded time."""
+"""Globs of one path component as bash matches them: `*`, `?` and `[…]`, in bounded time.
+
+A `[…]` with a class such as `[:alpha:]`, `[.x.]` or `[=x=]` in it is taken to match any character, so that such a glob
+matches rather too much than too little.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["ShellGlob", "is_glob"]
+__all__ = ["ShellGlob", "is_glob", "with_simple_classes"]
 
 _SPECIAL = re.compile(r"[*?[]")
+_NAMED_CLASSES = (":", ".", "=")
+_CUT_OR_NAMED = re.compile(r"[\s;|&<>()`$=:,\ue000[]")
 _STAR = "*"
 
 
@@ -32,6 +38,22 @@ _Token = str | _Class
 def is_glob(text: str) -> bool:
     """Return whether `text` holds a character that bash may expand."""
     return _SPECIAL.search(text) is not None
+
+
+def with_simple_classes(path: str) -> str:
+    """Return `path` with `?` in place of each `[…]` that holds a separator of words, a quoted character or a class."""
+    return "/".join(map(_with_simple_classes, path.split("/")))
+
+
+def _with_simple_classes(part: str) -> str:
+    pieces: list[str] = []
+    place = 0
+    last = _last_named(part)
+    while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
+        is_simple = _CUT_OR_NAMED.search(part, start + 1, end) is None
+        pieces += (part[place:start], part[start : end + 1] if is_simple else "?")
+        place = end + 1
+    return "".join([*pieces, part[place:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,31 @@ class ShellGlob:
         if middle == (_STAR,):
             return True
         return _matches(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
+
+    def may_begin(self, beginning: str, spend: Callable[[int], None]) -> int:
+        """Return how much of `beginning` the glob fixes if a name that it matches may begin so, else 0."""
+        for position, character in enumerate(beginning):
+            spend(1)
+            token = self.tokens[position] if position < len(self.tokens) else None
+            if token == _STAR:
+                return position
+            if token is None or not _fits(token, character, spend):
+                return 0
+        return len(beginning)
+
+    def fixed(self) -> int:
+        """Return how many characters the glob fixes, to one or to a few."""
+        return _fixed(self.tokens)
+
+    def spelled(self) -> int:
+        """Return how many characters the glob fixes; none if they are all in the ending behind its last dot."""
+        dots = [index for index, token in enumerate(self.tokens) if token == "."]
+        stem = self.tokens[: dots[-1]] if dots else self.tokens
+        return _fixed(self.tokens) if _fixed(stem) else 0
+
+
+def _fixed(tokens: tuple[_Token, ...]) -> int:
+    return sum(not token.negated if isinstance(token, _Class) else token not in "*?" for token in tokens)
 
 
 def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
@@ -111,12 +158,12 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     index = 0
     unclosed = False
+    last = _last_named(text)
     while index < len(text):
         character = text[index]
         end = -1
         if character == "[" and not unclosed:
-            start = index + 1 + (text[index + 1 : index + 2] in {"!", "^"})
-            end = text.find("]", start + 1)  # a `]` in first place belongs to the class
+            end = _end_of_class(text, index, last)
             unclosed = end < 0
         if end >= 0:
             tokens.append(_class(text[index + 1 : end]))
@@ -127,7 +174,29 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
+def _last_named(text: str) -> dict[str, int]:
+    """Return where the last `:]`, `.]` and `=]` are, each -1 if there is none."""
+    return {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
+
+
+def _end_of_class(text: str, start: int, last: dict[str, int]) -> int:
+    """Return where the `[…]` that begins at `start` ends, or -1; a `]` in first place belongs to it."""
+    index = start + 1 + (text[start + 1 : start + 2] in {"!", "^"})
+    index += text[index : index + 1] == "]"
+    while index < len(text):
+        if text[index] == "]":
+            return index
+        sign = text[index + 1 : index + 2]
+        if text[index] == "[" and last.get(sign, -1) >= index + 2:
+            index = text.find(f"{sign}]", index + 2) + 2
+        else:
+            index += 1
+    return -1
+
+
 def _class(body: str) -> _Class:
+    if any(f"[{sign}" in body for sign in _NAMED_CLASSES):
+        return _Class(True, frozenset(), ())
     negated = body[:1] in {"!", "^"}
     rest = body[negated:]
     characters: set[str] = set()

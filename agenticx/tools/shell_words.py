@@ -1,8 +1,10 @@
 """What the words of a shell command name: protected paths, folders of ours, files with secrets.
 
 Quotes and backslashes are taken out, `~`, `$HOME` and `$PWD` put in, braces and globs tried, and a folder that one word
-names may be where another starts, as after `cd`. A name put together by other variables or substitutions is not seen:
-this asks where it can, it does not prove that a command is harmless.
+names may be where another starts, as after `cd`. This is done twice: for the words that bash makes of the command, in
+which quoted characters are no globs or braces, and for the text without any quotes, which another shell or program may
+read (`bash -c '…'`). A name put together by other variables or substitutions is not seen: this asks where it can, it
+does not prove that a command is harmless. What bash may read in another way than it is read here is `unchecked`.
 
 The work is linear in the command and bounded: of a command of more than 64 KiB nothing is examined, of a word the first
 4,096 bytes, and files, folders and globs are looked at as far as `Lookups` goes. What lies beyond is `unchecked`.
@@ -15,12 +17,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.lookups import Lookups, Unclear
-from agenticx.tools.protected import PROTECTED_NAMES, named_part
-from agenticx.tools.shell_globs import is_glob
+from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, named_part
+from agenticx.tools.shell_braces import expand_braces, has_braces
+from agenticx.tools.shell_globs import ShellGlob, is_glob, with_simple_classes
+from agenticx.tools.shell_quoting import QUOTED, UnquotedText, without_quoting
+from agenticx.tools.visible import without_blanks
 
 __all__ = ["EXAMINED_COMMAND_BYTES", "EXAMINED_WORD_BYTES", "NamedPaths", "examine"]
 
@@ -31,8 +37,16 @@ _NAME_CHARS = 255
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
 _BRACES = re.compile(r"[{,}]")
-_CHANGED_FOLDER = re.compile(r"\b(?:cd|pushd)\s+([^\s;|&<>()]+)")
+_COMMAND_WORDS = re.compile(r"[^\s;|&<>()`=]+")
+_FOLDER_CHANGES = frozenset({"cd", "pushd", "-C", "--directory", "--chdir"})
 _SORTED_NAMES = sorted(PROTECTED_NAMES)
+_NAMES_WITHOUT_DOT = tuple(name for name in _SORTED_NAMES if not name.startswith("."))
+_BEGINNINGS = tuple(beginning for beginning, _ in PROTECTED_AFFIXES if beginning)
+_ENDINGS = tuple(ending for beginning, ending in PROTECTED_AFFIXES if not beginning)
+
+_CODED_CHARACTERS = re.compile(r"\$'[^']*\\[0-7xuUc]")
+_OTHER_GLOBS = re.compile(r"shopt|setopt|extglob|dotglob|globdots|glob_dots|GLOBIGNORE|BASHOPTS")
+_EXTENDED_GLOB = re.compile(r"(?<=[^\s$;|&<>()0-9])[@?*+!]\(")
 
 _Upwards = tuple[str, int | None, tuple[str, ...]]
 """A word, and what `_upwards` makes of it."""
@@ -84,9 +98,13 @@ class _Words:
 
     @classmethod
     def of(cls, command: str, workspace: str, lookups: Lookups) -> _Words:
-        bare = _bare(command, workspace)
-        texts, unread = _texts(bare)
-        return cls(bare, texts, unread, workspace, lookups)
+        bare = _with_folders(re.sub(r"\\\n|[\"'\\]", "", command), workspace)
+        unquoted = without_quoting(command)
+        collected = _Collected()
+        collected.add_bare(bare)
+        collected.add_unquoted(_with_folders(unquoted.text, workspace))
+        unread = collected.unread or _unread_syntax(command, unquoted)
+        return cls(bare, tuple(collected.texts), unread, workspace, lookups)
 
     def naming_protected(self, targets: Iterable[str]) -> str | None:
         """Return the word that names a protected path as it is written, if any; what is in `targets` is protected."""
@@ -94,6 +112,7 @@ class _Words:
             return "AGX_HOME"
         named = next((target for target in targets if target in self.bare), None)
         named = named or next((text for text in self.texts if self._names_protected(text)), None)
+        named = named or self._naming_pair()
         paths = [(text, *_upwards(text)) for text in self.texts]
         for target in targets:
             named = named or self._leading_into(target, paths)
@@ -101,7 +120,7 @@ class _Words:
 
     def naming_secret(self) -> str | None:
         """Return the word that is the name of an existing file which usually holds keys or passwords, if any."""
-        folders = dict.fromkeys([self.workspace, *map(self._resolved, _CHANGED_FOLDER.findall(self.bare))])
+        folders = self._folders()
         for text in self.texts:
             parts = text.split("/")
             if len(parts[-1]) <= _NAME_CHARS and is_secret_file(*parts):
@@ -112,11 +131,12 @@ class _Words:
 
     def existing(self) -> Iterator[tuple[str, str]]:
         """Yield where the words lead, and what globs stand for right now, with all links resolved."""
-        for text in self.texts:
-            yield text, self._resolved(text)
-        for text in filter(is_glob, self.texts):
-            for path in self.lookups.expand(self.workspace, text):
-                yield text, path
+        for folder in self._folders():
+            for text in self.texts:
+                yield text, self.lookups.resolve(folder, text)
+            for text in filter(is_glob, self.texts):
+                for path in self.lookups.expand(folder, text):
+                    yield text, path
 
     def leading_to_protected(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
         """Return the word that leads to a protected path, if any."""
@@ -147,20 +167,66 @@ class _Words:
             return []
         return path.removeprefix(f"{self.workspace.rstrip('/')}/").strip("/").split("/")
 
-    def _resolved(self, text: str) -> str:
-        return self.lookups.resolve(self.workspace, text)
+    def _folders(self) -> list[str]:
+        """Return the folders in which parts of the command may run, with all links resolved: the workspace first."""
+        changed = (self.lookups.resolve(self.workspace, name) for name in _changed_folders(self.bare))
+        return list(dict.fromkeys([self.workspace, *changed]))
+
+    def _naming_pair(self) -> str | None:
+        """Return the word that names a pair such as `.github/workflows`, by globs or from a folder of another word."""
+        for text in filter(is_glob, self.texts):
+            for above, below in pairwise(text.split("/")):
+                if below.strip("*") and any(self._fit(pair, (above, below)) for pair in PROTECTED_PAIRS):
+                    return text
+        changed = {_last_part(folder) for folder in _changed_folders(self.bare)}
+        folders = changed | {_last_part(text) for text in self.texts}
+        starts = {text.removeprefix("./").casefold(): text for text in self.texts}
+        for first, second in PROTECTED_PAIRS:
+            if not self._any_fits(first, folders):
+                continue
+            is_changed = self._any_fits(first, changed)
+            for start, text in starts.items():
+                above, slash, _ = start.partition("/")
+                if (slash or is_changed) and above.strip("*") and self.lookups.matches(second, above):
+                    return text
+        return None
+
+    def _any_fits(self, name: str, globs: set[str]) -> bool:
+        return name in globs or any(glob.strip("*") and self.lookups.matches(name, glob) for glob in globs)
 
     # --- globs --------------------------------------------------------------------------------------------------------
 
     def _may_become_protected(self, part: str) -> bool:
-        """Return whether a glob such as `.gi*` matches a protected name, there or not."""
-        if not part.startswith(".") or not is_glob(part):
+        """Return whether a glob such as `.gi*` matches a protected name, there or not.
+
+        One that does not begin with a dot has to fix half of the name, beside its ending: `*.json` names nothing.
+        """
+        if not is_glob(part):
             return False
-        glob = part.casefold()
-        prefix = self.lookups.glob_prefix(glob)
-        first = bisect_left(_SORTED_NAMES, prefix)
-        last = bisect_left(_SORTED_NAMES, f"{prefix}\U0010ffff")
-        return any(self.lookups.matches(name, glob) for name in _SORTED_NAMES[first:last])
+        glob = self.lookups.glob(without_blanks(part).casefold())
+        is_dotted = glob.prefix.startswith(".")
+        spelled = len(part) if is_dotted else glob.spelled()
+        if not spelled:
+            return self._may_end(part.casefold())
+        for name in _candidates(glob):
+            if (is_dotted or 2 * spelled >= len(name)) and glob.matches(name, self.lookups.spend):
+                return True
+        for beginning in _BEGINNINGS:
+            if is_dotted is not beginning.startswith("."):
+                continue
+            least = 1 if is_dotted else len(beginning) // 2
+            if spelled >= least and glob.may_begin(beginning, self.lookups.spend) >= max(least, 1):
+                return True
+        return self._may_end(part.casefold())
+
+    def _may_end(self, part: str) -> bool:
+        """Return whether a glob fixes at least a third of a protected ending such as `.code-workspace`."""
+        last = part.rpartition(".")[2]
+        fixed = self.lookups.glob(last).fixed()
+        return any(
+            part.endswith(ending[1:]) or (3 * fixed >= len(ending) and self.lookups.matches(ending, f".{last}"))
+            for ending in _ENDINGS
+        )
 
     def _leading_into(self, target: str, paths: list[_Upwards]) -> str | None:
         """Return the word that leads to or into `target`, from the workspace or a folder that other words lead to."""
@@ -187,38 +253,115 @@ class _Words:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _bare(command: str, workspace: str) -> str:
-    """Return the command without quoting, with well-known folders put in."""
-    bare = re.sub(r"\\\n|[\"'\\]", "", command)
-    home = os.path.expanduser("~")
+def _with_folders(text: str, workspace: str) -> str:
+    """Return a command with well-known folders put in."""
     known = (
-        (r"\$\{?HOME\b\}?|(?<![\w/.~])~(?=[/\s;|&<>)]|$)", home),
+        (r"\$\{?HOME\b\}?|(?<![\w/.~])~(?=[/\s;|&<>)]|$)", os.path.expanduser("~")),
         (r"\$\{?PWD\b\}?", workspace),
     )
     for pattern, folder in known:
-        bare = re.sub(pattern, lambda _, folder=folder: folder, bare)
-    return bare
+        text = re.sub(pattern, lambda _, folder=folder: folder, text)
+    return text
 
 
-def _texts(bare: str) -> tuple[tuple[str, ...], str | None]:
-    """Return the words, each once, with those that brace expansion may make; and a sentence about what is left out."""
+def _unread_syntax(command: str, unquoted: UnquotedText) -> str | None:
+    """Return a sentence about what bash may read in another way than it is read here, if anything."""
+    if not unquoted.is_complete:
+        return "Its quotes are not all closed, so that its words are not checked."
+    if _CODED_CHARACTERS.search(command):
+        return "It writes characters as codes in $'…', which are not checked."
+    if _OTHER_GLOBS.search(command):
+        return "It changes how a shell reads patterns, which is not checked."
+    if "((" not in command and _EXTENDED_GLOB.search(unquoted.text):
+        return "It has a pattern such as @(…), which is not checked."
+    return None
+
+
+class _Collected:
+    """The words of a command, each once, and a sentence about what is left out of them."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}
+        self.unread: str | None = None
+        self._room = _BRACED_CHARS
+
+    def add_bare(self, bare: str) -> None:
+        """Add the words of a command without any quotes, where words that were quoted may be code."""
+        for run in dict.fromkeys(bare.split()):
+            text = _beginning(run)
+            if text != run:
+                self.unread = (
+                    f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
+                )
+            self._add(text)
+            for word in self._expanded(text):
+                self._add(word)
+
+    def add_unquoted(self, unquoted: str) -> None:
+        """Add the words of a command in which `QUOTED` stands for special characters that are quoted."""
+        for run in dict.fromkeys(unquoted.split()):
+            words = [run]
+            if has_braces(run):
+                expanded = None if len(run) > EXAMINED_WORD_BYTES else expand_braces(run, self._spend)
+                if expanded is None:
+                    self.unread = self.unread or _TOO_MANY_BRACES
+                words = expanded or []
+            for word in words:
+                for text in with_simple_classes(word).split(QUOTED):
+                    self._add(_beginning(text))
+
+    def _expanded(self, text: str) -> list[str]:
+        """Return what brace expansion makes of a text; of one with too many braces the first of their choices."""
+        if "{" not in text:
+            return []
+        expanded = expand_braces(text, self._spend) if has_braces(text) else None
+        if expanded is not None:
+            return expanded
+        prefix, *choices = _BRACES.split(text)
+        if self._spend(sum(len(prefix) + len(choice) for choice in choices)):
+            return [prefix + choice for choice in choices]
+        self.unread = self.unread or _TOO_MANY_BRACES
+        return []
+
+    def _add(self, text: str) -> None:
+        simple = with_simple_classes(text) if "[" in text else text
+        for whole in dict.fromkeys((text, simple)):
+            self.texts.update(dict.fromkeys((whole, *_SEPARATORS.split(whole))))
+        self.texts.pop("", None)
+
+    def _spend(self, characters: int) -> bool:
+        self._room -= characters
+        return self._room >= 0
+
+
+_TOO_LONG = f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
+_TOO_MANY_BRACES = "Its braces stand for more words than can be checked."
+
+
+def _changed_folders(bare: str) -> list[str]:
+    """Return the words behind `cd` and options that change the folder."""
     found: dict[str, None] = {}
-    unread: str | None = None
-    room = _BRACED_CHARS
-    for run in dict.fromkeys(bare.split()):
-        text = _beginning(run)
-        if text != run:
-            unread = f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
-        found.update(dict.fromkeys(_SEPARATORS.split(text)))
-        prefix, *choices = _BRACES.split(text) if "{" in text else [text]
-        room -= sum(len(prefix) + len(choice) for choice in choices)
-        if room < 0:
-            unread = "Its braces stand for more words than can be checked."
-            continue
-        for choice in choices:
-            found.update(dict.fromkeys((prefix + choice, *_SEPARATORS.split(prefix + choice))))
-    found.pop("", None)
-    return tuple(found), unread
+    is_next = False
+    for word in _COMMAND_WORDS.findall(bare):
+        if word in _FOLDER_CHANGES:
+            is_next = True
+        elif is_next and not word.startswith("-"):
+            found[word] = None
+            is_next = False
+    return list(found)
+
+
+def _candidates(glob: ShellGlob) -> Iterable[str]:
+    """Return the protected names that begin and end as the glob does."""
+    if not glob.prefix:
+        return [name for name in _NAMES_WITHOUT_DOT if name.endswith(glob.suffix)]
+    first = bisect_left(_SORTED_NAMES, glob.prefix)
+    last = bisect_left(_SORTED_NAMES, f"{glob.prefix}\U0010ffff")
+    return _SORTED_NAMES[first:last]
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2].casefold()
 
 
 def _beginning(run: str) -> str:

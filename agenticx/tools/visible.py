@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-__all__ = ["tame", "visible", "visible_line", "without_controls"]
+__all__ = ["tame", "visible", "visible_line", "without_blanks", "without_controls"]
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # Letters, marks and symbols that show nothing: joiners, fillers, variation selectors, the blank Braille cell.
@@ -66,6 +66,11 @@ def _counted(padding: re.Match[str]) -> str:
     if blank.startswith("\n"):
         return f"\n⟨{blank.count(chr(10)) - 1} empty lines⟩\n"
     return f"⟨{len(blank)} {'spaces' if blank[0] == ' ' else 'tabs'}⟩"
+
+
+def without_blanks(text: str) -> str:
+    """Return `text` without the characters that take no room: joiners, direction marks, variation selectors."""
+    return "".join(char for char in text if unicodedata.category(char) != "Cf" and _BLANK.match(char) is None)
 
 
 def without_controls(text: str) -> str:

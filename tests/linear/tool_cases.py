@@ -28,10 +28,12 @@ from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import named_part, protected_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
-from agenticx.tools.shell_globs import is_glob
+from agenticx.tools.shell_braces import expand_braces, has_braces
+from agenticx.tools.shell_globs import is_glob, with_simple_classes
+from agenticx.tools.shell_quoting import without_quoting
 from agenticx.tools.shell_words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
-from agenticx.tools.visible import tame, visible, visible_line, without_controls
+from agenticx.tools.visible import tame, visible, visible_line, without_blanks, without_controls
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS, repeated
@@ -200,7 +202,7 @@ TOOL_CASES = [
         run=lambda text: examine(text, _HERE, (_HERE / "x",), Lookups()),
         inputs=COMMANDS,
         where="thread",
-        also=(Lookups,),
+        also=(Lookups, expand_braces, has_braces, with_simple_classes, without_quoting),
     ),
     Case(of=Lookups, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
     Case(of=Lookups, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
@@ -211,7 +213,11 @@ TOOL_CASES = [
         where="thread",
     ),
     Case(
-        of=protected_part, run=lambda text: protected_part(Path(text)), inputs=TEXTS, where="thread", also=(named_part,)
+        of=protected_part,
+        run=lambda text: protected_part(Path(text)),
+        inputs=TEXTS,
+        where="thread",
+        also=(named_part, without_blanks),
     ),
     Case(of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"),
     Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),

@@ -267,6 +267,11 @@ OTHERS_SETTINGS = """
     .gemini/settings.json .kiro/hooks/x .qwen/settings.json .opencode/plugin/x.js opencode.json opencode.jsonc
     .continue/config.yaml .trae/mcp.json .amazonq/cli-agents/x.json .aider.conf.yml .cline/mcp.json .kilocode/mcp.json
     .junie/mcp/mcp.json .crush.json .openhands/setup.sh .idx/dev.nix .github/hooks/x.json Lefthook.YML
+    .devcontainer.json captainhook.json .helix/config.toml .lintstagedrc .lintstagedrc.mjs .lintstagedrc.cjs
+    simple-git-hooks.json .simple-git-hooks.mjs .dir-locals-2.el .builds/x.yml .lazy.lua .latexmkrc .byebugrc .pylintrc
+    .rvmrc .direnvrc .Renviron .flaskenv .claude.json .lfsconfig team.code-workspace hk.pkl .azure-pipelines/x.yml
+    .gitlab/x.yml mise-tasks/x .vs/launch.vs.json .run/x.run.xml
+    .g\u200cit/config .\ufeffgit/config .git\u2060/config .envrc\ufe0f
 """
 INSTRUCTIONS = """
     .cursorrules .clinerules .clinerules/a.md .windsurfrules CLAUDE.md AGENTS.md sub/Agents.md GEMINI.md QWEN.md

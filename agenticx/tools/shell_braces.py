@@ -1,0 +1,61 @@
+"""Brace expansion as bash does it, bounded: `{a,b}`, nested, with what stands before and behind; ranges as globs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = ["EXPANDED_WORDS", "expand_braces", "has_braces"]
+
+EXPANDED_WORDS = 64
+_STEPS = 512
+_INNERMOST = re.compile(r"(\$?)\{([^{}]*)\}")
+_RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.-?\d+)?|[A-Za-z]\.\.[A-Za-z](?:\.\.-?\d+)?")
+_RANGE_DIGITS = 9
+# What literal braces become until the word is expanded.
+_HIDE = str.maketrans("{}", "\ue001\ue002")
+_SHOW = str.maketrans("\ue001\ue002", "{}")
+
+
+def has_braces(text: str) -> bool:
+    """Return whether bash may expand braces in `text`."""
+    return "{" in text and "}" in text and ("," in text or ".." in text)
+
+
+def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
+    """Return the words that bash makes of `word`, or None if they are more than `EXPANDED_WORDS` or too much work.
+
+    A range of letters becomes `?`, one of numbers a glob of as many digits as a number of it may have. `spend` is told
+    how many characters are looked at, and returns whether the work may go on.
+    """
+    found: dict[str, None] = {}
+    waiting = [word]
+    for _ in range(_STEPS):
+        if not waiting:
+            return list(found)
+        text = waiting.pop()
+        if not spend(len(text)):
+            return None
+        group = _INNERMOST.search(text)
+        if group is None:
+            found[text.translate(_SHOW)] = None
+        else:
+            choices = _choices(group)
+            waiting += [f"{text[: group.start()]}{choice}{text[group.end() :]}" for choice in choices]
+        if len(found) + len(waiting) > EXPANDED_WORDS:
+            return None
+    return None
+
+
+def _choices(group: re.Match[str]) -> list[str]:
+    parameter, body = group[1], group[2]
+    if parameter:
+        return [group[0].translate(_HIDE)]
+    if "," in body:
+        return list(dict.fromkeys(body.split(",")))
+    ends = _RANGE.fullmatch(body)
+    if ends is None:
+        return [group[0].translate(_HIDE)]
+    if ends[1] is None:
+        return ["?"]
+    return ["[-0-9]" * digits for digits in range(1, min(max(len(ends[1]), len(ends[2])), _RANGE_DIGITS) + 1)]
