@@ -219,7 +219,7 @@ class StudioServer(uvicorn.Server):
         names = (self._services.models.default, *settings.fallback_models)
 
         def load() -> None:
-            with suppress(ImportError, OSError, MemoryError):  # the first turn tells of it
+            with suppress(SettingsError, ImportError, OSError, MemoryError):  # the first turn tells of it
                 for name in names:
                     load_wire(name)
 
