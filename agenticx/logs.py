@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ __all__ = [
     "configure_logging",
     "excerpt",
     "get_logger",
+    "hidden_members",
     "is_secret_field",
     "redact",
 ]
@@ -109,7 +110,7 @@ def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str
 
 
 def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:
-    """Log from `level` on; other libraries from warning on, unless `level` is debug.
+    """Log from `level` on; other libraries from warning on, as at debug some write whole events and requests.
 
     Lines go to `handler`, which gets our formatter; without one they are written to stderr at once.
     """
@@ -120,7 +121,7 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
     root.addHandler(handler)
     wanted = getattr(logging, level.upper())
-    root.setLevel(wanted if level == "debug" else max(wanted, logging.WARNING))
+    root.setLevel(max(wanted, logging.WARNING))
     for ours in ("agenticx", "studio"):
         logging.getLogger(ours).setLevel(wanted)
 
@@ -130,9 +131,10 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
 _SHAPES = re.compile(
     r"""
       \b(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)[-_][A-Za-z0-9_-]{12,}   # provider keys
-    | \b(?:gh[oprsu]_|github_pat_)[A-Za-z0-9_]{20,}
-    | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{30,} | \bxox[abeprs]-[A-Za-z0-9-]{10,}
-    | (?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.)[A-Za-z0-9_-]*?\beyJ[A-Za-z0-9_-]{8,}+\.
+    | (?<=_)(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)(?:-|_(?=[A-Za-z_-]{0,40}[0-9]))[A-Za-z0-9_-]{12,}
+    | (?<![A-Za-z0-9])(?:gh[oprsu]_|github_pat_)[A-Za-z0-9_]{20,}
+    | (?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b | AIza[A-Za-z0-9_-]{30,} | xox[abeprs]-[A-Za-z0-9-]{10,})
+    | (?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.)[A-Za-z0-9_-]*?(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}+\.
       [A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*|\Z)                                   # JSON web tokens
     | -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
     """,
@@ -143,13 +145,19 @@ _AFTER = re.compile(
       (?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}
     | (?P<header>\b(?:authorization|x-api-key|api-key|x-goog-api-key|cookie|set-cookie)['"]?\s*[:=,]\s*b?['"]?)
       (?!Bearer|Basic|\[hidden)[^\s'",;]{4,}
-    | (?P<query>[?&#](?:api_?key|key|token|access_token|ticket|password|secret)=)[^&\s'"]+
+    | (?P<query>[?&#](?:api_?key|key|(?:access_|refresh_|id_)?token|ticket|password|(?:client_)?secret|code|sig)=)
+      (?!\[hidden)[^&\s'"]+
+    | (?P<named>(?<![A-Za-z0-9])(?:passwords?|passwd|pwd|pw|pin|passphrase|passwort|kennwort|geheimwort|contrase[nñ]a|
+      密码|密碼|mot_de_passe|(?:client_)?secret|(?:access_|refresh_|id_)?token|api_?key)(?:['"]?\s*=\s*|['"]\s*:\s*)['"]?)
+      (?!\[hidden)[^\s'"&,;]{3,}
     | (?P<login>(?<=[a-z0-9+.-])://[^\s/:@'"]*+:)[^\s/@'"]++(?=@)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _SECRET_FIELD = re.compile(
-    r"(?:^|[_\-.])(?:(?:api)?keys?|token|secrets?|passwords?|passwd|authorization|cookies?|ticket|credentials?)$",
+    r"(?:^|[_\-.])(?:(?:api)?keys?|token|secrets?|passwords?|passwd|authorization|cookies?|ticket|credentials?|"
+    r"pwd?|pin|passphrases?|passwort|passwörter|kennwort|geheimwort|contrase(?:n|ñ|n\u0303)as?|mots?[_-]?de[_-]?passe)$"
+    r"|密码|密碼|口令",
     re.IGNORECASE,
 )
 
@@ -199,12 +207,20 @@ def _redacted(value: object, secrets: Sequence[str]) -> object:
         case str():
             return _excerpt(value, _LONGEST_FIELD, secrets)
         case Mapping():
-            pairs = cast("Mapping[object, object]", value).items()
+            members = cast("Mapping[object, object]", value)
+            hidden = hidden_members(members)
             return {
-                name: HIDDEN if is_secret_field(name) and inner else _redacted(inner, secrets) for name, inner in pairs
+                name: HIDDEN if hidden(name) and inner else _redacted(inner, secrets) for name, inner in members.items()
             }
-        case list() | tuple() | set() | frozenset():
-            return [_redacted(inner, secrets) for inner in cast("list[object]", value)]
+        case list() | tuple():
+            entries = cast("Sequence[object]", value)
+            named = [False, *map(is_secret_field, entries)]
+            return [
+                HIDDEN if after and inner else _redacted(inner, secrets)
+                for after, inner in zip(named, entries, strict=False)
+            ]
+        case set() | frozenset():
+            return [_redacted(inner, secrets) for inner in cast("set[object]", value)]
         case None | bool() | int() | float():
             return value
         case _:
@@ -214,6 +230,23 @@ def _redacted(value: object, secrets: Sequence[str]) -> object:
 def is_secret_field(name: object) -> bool:
     """Return whether the value of a field of that name is hidden whatever it is."""
     return isinstance(name, str) and _SECRET_FIELD.search(name[-_SECRET_FIELD_CHARS:]) is not None
+
+
+_NAMING = ("name", "key", "header", "field", "Name", "Key", "Header", "Field")
+_WORD = re.compile(r"[\w.-]{1,64}")
+_NAMED = frozenset({"value", "values", "val", "v", "content", "data", "text"})
+
+
+def hidden_members(
+    members: Mapping[Any, object], is_secret: Callable[[object], bool] = is_secret_field
+) -> Callable[[object], bool]:
+    """Return a function that tells which members of an object to hide: by their names, or by what it says it holds.
+
+    Of `{"name": "Authorization", "value": "…"}` that is the value.
+    """
+    said = (members.get(naming) for naming in _NAMING)
+    holds_secret = any(isinstance(name, str) and _WORD.fullmatch(name) and is_secret(name) for name in said)
+    return lambda name: is_secret(name) or (holds_secret and isinstance(name, str) and name.lower() in _NAMED)
 
 
 class _RedactingFormatter(logging.Formatter):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 from agenticx.messages import clean_text
@@ -15,7 +16,8 @@ _PYTHON_DIGITS = 4300  # as many as Python reads by default
 _SHOWN = 80  # characters of a name that somebody else made up
 
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{},]', re.DOTALL)
+_MARK = re.compile(r'[^"\[\]{},]{0,65536}(["\[\]{},]?)')
+_STRING_PIECE = re.compile(r'(?:[^"\\]{1,4096}|\\.){1,1024}', re.DOTALL)
 _TOKENS_PER_VALUE = 5  # `,"key":"value"` has three, `[[],` four
 
 
@@ -25,6 +27,23 @@ def nested_deeper(text: str, levels: int) -> bool:
     `json` finds out by running into the recursion limit, and whatever the collector ends just then fails there.
     """
     return excess_in(text, max_depth=levels) is not None
+
+
+def _marks(text: str) -> Iterator[str]:
+    """Yield each bracket, brace and comma of the JSON in `text`, and a quotation mark for each string.
+
+    No single search reads much, so that a thread that counts the values of a long text lets others run.
+    """
+    at = 0
+    while at < len(text):
+        found = cast("re.Match[str]", _MARK.match(text, at))
+        at = found.end()
+        if found[1] == '"':
+            while (piece := _STRING_PIECE.match(text, at)) is not None:
+                at = piece.end()
+            at += 1
+        if found[1]:
+            yield found[1]
 
 
 def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> str | None:
@@ -37,8 +56,7 @@ def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> st
         return None
     room = math.inf if max_values is None else _TOKENS_PER_VALUE * max_values
     depth, values = 0, 1
-    for place, token in enumerate(_TOKEN.finditer(text)):
-        mark = text[token.start()]
+    for place, mark in enumerate(_marks(text)):
         if mark in "[{":
             depth += 1
             values += 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, TypeVar
+from codecs import getincrementaldecoder
+from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from agenticx.logs import get_logger
 from agenticx.strict_json import read_json
+from agenticx.threads import run_sized
 from studio.problems import Problem
 
 __all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
@@ -17,9 +19,11 @@ __all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
 LARGE_BODY_BYTES = 4 * 1024 * 1024
 _DEPTH = 32
 _ENTRIES = 1000
+_VALUES = 10_000
 _DIGITS = 100
 _SHOWN = 80  # characters of a name that a client made up
 _SECONDS = 30.0
+_PIECE_BYTES = 1024 * 1024
 
 _log = get_logger(__name__)
 
@@ -44,8 +48,8 @@ async def read_body(request: Request, schema: type[B]) -> B:
     """The request's body as `schema`; no body at all counts as `{}` unless the schema requires a field.
 
     Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
-    duplicate keys, nesting beyond 32 levels and more than 1000 entries in one object or list included), 422 not of
-    this schema.
+    duplicate keys, nesting beyond 32 levels, more than 1000 entries in one object or list and more than 10,000 values
+    in all included), 422 not of this schema.
     """
     required = schema.is_required()
     if required or _announces_something(request):
@@ -54,7 +58,7 @@ async def read_body(request: Request, schema: type[B]) -> B:
     if raw:
         _check_type(request)
     try:
-        return schema.model_validate(_parse(raw) if raw or required else {})
+        return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
     except ValidationError as exc:
         problem = _broken(exc, schema)
         _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
@@ -96,11 +100,22 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 # --- content ----------------------------------------------------------------------------------------------------------
 
 
-def _parse(raw: bytes) -> Any:
+def _parse(raw: bytes, schema: type[B]) -> B:
     try:
-        return read_json(raw, max_depth=_DEPTH, max_entries=_ENTRIES, max_digits=_DIGITS)
+        value = read_json(_decoded(raw), max_depth=_DEPTH, max_entries=_ENTRIES, max_digits=_DIGITS, max_values=_VALUES)
     except ValueError as exc:
         raise Problem(400, "malformed_json", f"The body is no JSON that can be used: {exc}.") from None
+    return schema.model_validate(value)
+
+
+def _decoded(raw: bytes) -> str:
+    """Return UTF-8 as text, decoded in pieces: a thread that does so lets others run between two of them."""
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        pieces = [decoder.decode(raw[start : start + _PIECE_BYTES]) for start in range(0, len(raw), _PIECE_BYTES)]
+        return "".join([*pieces, decoder.decode(b"", final=True)])
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@
 2. An answer that is told before the body of its request has come says `Connection: close`. What is still on its way is
    read and thrown away for five seconds at most, as ending at once would take the answer from a client that is sending.
 3. Beyond a number that leaves files for the database and for what tools start, new connections are ended at once.
-4. There are no WebSockets: a request to upgrade is answered as if it did not ask.
+4. Where connections cannot be accepted at all, as files are used up by something else, they wait; the log says so once
+   a minute, without a traceback.
+5. There are no WebSockets: a request to upgrade is answered as if it did not ask.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.exhaustion import exhaustion
 from agenticx.logs import get_logger
 from studio.pieces import ABORT, GONE, STALLED_SECONDS
 
@@ -50,12 +54,13 @@ def _most_connections() -> int:
 
 @dataclass(slots=True)
 class Crowd:
-    """How many connections a server has at most; the log says now and then that there were more."""
+    """The most connections that a server has; the log tells once a minute of more, and of those it cannot accept."""
 
     clock: Clock = field(default_factory=SystemClock)
     most: int = field(default_factory=_most_connections)
     _refused: int = 0
     _told: float | None = None
+    _told_unaccepted: float | None = None
 
     def refuse(self) -> None:
         self._refused += 1
@@ -63,6 +68,33 @@ class Crowd:
         if self._told is None or now - self._told >= _TELL_AGAIN_SECONDS:
             _log.warning("too many connections: new ones are refused", most=self.most, refused=self._refused)
             self._refused, self._told = 0, now
+
+    def leave_waiting(self, exc: OSError) -> None:
+        """Tell that connections could not be accepted; they are tried again every second."""
+        now = self.clock.monotonic()
+        if self._told_unaccepted is None or now - self._told_unaccepted >= _TELL_AGAIN_SECONDS:
+            _log.warning("new connections cannot be accepted and wait", reason=str(exhaustion(exc) or exc.strerror))
+            self._told_unaccepted = now
+
+    @contextmanager
+    def told_by(self, loop: asyncio.AbstractEventLoop) -> Generator[None]:
+        """While the body runs, have `loop` say here which connections it cannot accept, instead of in tracebacks."""
+        before = loop.get_exception_handler()
+
+        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            exc = context.get("exception")
+            if isinstance(exc, OSError) and str(context.get("message")).startswith("socket.accept()"):
+                self.leave_waiting(exc)
+            elif before is not None:
+                before(loop, context)
+            else:
+                loop.default_exception_handler(context)
+
+        loop.set_exception_handler(handle)
+        try:
+            yield
+        finally:
+            loop.set_exception_handler(before)
 
 
 class Connection(H11Protocol):

@@ -183,7 +183,8 @@ class StudioServer(uvicorn.Server):
 
     def __init__(self, services: Services, ready: Callable[[], None] = lambda: None) -> None:
         clock = services.clock
-        connection = type("Connection", (Connection,), {"clock": clock, "crowd": Crowd(clock)})
+        self._crowd = Crowd(clock)
+        connection = type("Connection", (Connection,), {"clock": clock, "crowd": self._crowd})
         super().__init__(
             uvicorn.Config(
                 make_app(services),
@@ -201,6 +202,10 @@ class StudioServer(uvicorn.Server):
         self._services = services
         self._ready = ready
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        with self._crowd.told_by(asyncio.get_running_loop()):
+            await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or []:
@@ -214,7 +219,7 @@ class StudioServer(uvicorn.Server):
         names = (self._services.models.default, *settings.fallback_models)
 
         def load() -> None:
-            with suppress(ImportError, OSError, MemoryError):  # the first turn tells of it
+            with suppress(SettingsError, ImportError, OSError, MemoryError):  # the first turn tells of it
                 for name in names:
                     load_wire(name)
 

@@ -18,7 +18,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import ForeignError, InvalidArguments, ModelError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
-from agenticx.logs import HIDDEN, excerpt, get_logger, is_secret_field
+from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
@@ -228,18 +228,25 @@ def _pieces(value: object) -> Iterator[str]:
     match value:
         case dict():
             yield "{"
-            for place, (name, inner) in enumerate(cast("dict[str, object]", value).items()):
+            members = cast("dict[str, object]", value)
+            hidden = hidden_members(members, _is_secret)
+            for place, (name, inner) in enumerate(members.items()):
                 yield f"{', ' if place else ''}{_leaf(name)}: "
-                if _is_secret(name):
+                if hidden(name):
                     yield f'"{HIDDEN}"'
                 else:
                     yield from _pieces(inner)
             yield "}"
         case list():
             yield "["
+            before: object = None
             for place, inner in enumerate(cast("list[object]", value)):
                 yield ", " if place else ""
-                yield from _pieces(inner)
+                if isinstance(inner, str) and _names_secret(before):
+                    yield f'"{HIDDEN}"'
+                else:
+                    yield from _pieces(inner)
+                before = inner
             yield "]"
         case str():
             yield _leaf(value)
@@ -247,14 +254,22 @@ def _pieces(value: object) -> Iterator[str]:
             yield json.dumps(value)
 
 
-def _is_secret(name: str) -> bool:
+def _is_secret(name: object) -> bool:
     """Return whether an argument of that name is hidden: rather one too many than one too few."""
-    return len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name)
+    return isinstance(name, str) and (len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name))
+
+
+def _names_secret(value: object) -> bool:
+    """Return whether a text is a name of a secret alone, as in `["--password", "…"]`."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and _is_secret(value)
+
+
+_NAME = re.compile(r"[\w.-]{1,64}")
 
 
 def _leaf(text: str, *, hidden: bool = False) -> str:
     """A string in quotes; hidden as a whole where it still looks like a secret without those that were recognised."""
     shown = excerpt(text, 2 * _ARGUMENTS_CHARS)
-    if hidden or is_secret_value(shown.replace(HIDDEN, "")):
+    if hidden or is_secret_value(shown.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
         return f'"{HIDDEN}"'
     return json.dumps(shown, ensure_ascii=False)

@@ -30,7 +30,7 @@ from agenticx.sessions.titles import title_of
 from agenticx.sessions.turns import Turns
 from agenticx.sessions.waiting import WaitingMessage
 from agenticx.settings import Settings
-from agenticx.threads import run_in_thread
+from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool, is_idempotent
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
@@ -108,7 +108,8 @@ class Hub:
         `TurnFailed`, `HubClosed`, `StoreError`, what the model's name got wrong, or `SettingsError` (nothing was
         written) where the settings file of the session's workspace cannot be used.
         """
-        check_attachments(request.attachments)
+        size = sum(len(attachment.data) for attachment in request.attachments)
+        await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
         record = await self._store.get(session_id)
         model, tools = self._models(request.model or record.model), self._tools(record)
         live = await self._at_hand.open(record)

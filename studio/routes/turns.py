@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import AfterValidator, Field
@@ -13,6 +14,7 @@ from typing_extensions import TypedDict
 from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.posting import Posted, TurnRequest, WhenBusy
+from agenticx.threads import run_sized
 from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
 from studio.routes.sessions import ModelName, check_model
@@ -79,9 +81,10 @@ async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, NewTurn)
     check_model(studio, body.model)
+    size = sum(len(given.data) for given in body.attachments)
     wanted = TurnRequest(
         input=body.input,
-        attachments=tuple(_attachment(index, given) for index, given in enumerate(body.attachments)),
+        attachments=await run_sized(_attachments, body.attachments, size=size, name="agx attachments"),
         client_turn_id=body.client_turn_id,
         model=body.model,
         when_busy=body.when_busy,
@@ -109,6 +112,10 @@ def _told(posted: Posted, cursor: str) -> Accepted:
             return {"turn_id": posted.turn.id, "message_id": posted.message_id}
         case "queued" | "handed_back":
             return {"turn_id": posted.turn.id, "cursor": cursor, "state": posted.state}
+
+
+def _attachments(given: Sequence[NewAttachment]) -> tuple[Attachment, ...]:
+    return tuple(_attachment(index, one) for index, one in enumerate(given))
 
 
 def _attachment(index: int, given: NewAttachment) -> Attachment:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, redact
+from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, is_secret_field, redact
 from tests.linear.growth import grows_linearly
 
 SECRETS = {
@@ -25,10 +25,23 @@ SECRETS = {
     "header": "x-api-key: 0123456789abcdef",
     "query": "https://a.example/v1?key=0123456789abcdef&x=1",
     "ticket": "http://127.0.0.1:8765/#ticket=0123456789abcdef",
+    "key in a name": "tool_sk-proj-abcdefghijklmnop1234",
+    "key behind an underscore": "x_gsk_abcdefghijklmnop1234",
+    "github in a name": "x_ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "jwt in a name": "x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "assignment": "401: password=hunter2hunter2&x=1",
+    "quoted": '{"passphrase": "hunter2hunter2"}',
+    "other languages": "contraseña=hunter2hunter2 密码='hunter2hunter2'",
+    "code": "https://a.example/callback?code=0123456789abcdef&x=1",
     "login": "nats://agx:hunter2hunter2@db.example:4222",
     "pem": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
 }
 
+
+SECRET_FIELDS = (
+    *("pw", "pin", "passphrase", "passwort", "geheimwort", "contraseña", "contrasen\u0303a", "contrasena", "密码"),
+    *("mot_de_passe", "db_pw", "PIN"),
+)
 
 SECRET_PARTS = ("0123456789", "abcdefghijklmnop", "dXNlcjpwYXNz", "hunter2", "c2lnbmF0", "MIIEow", "ijklmnop")
 
@@ -113,7 +126,7 @@ def test_a_secret_is_hidden_wherever_it_stands(
         raise ValueError(f"{secret} and canary-0123456789")
     except ValueError:
         log.exception("failed")
-    logging.getLogger("httpcore").debug("%s", [("x", secret), (b"Authorization", b"Bearer 0123456789")])
+    logging.getLogger("httpcore").warning("%s", [("x", secret), (b"Authorization", b"Bearer 0123456789")])
     written = capsys.readouterr().err
     for part in SECRET_PARTS:
         assert part not in written.replace("127.0.0.1", "")
@@ -131,8 +144,45 @@ def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
     ]
 
 
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("name", SECRET_FIELDS)
+def test_a_field_is_known_as_secret_in_other_words_too(name: str) -> None:
+    assert is_secret_field(name)
+    assert is_secret_field(f"user.{name}")
+
+
+def test_a_field_that_only_contains_such_a_word_is_shown() -> None:
+    assert not any(map(is_secret_field, ("pin_count", "spin", "spwd", "passphrases_read", "compass", "mot")))
+
+
+@pytest.mark.promise("I1")
+def test_a_value_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("info")
+    pairs = [{"name": "Authorization", "value": "abc"}, {"Key": "api_key", "Value": ["abc"], "id": 7}]
+    get_logger("agenticx.x").info("call", headers=pairs, pair=("password", "abc"), words=["--token", "abc", "x"])
+    get_logger("agenticx.x").info("call", headers={"name": "Accept", "value": "abc"}, words=["name", "abc"])
+    hidden, shown = lines(capsys)
+    assert hidden.count("abc") == 0
+    assert hidden.endswith("'id': 7}] pair=['password', '[hidden]'] words=['--token', '[hidden]', 'x']")
+    assert shown == "INFO    agenticx.x call headers={'name': 'Accept', 'value': 'abc'} words=['name', 'abc']"
+
+
+def test_other_libraries_begin_at_warning_at_debug_too(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("debug")
+    get_logger("agenticx.x").debug("seen")
+    get_logger("studio.x").debug("seen")
+    logging.getLogger("sse_starlette.sse").debug("chunk: unseen")
+    logging.getLogger("httpx").info("unseen")
+    assert lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
+
+
 def test_ordinary_text_is_left_alone() -> None:
-    text = "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value"
+    text = (
+        "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value; "
+        "run_npm_install_packages; max_tokens=4000; the password is wrong; password: required"
+    )
     assert redact(text) == text
 
 
@@ -144,6 +194,13 @@ def test_ordinary_text_is_left_alone() -> None:
         "a://",
         "a://b:",
         "eyJ-",
+        "eyJ_",
+        "_sk_",
+        "_sk-",
+        "password ",
+        "password=",
+        "password=\n",
+        '"pw" : ',
         "eyJabcdefgh.",
         "eyJabcdefgh-eyJ.",
         "sk-",

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.lines import count_lines, holds_only_utf_8, lines_from
 from agenticx.tools.lookups import Lookups, Unclear
 from agenticx.tools.output import Excerpt
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
@@ -110,6 +112,13 @@ def _excerpt(chunks: list[bytes]) -> Generator[None]:
         yield
     excerpt.text()
     yield
+
+
+def _lined(text: str) -> object:
+    """Count the lines of a file, and read what stands behind half of them."""
+    content = text.encode("utf-8", "surrogatepass")
+    lines = count_lines(content)
+    return holds_only_utf_8(content), [*islice(lines_from(content, lines // 2, 2_000), 2_000)]
 
 
 def _ignored(text: str) -> object:
@@ -220,6 +229,16 @@ TOOL_CASES = [
             "letters": lambda size: [b"a"] * size,
             "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
         },
+    ),
+    Case(
+        of=lines_from,
+        run=_lined,
+        inputs={
+            **TEXTS,
+            "empty lines": repeated("\n"),
+        },
+        where="thread",
+        also=(count_lines, holds_only_utf_8),
     ),
     Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
     Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from agenticx.errors import InvalidArguments
 from agenticx.llms._bodies import arguments_object, arguments_text
 from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
-from agenticx.strict_json import clean_json, read_json
+from agenticx.messages import clean_text
+from agenticx.strict_json import clean_json, excess_in, read_json
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -107,3 +108,18 @@ def test_arguments_of_more_values_than_a_model_writes_are_refused_before_they_ar
 def test_long_texts_and_as_many_values_as_are_let_in_are_read() -> None:
     for value in ({"a": "[{,]}" * 100_000}, {"a": [0] * 9_990}, {"a": ['",[' * 9] * 4_000}):
         assert parse_arguments(json.dumps(value)) == value
+
+
+@given(st.text(st.sampled_from("a\u00e9😀\ud800\ud83d\udc00\ude00"), max_size=20))
+def test_what_lone_surrogates_become_is_what_a_decoder_of_utf_16_makes_of_them(text: str) -> None:
+    expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert clean_text(text) == expected
+    for length in (65_534, 65_535, 65_536):  # where a long text is taken to pieces
+        assert clean_text("é" * length + text) == "é" * length + expected
+
+
+def test_an_escape_that_a_long_string_is_taken_to_pieces_at_ends_no_string() -> None:
+    for text in ('\\"[' * 70_000, "x" * 65_535 + '\\"[' * 9, "\\\\" * 70_000 + '\\"[' * 40, "[" * 99):
+        assert excess_in(f'["{text}", [], {{"{text}": [1]}}]', max_depth=3, max_values=8) is None
+        assert excess_in(f'["{text}", [[[]]]]', max_depth=3) == "it is nested deeper than 3 levels"
+        assert excess_in(f'["{text}", 1, 2, 3, 4, 5, 6]', max_depth=3, max_values=6) == "it holds more than 6 values"

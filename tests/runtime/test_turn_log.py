@@ -403,6 +403,24 @@ async def test_an_argument_whose_name_says_secret_is_hidden_whatever_it_holds(pl
     ]
 
 
+@pytest.mark.promise("I1")
+async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(play, debugged):
+    given = [
+        {"headers": [{"name": "Authorization", "value": "w"}, {"name": "Accept", "value": "x"}]},
+        {"entry": ["password", "w"]},
+        {"argv": ["mysql", "--password", "w", "x"]},
+        {"name": "the password is told below", "value": "x"},
+    ]
+    await play([[call("nothing", arguments) for arguments in given], "Done."])
+
+    assert arguments_in(debugged()) == [
+        """'{"headers": [{"name": "Authorization", "[hidden]": "[hidden]"}, {"name": "Accept", "value": "x"}]}'""",
+        """'{"entry": ["password", "[hidden]"]}'""",
+        """'{"argv": ["mysql", "--password", "[hidden]", "x"]}'""",
+        """'{"name": "the password is told below", "value": "x"}'""",
+    ]
+
+
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import resource
 import signal
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agenticx.clocks import SystemClock
+from studio.connections import Crowd
 from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
@@ -205,6 +210,54 @@ async def test_more_connections_than_there_are_files_for_are_refused_in_one_line
         served.process.send_signal(signal.SIGTERM)
         code, _, err = await outcome(served.process)
     assert (code, err.count("\n"), err.count("too many connections")) == (0, 1, 1)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a running process are set with prlimit")
+async def test_connections_wait_while_no_file_is_left_for_them_and_one_line_says_so(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{HEALTH}\r\n") as (first, _):
+        assert await answer_of(first) == (200, False)  # it has opened what it opens when it starts
+        pid = served.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        free = min({*range(1024)} - {int(name) for name in os.listdir(f"/proc/{pid}/fd")})
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+        async with connected(served.port, f"{HEALTH}\r\n") as (reader, _):
+            async with asyncio.timeout(PATIENCE):
+                line = await served.process.stderr.readline()
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            async with asyncio.timeout(PATIENCE):
+                assert await answer_of(reader) == (200, False)
+        served.process.send_signal(signal.SIGTERM)
+        assert await outcome(served.process) == (0, "", "")
+    assert line.endswith(
+        b"WARNING studio.connections new connections cannot be accepted and wait reason='this process has too many "
+        b"open files; raise its limit (`ulimit -n`) or close connections'\n"
+    )
+
+
+async def test_that_connections_wait_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    times = [0.0, 1.0, 59.0, 60.0, 61.0, 119.0, 120.0]
+
+    class Watch(SystemClock):
+        def monotonic(self) -> float:
+            return times.pop(0)
+
+    crowd = Crowd(Watch())
+    while times:
+        crowd.leave_waiting(OSError(errno.ENOBUFS, "No buffer space available"))
+    assert len(caplog.records) == 3
+    assert "reason='No buffer space available'" in caplog.text
+
+
+async def test_what_else_goes_wrong_on_the_loop_is_told_as_before() -> None:
+    loop, told = asyncio.get_running_loop(), list[str]()
+    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+    try:
+        with Crowd().told_by(loop):
+            loop.call_exception_handler({"message": "another", "exception": OSError(errno.EMFILE, "too many")})
+        loop.call_exception_handler({"message": "later"})
+    finally:
+        loop.set_exception_handler(None)
+    assert told == ["another", "later"]
 
 
 # --- what else a server should keep to itself -------------------------------------------------------------------------

@@ -21,8 +21,9 @@ import pytest
 from agenticx.logs import bound_ids, configure_logging, get_logger
 from studio.log_writer import LogWriter
 from tests.patience import PATIENCE, comes_true, patient_client
+from tests.studio.reading import Reader
 from tests.studio.running import frames_of, until
-from tests.studio.serving import environment
+from tests.studio.serving import agx_serve, environment, outcome
 from tests.support.forked import Process
 
 LOG = get_logger("studio.x")
@@ -330,6 +331,29 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
         process.kill()
     if reader == "unread":
         os.close(reading)
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("I1")
+async def test_at_debug_the_log_has_neither_lines_of_other_libraries_nor_what_events_hold(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "a.txt").write_text("hunter2canary")
+    more = {"AGX_LOG_LEVEL": "debug", "AGX_WORKSPACE_ROOT": str(tmp_path / "workspace")}
+    async with agx_serve(tmp_path / "home", **more) as served, served.client() as client:
+        session = (await client.post("/api/sessions", json={"permission_mode": "auto"})).json()
+        path = f"/api/sessions/{session['id']}"
+        reader = Reader(served.port, f"{path}/events", served.token)
+        for said in ("run cat a.txt", "run echo password=hunter2canary"):
+            told = len(reader.frames)
+            (await client.post(f"{path}/turns", json={"input": said})).raise_for_status()
+            await reader.read(lambda log, told=told: b'"type":"final"' in b"".join(log.frames[told:]))
+        assert b"".join(reader.frames).count(b"hunter2canary") >= 2
+        served.process.send_signal(signal.SIGTERM)
+        code, _, err = await outcome(served.process)
+    assert code == 0
+    names = {line.split()[3].partition(".")[0] for line in err.splitlines()}
+    assert "agenticx" in names <= {"agenticx", "studio"}
+    assert "hunter2canary" not in err
 
 
 async def run_turns(home: Path, *, sessions: int, turns: int) -> None:

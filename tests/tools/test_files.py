@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.tools import decide
 from agenticx.tools.builtin.files import file_read, list_files
+from agenticx.tools.lines import Line, count_lines, holds_only_utf_8, lines_from
+from tests.patience import longest_hold
 
 pytestmark = pytest.mark.anyio
 
@@ -144,3 +150,50 @@ def test_a_path_that_comes_to_lead_to_another_file_is_another_call(bench) -> Non
     (bench.workspace / "notes").unlink()
     (bench.workspace / "notes").symlink_to("other")
     assert bench.assess(file_read, path="notes").binding != shown
+
+
+LARGE = {
+    "line breaks": b"\n" * 30_000_000,
+    "one line": b"a" * 30_000_000,
+    "no UTF-8": b"\xff" * 30_000_000,
+    "not ASCII": "é\n".encode() * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("family", LARGE)
+async def test_a_large_file_is_read_without_holding_up_anybody(bench, family) -> None:
+    (bench.workspace / "f").write_bytes(LARGE[family])
+    async with longest_hold() as hold:
+        result = await bench.call(file_read, path="f")
+    assert result.startswith("[")
+    assert hold.longest < 0.1
+
+
+async def test_a_part_behind_millions_of_lines_is_found(bench) -> None:
+    (bench.workspace / "f").write_bytes(b"\n" * 1_000_000 + "é here\nthere".encode())
+    part = await bench.call(file_read, path="f", offset=1_000_001)
+    assert part == "[lines 1,000,001-1,000,002 of 1,000,002, 1,000,013 bytes]\né here\nthere"
+    with pytest.raises(ToolError, match=r"has 1,000,002 lines; offset 1000003 is behind its end"):
+        await bench.call(file_read, path="f", offset=1_000_003)
+
+
+@given(st.lists(st.sampled_from([b"\n", b"a", b"\r", "é".encode(), b"\xe9", b"\xf0\x9f", b"x" * 9])), st.integers(0, 9))
+def test_lines_are_those_of_the_decoded_text(pieces, skipped) -> None:
+    content = b"".join(pieces)
+    lines = content.decode("utf-8", "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    assert count_lines(content) == len(lines)
+    assert holds_only_utf_8(content) == (content.decode("utf-8", "ignore").encode() == content)
+    assert [*lines_from(content, skipped, 5)] == [Line(line[:5], len(line)) for line in lines[skipped:]]
+
+
+def test_lines_are_the_same_where_a_file_is_read_in_pieces() -> None:
+    for shift in range(4):
+        content = b"x" * (256 * 1024 - 4 + shift) + "é\n😀\n\n".encode() * 200_000
+        lines = content.decode().split("\n")[:-1]
+        assert count_lines(content) == len(lines)
+        assert holds_only_utf_8(content)
+        for skipped in (0, 1, 99_999, 299_999, 599_999, 600_000):
+            expected = [Line(line[:5], len(line)) for line in lines[skipped : skipped + 5]]
+            assert [*islice(lines_from(content, skipped, 5), 5)] == expected

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.amounts import counted
 from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.lines import Line, count_lines, holds_only_utf_8, lines_from
 from agenticx.tools.paths import FolderEntry, Place, locate, read_file, scan_folder
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
@@ -110,38 +113,36 @@ def file_read(
 
 
 def _page(content: bytes, size: int, offset: int, limit: int, place: Place) -> str:
-    text = content.decode("utf-8-sig", "replace")
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    total = f"{len(lines):,}" if len(content) == size else f"more than {len(lines):,}"
-    if offset > max(len(lines), 1):
+    text = content.removeprefix(BOM_UTF8)
+    lines = count_lines(text)
+    total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
+    if offset > max(lines, 1):
         raise ToolError(
             f"{place.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is behind its end"
         )
-    shown, cut = _fitting(lines[offset - 1 : offset - 1 + limit])
+    shown, cut = _fitting(islice(lines_from(text, offset - 1, _READ_LINE_CHARS), limit))
     notes: list[str] = []
     last = offset - 1 + len(shown)
-    if offset > 1 or last < len(lines) or len(content) < size:
-        more = f"; read on with offset {last + 1}" if last < len(lines) else ""
+    if offset > 1 or last < lines or len(content) < size:
+        more = f"; read on with offset {last + 1}" if last < lines else ""
         notes.append(f"lines {offset:,}-{last:,} of {total}, {counted(size, 'byte')}{more}")
     if cut:
         notes.append(f"{cut:,} of these lines {'is' if cut == 1 else 'are'} cut at {_READ_LINE_CHARS:,} characters")
-    if text.count("\ufffd") > content.count("\ufffd".encode()):
+    if not holds_only_utf_8(text):
         notes.append("some bytes are not UTF-8 and show as \ufffd")
-    body = "\n".join(shown)
     if not notes:
-        return text or "(an empty file)"
+        return text.decode() or "(an empty file)"
+    body = "\n".join(shown)
     return f"[{'; '.join(notes)}]\n{body}"
 
 
-def _fitting(lines: list[str]) -> tuple[list[str], int]:
-    """As many of the lines as a result holds, at least one, and how many of them had to be cut."""
+def _fitting(lines: Iterable[Line]) -> tuple[list[str], int]:
+    """Return as many of the lines as a result holds, at least one, and how many of them had to be cut."""
     shown: list[str] = []
     room, cut = _READ_CHARS, 0
     for line in lines:
-        whole = len(line) <= _READ_LINE_CHARS
-        fitted = line if whole else f"{line[:_READ_LINE_CHARS]}… [{len(line):,} characters]"
+        whole = line.length == len(line.text)
+        fitted = line.text if whole else f"{line.text}… [{line.length:,} characters]"
         room -= len(fitted) + 1
         if room < 0 and shown:
             break
