@@ -4,6 +4,9 @@ Whatever foreign code does, the caller gets a value or one exception of our tree
 `ForeignError` for anything else it raises, for a time-out, and for a cancellation that nobody asked for. Code that
 ignores cancellation is left behind and logged; it cannot hold the turn. It stands below the runtime, because models
 and tools call foreign code as well.
+
+1. A `SystemExit` or `KeyboardInterrupt` in a task that foreign code started itself ends the program: asyncio raises it
+   out of the event loop, beside whoever awaits that task.
 """
 
 from __future__ import annotations
