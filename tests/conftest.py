@@ -31,6 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background: what tests start would ignore it too
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
 
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

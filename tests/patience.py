@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +13,7 @@ import httpx
 
 from agenticx.clocks import SystemClock
 
-__all__ = ["PATIENCE", "Hold", "PatientClock", "comes_true", "longest_hold", "patient_client"]
+__all__ = ["PATIENCE", "Hold", "PatientClock", "comes_true", "longest_hold", "patient_client", "slowdown"]
 
 PATIENCE = 120.0
 """Real seconds for what has to come; they pass only where it never does."""
@@ -51,6 +52,11 @@ async def comes_true(happened: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not happened():
             await asyncio.sleep(0.005)
+
+
+def slowdown() -> int:
+    """Return by how much measured Python code may be slower than it is: 3 while coverage traces it, else 1."""
+    return 3 if sys.gettrace() is not None else 1
 
 
 @dataclass
