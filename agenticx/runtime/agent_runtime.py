@@ -53,8 +53,6 @@ from agenticx.tools.registry import Toolbox
 __all__ = ["AgentRuntime"]
 
 _BARE_TOOL_ROUNDS = 10
-_LONG_ROUND_CHARS = 100_000
-"""A round with more text than this is recorded in a thread."""
 _READ_AT_ONCE = 4096
 """A text of as many characters is looked through for calls on the event loop, a longer one in a thread."""
 
@@ -270,10 +268,8 @@ class AgentRuntime:
         turn.loops.record_state(*turn.session.state.plan)
         recorded = [_recorded(turn, *one) for one in zip(calls, outcomes, strict=True)]
         turn.looking.clear()
-        if sum(len(call.arguments) + len(call.result) for call in recorded) > _LONG_ROUND_CHARS:
-            await run_in_thread(turn.loops.record_round, recorded, name="agx loop detector")
-        else:
-            turn.loops.record_round(recorded)
+        size = sum(len(call.arguments) + len(call.result) for call in recorded)
+        await run_sized(turn.loops.record_round, recorded, size=size, name="agx loop detector")
         verdict = turn.loops.check()
         if verdict is None:
             return

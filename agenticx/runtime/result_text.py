@@ -148,14 +148,18 @@ def confirms(text: str) -> bool:
     if len(text) > _CHECK_CHARS:
         return False
     if text.startswith("{"):
-        try:
-            fields: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            return False
-        flags = [value for key, value in fields.items() if key.lower() in _PASSED_KEYS]
+        flags = [value for key, value in _fields(text).items() if key.lower() in _PASSED_KEYS]
         return bool(flags) and all(value is True for value in flags)
     said = [found["negated"] is None for found in _PASSED.finditer(text)]
     return bool(said) and all(said)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """Return the fields of the JSON object that begins with `text`'s brace; none where it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
 
 
 # --- a verdict, good or bad -------------------------------------------------------------------------------------------
@@ -180,13 +184,9 @@ def gives_verdict(text: str) -> bool:
     if len(text) > _CHECK_CHARS:
         return False
     if text.startswith("{"):
-        try:
-            fields: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            return False
         return any(
             isinstance(value, bool) and key.lower() not in _FOUND_KEYS | {"ok", "success"}
-            for key, value in fields.items()
+            for key, value in _fields(text).items()
         )
     return _VERDICT.fullmatch(text) is not None
 
