@@ -213,6 +213,7 @@ def test_ordinary_text_is_left_alone() -> None:
         "x",
     ],
 )
+@pytest.mark.cases(quick=6)
 def test_redacting_takes_time_by_the_length_of_the_text(pattern: str) -> None:
     assert grows_linearly(lambda size: redact((pattern * size)[:size]))
 
