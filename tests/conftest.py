@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bytecode import keep_aside
-from tests.support.lanes import Count, add_options, lane_of
+from tests.support.lanes import Count, add_options, lane_of, sample
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
@@ -40,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ci", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile(lane_of(config))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sample(config, items)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+@pytest.mark.cases(quick=3)
 def test_it_looks_as_it_did_and_its_events_come_out_to_the_byte(agx: Any, file: Path) -> None:
     screen = subprocess.run(
         [*AGX, "sessions", "replay", str(file)],

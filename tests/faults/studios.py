@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import signal
-import sys
+import subprocess
 import warnings
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -65,7 +65,7 @@ async def _ended(process: AsyncProcess) -> int:
 class Nursery:
     """See `tests/faults/nursery.py`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: AsyncProcess) -> None:
         self._process = process
         self._ready: asyncio.Queue[dict[str, int]] = asyncio.Queue()
         self._gone: dict[int, asyncio.Future[int]] = {}
@@ -111,16 +111,15 @@ class Nursery:
 @asynccontextmanager
 async def nursery() -> AsyncGenerator[Nursery]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "COV_"))}
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.faults.nursery", stdin=pipe, stdout=pipe, cwd=ROOT, env=environment
-    )
+    process = await AsyncProcess.start("tests.faults.nursery", [], cwd=ROOT, env=environment, stdin=subprocess.PIPE)
     made = Nursery(process)
     try:
         yield made
     finally:
         await made.close()
         _collect_cut_connections()
+    errors = (await process.stderr.read()).decode()
+    assert not errors, errors
 
 
 def _collect_cut_connections() -> None:

@@ -37,6 +37,7 @@ LONGEST_LIFE = 1.5
         ("runs calls again", "ran 2 times|ran and is told as"),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
     async with nursery() as nursing:
         world, order = World(tmp_path / "home"), {"broken": broken}

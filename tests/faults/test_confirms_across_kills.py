@@ -82,7 +82,7 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with nursery() as nursing:
-        for round_ in range(count(2, 4, 100)):
+        for round_ in range(count(1, 4, 100)):
             world = World(tmp_path / str(round_) / "home")
             async with serving(nursing, world) as client:
                 questions = await ask(world, client)
@@ -104,7 +104,7 @@ async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_questio
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with nursery() as nursing:
-        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(100, 400, 10_000))
+        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(40, 400, 10_000))
     assert found == [], told(found)
 
 

@@ -23,10 +23,11 @@ START_SECONDS = 2.0  # of work
 @pytest.mark.promise("A3")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.cases(quick=9)
 async def test_a_server_may_end_at_any_point(
     tmp_path: Path, rng: random.Random, count: Count, point: str, when: str
 ) -> None:
-    sessions = count(5, 25, 25)
+    sessions = count(3, 25, 25)
     async with nursery() as nursing:
         order = {"crash": [point, when, rng.randint(1, 12)]}
         loop = KillLoop(nursing, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(5, 50, 1_250))):
+    for number, lives in enumerate(portions(count(3, 50, 1_250))):
         world = World(tmp_path / str(number) / "home")
         async with nursery() as nursing:
             loop = KillLoop(nursing, world, rng)

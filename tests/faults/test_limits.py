@@ -257,6 +257,7 @@ def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("files", [6, 8, 10, 12])
+@pytest.mark.cases(quick=1)
 async def test_agx_run_with_too_few_files_says_so_in_one_line_without_a_traceback(tmp_path: Path, files: int) -> None:
     limited = f"ulimit -n {files}; exec {sys.executable} -m agenticx.cli run 'list the files'"
     pipe = asyncio.subprocess.PIPE

@@ -285,6 +285,7 @@ def on(*wires: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.promise("C7")
+@pytest.mark.cases(quick=5)
 async def test_a_flood_is_given_up_before_it_takes_memory(wire, refused):
     run = await measured(wire, refused)
 

@@ -33,7 +33,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
         await studio.end()
-        for _ in range(count(20, 200, 200) // ROUNDS_PER_LIFE):
+        for _ in range(count(10, 200, 200) // ROUNDS_PER_LIFE):
             studio = await nursing.serve(world.home)
             async with studio.caller() as client:
                 for _ in range(ROUNDS_PER_LIFE):

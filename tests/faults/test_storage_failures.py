@@ -106,7 +106,7 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
 @pytest.mark.parametrize("what", [REFUSED, UNANSWERED])
 async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
     async with nursery() as nursing, failing(nursing, tmp_path) as one:
-        assert await first_untouched(one, what, step=count(1, 4, 4)) > 10
+        assert await first_untouched(one, what, step=4 // count(1, 4, 4)) > 10
 
 
 @pytest.mark.promise("A4")

@@ -74,7 +74,7 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 async def test_a_power_cut_takes_nothing_that_was_told_as_done(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(2, 12, 2_500), 50)):
+    for number, lives in enumerate(portions(count(1, 12, 2_500), 50)):
         folder = tmp_path / str(number)
         world, trace = World(folder / "home"), folder / "trace"
         cuts = PowerCuts(world, trace, rng)

@@ -103,6 +103,7 @@ def assert_wrote_hello(envelopes: list[dict[str, Any]], workspace: Path) -> None
     assert (workspace / "hello.txt").read_text(encoding="utf-8").strip() == "Hello from the wheel"
 
 
+@pytest.mark.cases(quick=0)
 def test_the_wheel_runs_a_demo_turn_outside_the_checkout(installed: Installed, tmp_path: Path) -> None:
     agx = [str(installed.python.with_name("agx"))]
     envelopes = demo_turn(agx, cwd=tmp_path, home=tmp_path / "home", workspace=tmp_path / "work")
@@ -115,11 +116,13 @@ def test_the_checkout_runs_a_demo_turn(tmp_path: Path) -> None:
     assert_wrote_hello(envelopes, tmp_path / "work")
 
 
+@pytest.mark.cases(quick=0)
 def test_both_names_of_the_command_say_the_version(installed: Installed, tmp_path: Path) -> None:
     said = {run([str(installed.python.with_name(name)), "--version"], cwd=tmp_path) for name in ("agx", "agenticx")}
     assert said == {"agx 0.1.0\n"}
 
 
+@pytest.mark.cases(quick=0)
 def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     program = (
         "import agenticx.settings as s; print(s.__file__);"
@@ -130,6 +133,7 @@ def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: I
     assert same == "True"
 
 
+@pytest.mark.cases(quick=0)
 def test_the_installed_library_knows_the_models_of_the_wheel_and_yours(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text('[models."openai:gpt-4o"]\nwindow = 7\n', encoding="utf-8")
     program = (
@@ -139,6 +143,7 @@ def test_the_installed_library_knows_the_models_of_the_wheel_and_yours(installed
     assert run([str(installed.python), "-c", program], cwd=tmp_path, AGX_HOME=str(tmp_path)) == "True 7 10.00\n"
 
 
+@pytest.mark.cases(quick=0)
 def test_the_wheel_holds_the_packages_the_config_and_nothing_else(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()

@@ -62,6 +62,7 @@ END = {"type": "message_stop"}
 
 @pytest.mark.promise("C3")
 @pytest.mark.parametrize("recording", recordings("anthropic"))
+@pytest.mark.cases(quick=6)
 def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recording: Recording) -> None:
     events = recording.body.replace(b"\r\n", b"\n").split(b"\n\n")
     step = max(1, len(events) // 60)  # each prefix is read anew

@@ -195,6 +195,7 @@ def test_a_provider_of_your_own_may_speak_any_wire(wire: str, kind: str, more: s
 
 
 @pytest.mark.parametrize("spec", ["openai:a", "openai-chat:a", "anthropic:a", "gemini:a", "ollama:a", "demo"])
+@pytest.mark.cases(quick=2)
 def test_what_asks_a_model_can_be_loaded_beforehand(spec: str) -> None:
     look = (
         "import sys\n"

@@ -41,6 +41,7 @@ DONE = "[DONE]"
 
 @pytest.mark.promise("C3")
 @pytest.mark.parametrize("recording", recordings("chat"))
+@pytest.mark.cases(quick=6)
 def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recording: Recording) -> None:
     events = recording.body.replace(b"\r\n", b"\n").split(b"\n\n")
     step = max(1, len(events) // 100)  # each prefix is read anew

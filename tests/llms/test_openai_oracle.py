@@ -35,6 +35,7 @@ RESPONSES_UNREADABLE = {
 
 
 @pytest.mark.parametrize("recording", recordings("chat"))
+@pytest.mark.cases(quick=6)
 async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
@@ -46,6 +47,7 @@ async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: 
 
 
 @pytest.mark.parametrize("recording", recordings("responses"))
+@pytest.mark.cases(quick=10)
 async def test_a_response_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,

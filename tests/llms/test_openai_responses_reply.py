@@ -67,6 +67,7 @@ END = ended()
 
 @pytest.mark.promise("C3")
 @pytest.mark.parametrize("recording", recordings("responses"))
+@pytest.mark.cases(quick=10)
 def test_a_stream_cut_at_any_event_is_complete_only_with_its_end_marker(recording: Recording) -> None:
     events = recording.body.split(b"\n\n")
     step = max(1, len(events) // 60)  # each prefix is read anew
@@ -78,6 +79,7 @@ def test_a_stream_cut_at_any_event_is_complete_only_with_its_end_marker(recordin
 
 @pytest.mark.promise("C3")
 @pytest.mark.parametrize("recording", recordings("responses"))
+@pytest.mark.cases(quick=10)
 def test_a_stream_cut_inside_an_event_is_incomplete_and_no_protocol_error(recording: Recording) -> None:
     marker = recording.body.rfind(b'"type":"response.completed"')
     end = recording.body.find(b"\n", marker)

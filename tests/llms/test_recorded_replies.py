@@ -21,6 +21,7 @@ ALL: list[Any] = [
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=60)
 def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Recording, chunking: Chunking) -> None:
     said = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
     assert said == recording.judge(said)
@@ -28,12 +29,14 @@ def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Rec
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=20)
 def test_the_pieces_that_bytes_come_in_change_nothing(wire: Wire, recording: Recording) -> None:
     replies = [repr(read_with(wire.parser("m"), pieces(recording.body, chunking))) for chunking in CHUNKINGS]
     assert replies == [replies[0]] * len(CHUNKINGS)
 
 
 @pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=20)
 def test_a_parser_that_has_ended_has_nothing_more_to_say(wire: Wire, recording: Recording) -> None:
     parser = wire.parser("m")
     list(deltas_of(parser, [recording.body]))

@@ -223,6 +223,7 @@ def test_both_wires_go_on_after_there_and_back(first: Wire, then: Wire) -> None:
 
 @pytest.mark.parametrize("ids", FOREIGN)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
+@pytest.mark.cases(quick=40)
 def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[str]) -> None:
     history = rounds(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
@@ -231,6 +232,7 @@ def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[
 @pytest.mark.promise("D5")
 @pytest.mark.parametrize("names", NAMES_OF_CALLS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
+@pytest.mark.cases(quick=30)
 def test_calls_of_any_name_are_sent_as_every_server_takes_them(first: Wire, then: Wire, names: list[str]) -> None:
     message = asks_for(first, names, own_ids(first, len(names)))
     history = [UserMessage(content="Look."), message, *answers(message)]

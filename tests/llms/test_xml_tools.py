@@ -230,6 +230,7 @@ def test_calls_without_end_are_given_up(piece: str, calls: int) -> None:
         ("<function=write><parameter=options>", "</parameter"),
     ],
 )
+@pytest.mark.cases(quick=3)
 def test_the_time_it_takes_is_linear_in_the_text(opening: str, piece: str) -> None:
     def read_all(pieces: list[str]) -> None:
         parser = XmlCallParser([WRITE])

@@ -257,6 +257,7 @@ def question(given) -> int:
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
+@pytest.mark.cases(quick=3)
 def test_a_question_and_its_digest_cost_no_more_than_the_size_of_the_arguments(kind):
     made = ARGUMENTS[kind]
     assert grows_linearly(lambda size: question(made(size)), 50_000, MEGABYTE)

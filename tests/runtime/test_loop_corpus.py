@@ -115,6 +115,7 @@ class Refusing(ConfirmGate):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("sequence", ALL[::6], ids=lambda sequence: sequence.title)
+@pytest.mark.cases(quick=16)
 async def test_a_real_turn_ends_as_the_detector_says(play, sequence):
     recorded = Recorded(sequence)
     warned, ended, verdict = loops.judge(sequence)

@@ -374,6 +374,7 @@ def test_what_is_remembered_does_not_grow():
         "é",
     ],
 )
+@pytest.mark.cases(quick=5)
 def test_the_cost_of_a_text_is_linear_in_its_length(hostile):
     def cost(size):
         text = hostile * (size // len(hostile))

@@ -169,6 +169,7 @@ class Blocking(AgentHook):
 
 @pytest.mark.parametrize("count", [8, 20])
 @pytest.mark.parametrize("case", range(20))
+@pytest.mark.cases(quick=10)
 async def test_whatever_becomes_of_each_call_of_a_marked_batch_the_others_are_answered(play, rng, count, case):
     ways = [rng.choice(WAYS) for _ in range(count)]
     counter = Counter()

@@ -104,6 +104,7 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
 
 @pytest.mark.parametrize("offset", [0, 3_990, 7_999, 8_000, 12_345, 150_000])
 @pytest.mark.parametrize("filling", ["word ", "字", "x"])
+@pytest.mark.cases(quick=8)
 async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, filling: str, offset: int) -> None:
     before = (filling * 200_000)[:offset]
     await session_with(store, UserMessage(content=f"{before} Größe der 会议 {filling * 1000}"))

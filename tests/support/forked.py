@@ -159,28 +159,44 @@ class Process:
 
 
 class AsyncProcess:
-    """A program as `asyncio.subprocess.Process` offers it; standard output and error are pipes, input is inherited."""
+    """A program as `asyncio.subprocess.Process` offers it; standard output and error are pipes.
 
-    def __init__(self, started: _Started, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+    `stdin` is a blocking pipe, or None where standard input is empty.
+    """
+
+    def __init__(
+        self,
+        started: _Started,
+        stdin: IO[bytes] | None,
+        stdout: asyncio.StreamReader,
+        stderr: asyncio.StreamReader,
+    ) -> None:
         self._started = started
         self._ended = asyncio.get_running_loop().create_future()
-        self.stdout, self.stderr = stdout, stderr
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.pid = started.pid
         asyncio.get_running_loop().add_reader(started.status, self._take_end)
 
     @classmethod
     async def start(
-        cls, module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], new_session: bool = False
+        cls,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int = subprocess.DEVNULL,
+        new_session: bool = False,
     ) -> AsyncProcess:
+        """Start a program; `stdin` is `subprocess.DEVNULL` or `subprocess.PIPE`."""
+        theirs, ours, _ = _child_end(stdin, reading=True)
         pipes = [os.pipe(), os.pipe()]
-        with open(os.devnull, "rb") as nothing:
-            descriptors = [nothing.fileno(), *(theirs for _, theirs in pipes)]
-            program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=new_session)
-            started = _Started(program, descriptors)
-        for _, theirs in pipes:
-            os.close(theirs)
+        program = Program(module, list(arguments), str(cwd), dict(env), _limits(), new_session=new_session)
+        started = _Started(program, [theirs, *(end for _, end in pipes)])
+        for end in (theirs, *(end for _, end in pipes)):
+            os.close(end)
         stdout, stderr = [await _reader(ours) for ours, _ in pipes]
-        return cls(started, stdout, stderr)
+        return cls(started, None if ours is None else os.fdopen(ours, "wb", buffering=0), stdout, stderr)
 
     def _take_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._started.status)

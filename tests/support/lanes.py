@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
 
-__all__ = ["Count", "Lane", "add_options", "lane_of"]
+__all__ = ["Count", "Lane", "add_options", "lane_of", "sample"]
 
 Lane = Literal["quick", "ci", "deep"]
 
@@ -36,3 +39,30 @@ def lane_of(config: pytest.Config) -> Lane:
     if config.getoption("--deep"):
         return "deep"
     return "ci" if config.getoption("--ci") else "quick"
+
+
+def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect cases of tests marked `cases(quick, ci)`: each lane runs at most that many, `--deep` all of them.
+
+    The same cases run in every run, and a new case displaces at most one other: those with the lowest CRC of their ids.
+    A test that is named on the command line with its case runs in any lane.
+    """
+    lane = lane_of(config)
+    if lane == "deep":
+        return
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[item.nodeid.partition("[")[0]].append(item)
+    dropped = {item for cases in groups.values() for item in _excess(cases, lane)}
+    dropped -= {item for item in dropped if any(item.nodeid in argument for argument in config.args)}
+    if dropped:
+        config.hook.pytest_deselected(items=list(dropped))
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _excess(cases: list[pytest.Item], lane: Lane) -> Iterable[pytest.Item]:
+    marker = cases[0].get_closest_marker("cases")
+    if marker is None:
+        return ()
+    limit: int | None = marker.kwargs.get(lane)
+    return () if limit is None else sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))[limit:]

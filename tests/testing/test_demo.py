@@ -118,6 +118,7 @@ async def test_a_long_text_is_said_whole_and_all_but_its_beginning_at_once():
     ],
 )
 @pytest.mark.parametrize("verb", ["", "write a", "say ", "run ", "replace ", "todo "])
+@pytest.mark.cases(quick=20)
 def test_reading_a_message_is_linear_in_its_length(verb, words):
     assert grows_linearly(lambda size: plan(verb + words * (size // len(words)) + "!"))
 

@@ -278,6 +278,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.cases(quick=5)
 def test_assessing_a_command_costs_no_more_than_its_size(bench, kind) -> None:
     """Up to the size from which nothing is examined, and beyond it."""
     (bench.workspace / "file").touch()
@@ -287,6 +288,7 @@ def test_assessing_a_command_costs_no_more_than_its_size(bench, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.cases(quick=8)
 def test_a_command_has_no_more_than_so_many_names_looked_up(bench, kind) -> None:
     lookups = Lookups()
     found = examine(COMMANDS[kind](65_000), bench.workspace, (bench.workspace.parent / "agx-home",), lookups)

@@ -44,6 +44,7 @@ def test_what_is_public_is_listed() -> None:
 
 
 @pytest.mark.parametrize("package", ["httpx", "structlog", "rich", "ctypes", "starlette"])
+@pytest.mark.cases(quick=2)
 def test_importing_the_tools_stays_light(package) -> None:
     program = f"import sys, agenticx.tools, agenticx.tools.builtin; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -17,11 +17,11 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.paths import locate, read_file, replace_file
+from tests.support.lanes import Count
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
 
 SECRET = "outside and secret"
-RACES = 10_000
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ for target in itertools.cycle(sys.argv[1:]):
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
-def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped) -> None:
+def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped, count: Count) -> None:
     """Another process keeps turning a folder, or a file, into a link that leads out, while we read and write there."""
     if swapped == "folder":
         (workspace / "flip").mkdir()
@@ -254,7 +254,7 @@ def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped) -> 
     with subprocess.Popen(arguments, cwd=workspace, stdout=subprocess.PIPE) as swapper:
         assert swapper.stdout is not None
         swapper.stdout.readline()
-        for _ in range(RACES):
+        for _ in range(count(2_000, 10_000, 10_000)):
             try:
                 place = locate(path, workspace)
                 content, _ = read_file(place, 100)

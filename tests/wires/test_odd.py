@@ -35,6 +35,7 @@ def test_each_oddity_has_an_outcome_and_each_wire_its_oddities() -> None:
 @pytest.mark.promise("C1", "C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize("oddity", ALL)
+@pytest.mark.cases(quick=200)
 def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: Chunking) -> None:
     assert outcome(*read(oddity.wire.parser("m"), pieces(oddity.body, chunking))) == oddity.expected
 
@@ -42,6 +43,7 @@ def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: C
 @pytest.mark.promise("C1")
 @pytest.mark.anyio
 @pytest.mark.parametrize("oddity", ALL)
+@pytest.mark.cases(quick=60)
 async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: Oddity, tmp_path: Path) -> None:
     """The server says the odd thing to every request, so that a reply with calls is met again with their results.
 
