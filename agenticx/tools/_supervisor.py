@@ -33,61 +33,61 @@ TERM_SECONDS = 1.0
 KILL_ROUNDS = 50
 ROUND_SECONDS = 0.02
 LINGER_SECONDS = 0.1
-PATIENCE_SECONDS = TERM_SECONDS + 0.4
+SUPERVISOR_SECONDS = TERM_SECONDS + 0.4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     status_fd = int(sys.argv[1])
     os.set_inheritable(status_fd, False)
-    watched, lifeline = os.pipe()
-    adopts = _become_subreaper()  # before there is anybody to lose a parent
+    lifeline_read, lifeline_write = os.pipe()
+    is_subreaper = _become_subreaper()  # before there is anybody to lose a parent
     supervisor = os.fork()
     if supervisor:
-        os.close(watched)
-        guard(supervisor, adopts, lifeline)
+        os.close(lifeline_read)
+        run_guardian(supervisor, is_subreaper, lifeline_write)
     else:
         os.setsid()  # one signal to a process group does not reach both
-        os.dup2(watched, 0)
-        os.close(watched)
-        os.close(lifeline)
-        supervise(sys.argv[2:], status_fd)
+        os.dup2(lifeline_read, 0)
+        os.close(lifeline_read)
+        os.close(lifeline_write)
+        run_supervisor(sys.argv[2:], status_fd)
 
 
-def guard(supervisor: int, adopts: bool, lifeline: int) -> None:
+def run_guardian(supervisor: int, is_subreaper: bool, lifeline_write: int) -> None:
     """Pass on that the caller wants an end, and see to it myself where the supervisor does not or cannot."""
-    family = Family(supervisor, adopts, _wake_on_signals())
-    _let_go_of_output()
-    if not family.wait_for_command():
-        os.close(lifeline)
-        _sent(os.kill, supervisor, signal.SIGCONT)
-        family.wait_for_all(PATIENCE_SECONDS)
-    os._exit(0 if family.alone or family.kill() else 1)
+    tree = ProcessTree(supervisor, is_subreaper, _wake_on_signals())
+    _release_output()
+    if not tree.wait_for_command():
+        os.close(lifeline_write)
+        _send_signal(os.kill, supervisor, signal.SIGCONT)
+        tree.wait_for_all(SUPERVISOR_SECONDS)
+    os._exit(0 if tree.is_empty or tree.kill() else 1)
 
 
-def supervise(arguments: list[str], status_fd: int) -> None:
+def run_supervisor(arguments: list[str], status_fd: int) -> None:
     """Start the command, tell how it ended, and end what it left or what is no longer wanted."""
-    adopts = _become_subreaper()
-    wake = _wake_on_signals()
-    family = Family(_start(arguments), adopts, wake)
-    os.write(status_fd, b'{"pid": %d}\n' % family.command)
-    _let_go_of_output()
-    if family.wait_for_command():
-        family.wait_for_all(LINGER_SECONDS)
-        left = len(family.members())
-        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (family.status, left))
-    os._exit(0 if family.end() else 1)
+    is_subreaper = _become_subreaper()
+    wake_fd = _wake_on_signals()
+    tree = ProcessTree(_start_command(arguments), is_subreaper, wake_fd)
+    os.write(status_fd, b'{"pid": %d}\n' % tree.command)
+    _release_output()
+    if tree.wait_for_command():
+        tree.wait_for_all(LINGER_SECONDS)
+        left = len(tree.descendants())
+        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (tree.status, left))
+    os._exit(0 if tree.terminate() else 1)
 
 
-class Family:
+class ProcessTree:
     """A process that one of us started, and its descendants."""
 
-    def __init__(self, command: int, adopts: bool, wake: int) -> None:
+    def __init__(self, command: int, is_subreaper: bool, wake_fd: int) -> None:
         self.command = command
-        self.adopts = adopts
-        self.wake = wake
+        self.is_subreaper = is_subreaper
+        self.wake_fd = wake_fd
         self.status = -1
-        self.alone = False
+        self.is_empty = False
 
     def wait_for_command(self) -> bool:
         """True when the command has ended, False when the caller wants an end first."""
@@ -95,7 +95,7 @@ class Family:
             self.reap()
             if self.status >= 0:
                 return True
-            ready, _, _ = select.select([0, self.wake], [], [])
+            ready, _, _ = select.select([0, self.wake_fd], [], [])
             self._drain(ready)
             if 0 in ready:
                 return False
@@ -103,18 +103,18 @@ class Family:
     def wait_for_all(self, seconds: float) -> bool:
         """Whether nothing is left before `seconds` are over."""
         deadline = time.monotonic() + seconds
-        while not self.alone:
+        while not self.is_empty:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._drain(select.select([self.wake], [], [], left)[0])
+            self._drain(select.select([self.wake_fd], [], [], left)[0])
             self.reap()
         return True
 
-    def end(self) -> bool:
+    def terminate(self) -> bool:
         """End whatever is left; whether that worked."""
         self.reap()
-        if self.alone:
+        if self.is_empty:
             return True
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
@@ -136,45 +136,45 @@ class Family:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self.alone = self.adopts or not self._group_lives()
+                self.is_empty = self.is_subreaper or not self._group_exists()
                 return
             if pid == 0:
                 return
             if pid == self.command:
                 self.status = status
 
-    def members(self) -> list[int]:
+    def descendants(self) -> list[int]:
         """Every descendant that still runs."""
-        if not self.adopts:
-            return [self.command] if self._group_lives() else []
+        if not self.is_subreaper:
+            return [self.command] if self._group_exists() else []
         children: dict[int, list[int]] = {}
         for name in os.listdir("/proc"):
-            if name.isdigit() and (parent := _living_parent(name)):
+            if name.isdigit() and (parent := _parent_of_living(name)):
                 children.setdefault(parent, []).append(int(name))
         found: list[int] = []
-        waiting = [os.getpid()]
-        while waiting:
-            below = children.get(waiting.pop(), [])
+        pending = [os.getpid()]
+        while pending:
+            below = children.get(pending.pop(), [])
             found += below
-            waiting += below
+            pending += below
         return found
 
     def _signal(self, number: int) -> None:
-        if not self.adopts:
-            _sent(os.killpg, self.command, number)
+        if not self.is_subreaper:
+            _send_signal(os.killpg, self.command, number)
             return
-        for pid in self.members():
-            _sent(os.kill, pid, number)
+        for pid in self.descendants():
+            _send_signal(os.kill, pid, number)
 
-    def _group_lives(self) -> bool:
-        return _sent(os.killpg, self.command, 0)
+    def _group_exists(self) -> bool:
+        return _send_signal(os.killpg, self.command, 0)
 
     def _drain(self, ready: list[int]) -> None:
-        if self.wake in ready:
-            os.read(self.wake, 4096)
+        if self.wake_fd in ready:
+            os.read(self.wake_fd, 4096)
 
 
-def _living_parent(pid: str) -> int:
+def _parent_of_living(pid: str) -> int:
     """The parent of a process that is no zombie, else 0."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -184,7 +184,7 @@ def _living_parent(pid: str) -> int:
     return 0 if state in (b"Z", b"X") else int(parent)
 
 
-def _sent(send: Callable[[int, int], None], pid: int, number: int) -> bool:
+def _send_signal(send: Callable[[int, int], None], pid: int, number: int) -> bool:
     try:
         send(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -218,7 +218,7 @@ def _do_nothing(_number: int, _frame: object) -> None:
     """A handler, so that the signal is delivered at all."""
 
 
-def _start(arguments: list[str]) -> int:
+def _start_command(arguments: list[str]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -243,7 +243,7 @@ def _start(arguments: list[str]) -> int:
         os._exit(127)
 
 
-def _let_go_of_output() -> None:
+def _release_output() -> None:
     """The caller sees the end of the output when the command and its descendants have closed it."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)

@@ -78,7 +78,7 @@ class ToolOutput:
 class Snapshots(Protocol):
     """Keeps what files held before and after tools changed them, so that a person can take changes back."""
 
-    def edited(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+    def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
         """A call is about to put `after` where `before` is (None: no file); `path` is resolved, links and all.
 
         What is told here is durable on return. Raises `ToolError` if it cannot be kept: then nothing is to be changed.
@@ -109,8 +109,8 @@ class ToolContext:
     state: ToolState = field(default_factory=ToolState)
     clock: Clock = field(default_factory=SystemClock)
     emit: Callable[[str, Mapping[str, Any]], None] = _ignore
-    afterwards: Callable[[Coroutine[Any, Any, None]], None] | None = None
-    started: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
+    add_background_task: Callable[[Coroutine[Any, Any, None]], None] | None = None
+    record_process: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     protected_roots: tuple[Path, ...] = ()
     snapshots: Snapshots | None = None
 

@@ -9,14 +9,14 @@ from agenticx.tools.patterns import LinearPattern, compile_glob
 
 __all__ = ["IgnoreRules"]
 
-_MOST_RULES = 5_000
+_MAX_RULES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: LinearPattern
     base: str
-    keeps: bool
+    negated: bool
     folders_only: bool
 
 
@@ -30,14 +30,14 @@ class IgnoreRules:
 
     rules: tuple[_Rule, ...] = ()
 
-    def extended(self, text: str, folder: str) -> IgnoreRules:
+    def with_rules(self, text: str, folder: str) -> IgnoreRules:
         """Return these rules and those of a .gitignore that lies in `folder` ("" for the workspace itself).
 
         Of a longer file only the last 5,000 different lines count: each is compiled, and looked at for each path.
         """
         base = f"{folder}/" if folder else ""
-        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MOST_RULES]  # of equal ones only the last counts
-        parsed = (_parsed(line, base) for line in reversed(lines))
+        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MAX_RULES]  # of equal ones only the last counts
+        parsed = (_parse_rule(line, base) for line in reversed(lines))
         return IgnoreRules((*self.rules, *(rule for rule in parsed if rule is not None)))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
@@ -46,11 +46,11 @@ class IgnoreRules:
             if rule.folders_only and not is_folder:
                 continue
             if path.startswith(rule.base) and rule.pattern.found_in(path[len(rule.base) :]):
-                return not rule.keeps
+                return not rule.negated
         return False
 
 
-def _parsed(line: str, base: str) -> _Rule | None:
+def _parse_rule(line: str, base: str) -> _Rule | None:
     line = line.rstrip()
     if not line or line.startswith("#"):
         return None

@@ -12,25 +12,25 @@ from typing import Literal
 from agenticx.tools.shell_globs import ShellGlob, is_glob
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Entry", "Lookups", "Unclear"]
+__all__ = ["DirectoryEntry", "FileSystemCache", "UncheckableError"]
 
-_LOOKUPS = 10_000
-_LISTED_FOLDERS = 1_000
-_LISTED_ENTRIES = 20_000
-_STEPS = 250_000
-_FOLLOWED_LINKS = 40
-_NAME_BYTES = 255
+_MAX_LOOKUPS = 10_000
+_MAX_LISTED_FOLDERS = 1_000
+_MAX_LISTED_ENTRIES = 20_000
+_MAX_STEPS = 250_000
+_MAX_LINKS = 40
+_MAX_NAME_BYTES = 255
 _SHOWN_CHARS = 200
 
-_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
-class Unclear(Exception):
+class UncheckableError(Exception):
     """Something that a call names cannot be looked at, or not in bounded time; the message is a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """One name in a folder; links are not followed to say its kind."""
 
     name: str
@@ -43,7 +43,7 @@ class _Status:
     link_target: str
 
 
-class Lookups:
+class FileSystemCache:
     """Look-ups of one assessment; made anew for the next, because nothing that it remembers is looked at again.
 
     Every method raises `Unclear` for what cannot be looked at, and once the assessment has looked at too much.
@@ -51,51 +51,51 @@ class Lookups:
 
     def __init__(self) -> None:
         self._statuses: dict[str, _Status | None] = {}
-        self._listed: dict[str, tuple[Entry, ...]] = {}
+        self._listings: dict[str, tuple[DirectoryEntry, ...]] = {}
         self._globs: dict[str, ShellGlob] = {}
-        self._entries_left = _LISTED_ENTRIES
-        self._steps_left = _STEPS
+        self._entries_left = _MAX_LISTED_ENTRIES
+        self._steps_left = _MAX_STEPS
 
     @property
-    def looked_up(self) -> int:
+    def lookup_count(self) -> int:
         """The number of names that were looked up."""
         return len(self._statuses)
 
     @property
-    def listed(self) -> tuple[str, ...]:
+    def listed_folders(self) -> tuple[str, ...]:
         """The folders that were listed."""
-        return tuple(self._listed)
+        return tuple(self._listings)
 
     def spend(self, steps: int) -> None:
         """Count steps of work; raises `Unclear` once there were too many."""
         self._steps_left -= steps
         if self._steps_left < 0:
-            raise Unclear("It names more files and patterns than can be checked.")
+            raise UncheckableError("It names more files and patterns than can be checked.")
 
     def resolve(self, start: str, path: str) -> str:
         """Return where `path` leads from the resolved folder `start`, as `os.path.realpath` does, there or not."""
-        place = "/" if path.startswith("/") else start
+        current = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
         links = 0
-        is_there = True
+        exists = True
         while parts:
             self.spend(1)
             part = parts.pop()
             if part == "..":
-                place, is_there = os.path.dirname(place), True
+                current, exists = os.path.dirname(current), True
             elif part not in {"", "."}:
-                below = f"/{part}" if place == "/" else f"{place}/{part}"
-                status = self._status(below) if is_there else None  # below what is not there is nothing
-                is_there = status is not None
+                child = f"/{part}" if current == "/" else f"{current}/{part}"
+                status = self._status(child) if exists else None  # below what is not there is nothing
+                exists = status is not None
                 if status is None or not stat.S_ISLNK(status.mode):
-                    place = below
+                    current = child
                     continue
                 links += 1
-                if links > _FOLLOWED_LINKS:
-                    raise _unseen(below, os.strerror(errno.ELOOP))
-                place = "/" if status.link_target.startswith("/") else place
+                if links > _MAX_LINKS:
+                    raise _access_error(child, os.strerror(errno.ELOOP))
+                current = "/" if status.link_target.startswith("/") else current
                 parts += status.link_target.split("/")[::-1]
-        return place
+        return current
 
     def exists(self, start: str, path: str) -> bool:
         """Return whether there is anything at `path`, if only a link that leads nowhere."""
@@ -125,33 +125,35 @@ class Lookups:
 
     def expand(self, start: str, path: str) -> Iterator[str]:
         """Yield what the globs of `path` stand for now, from the resolved folder `start`, with all links resolved."""
-        places = ["/" if path.startswith("/") else start]
+        paths = ["/" if path.startswith("/") else start]
         for part in path.split("/"):
             if is_glob(part):
-                places = [found for place in places for found in self._matching(place, part)]
+                paths = [found for place in paths for found in self._matching_entries(place, part)]
             elif part not in {"", "."}:
-                places = [self.resolve(place, part) for place in places if self.exists(place, part)]
-            places = list(dict.fromkeys(places))
-        yield from places
+                paths = [self.resolve(place, part) for place in paths if self.exists(place, part)]
+            paths = list(dict.fromkeys(paths))
+        yield from paths
 
-    def entries(self, folder: str) -> tuple[Entry, ...]:
+    def entries(self, folder: str) -> tuple[DirectoryEntry, ...]:
         """Return what is in a resolved folder; nothing if it is none."""
-        if folder not in self._listed:
-            if len(self._listed) >= _LISTED_FOLDERS:
-                raise Unclear(f"Its patterns reach more than the {_LISTED_FOLDERS:,} folders that can be checked.")
+        if folder not in self._listings:
+            if len(self._listings) >= _MAX_LISTED_FOLDERS:
+                raise UncheckableError(
+                    f"Its patterns reach more than the {_MAX_LISTED_FOLDERS:,} folders that can be checked."
+                )
             try:
-                self._listed[folder] = tuple(self._scan(folder))
+                self._listings[folder] = tuple(self._scan(folder))
             except OSError as exc:
-                if exc.errno not in _NOTHING_THERE:
-                    raise _unseen(folder, exc.strerror) from exc
-                self._listed[folder] = ()
+                if exc.errno not in _NOT_FOUND:
+                    raise _access_error(folder, exc.strerror) from exc
+                self._listings[folder] = ()
             except ValueError:  # half a surrogate pair: no folder is called so
-                self._listed[folder] = ()
-        return self._listed[folder]
+                self._listings[folder] = ()
+        return self._listings[folder]
 
     # --- one look each ------------------------------------------------------------------------------------------------
 
-    def _matching(self, folder: str, part: str) -> Iterator[str]:
+    def _matching_entries(self, folder: str, part: str) -> Iterator[str]:
         glob = self.glob(part)
         for entry in self.entries(folder):
             if not glob.matches(entry.name, self.spend):
@@ -161,24 +163,26 @@ class Lookups:
             else:
                 yield f"{folder.rstrip('/')}/{entry.name}"
 
-    def _scan(self, folder: str) -> Iterator[Entry]:
+    def _scan(self, folder: str) -> Iterator[DirectoryEntry]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._entries_left -= 1
                 if self._entries_left < 0:
-                    raise Unclear(f"Its patterns reach more than the {_LISTED_ENTRIES:,} files that can be checked.")
+                    raise UncheckableError(
+                        f"Its patterns reach more than the {_MAX_LISTED_ENTRIES:,} files that can be checked."
+                    )
                 is_folder = entry.is_dir(follow_symlinks=False)
-                yield Entry(entry.name, "folder" if is_folder else "link" if entry.is_symlink() else "other")
+                yield DirectoryEntry(entry.name, "folder" if is_folder else "link" if entry.is_symlink() else "other")
 
     def _status(self, path: str) -> _Status | None:
         if path not in self._statuses:
-            if len(self._statuses) >= _LOOKUPS:
-                raise Unclear(f"It names more than the {_LOOKUPS:,} files that can be checked.")
-            self._statuses[path] = _look(path)
+            if len(self._statuses) >= _MAX_LOOKUPS:
+                raise UncheckableError(f"It names more than the {_MAX_LOOKUPS:,} files that can be checked.")
+            self._statuses[path] = _stat_path(path)
         return self._statuses[path]
 
 
-def _look(path: str) -> _Status | None:
+def _stat_path(path: str) -> _Status | None:
     """Return what is at `path`, None if nothing is or can be.
 
     A name of more than 255 bytes, and one that no file can have, stand for nothing.
@@ -187,13 +191,15 @@ def _look(path: str) -> _Status | None:
         mode = os.lstat(path).st_mode
         return _Status(mode, os.readlink(path) if stat.S_ISLNK(mode) else "")
     except OSError as exc:
-        too_long = exc.errno == errno.ENAMETOOLONG and len(os.fsencode(path.rpartition("/")[2])) > _NAME_BYTES
-        if exc.errno in _NOTHING_THERE or too_long:
+        too_long = exc.errno == errno.ENAMETOOLONG and len(os.fsencode(path.rpartition("/")[2])) > _MAX_NAME_BYTES
+        if exc.errno in _NOT_FOUND or too_long:
             return None
-        raise _unseen(path, exc.strerror) from exc
+        raise _access_error(path, exc.strerror) from exc
     except ValueError:  # a NUL, or half a surrogate pair
         return None
 
 
-def _unseen(path: str, why: str | None) -> Unclear:
-    return Unclear(f"It names {visible_line(path, _SHOWN_CHARS)}, which cannot be looked at: {why or 'unknown error'}.")
+def _access_error(path: str, reason: str | None) -> UncheckableError:
+    return UncheckableError(
+        f"It names {visible_line(path, _SHOWN_CHARS)}, which cannot be looked at: {reason or 'unknown error'}."
+    )

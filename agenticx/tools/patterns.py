@@ -19,9 +19,9 @@ from agenticx.errors import ToolError
 
 __all__ = ["LinearPattern", "compile_glob", "compile_pattern"]
 
-_MOST_CHARS = 8_192
-_MOST_CLASSES = 100
-_LONGEST_PATH = 4_096
+_MAX_CHARS = 8_192
+_MAX_CLASSES = 100
+_MAX_PATH_CHARS = 4_096
 _SHOWN_CHARS = 200
 
 
@@ -43,17 +43,17 @@ def compile_pattern(pattern: str) -> LinearPattern:
         schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True)
         return LinearPattern(SchemaValidator(schema))
     except SchemaError as exc:
-        raise ToolError(f"the pattern {_shown(pattern)} cannot be used: {_reason(str(exc))}") from exc
+        raise ToolError(f"the pattern {_quoted(pattern)} cannot be used: {_reason(str(exc))}") from exc
 
 
-def _shown(pattern: str) -> str:
+def _quoted(pattern: str) -> str:
     return repr(pattern) if len(pattern) <= _SHOWN_CHARS else f"{pattern[:_SHOWN_CHARS]!r}…"
 
 
 def _check_size(pattern: str) -> None:
     """Raise `ToolError` for a pattern that would take long to compile; linear in its length."""
-    if len(pattern) > _MOST_CHARS:
-        raise ToolError(f"the pattern has {len(pattern):,} characters; give one of at most {_MOST_CHARS:,}")
+    if len(pattern) > _MAX_CHARS:
+        raise ToolError(f"the pattern has {len(pattern):,} characters; give one of at most {_MAX_CHARS:,}")
     sums, last = [_Size(0, 0)], _Size(0, 0)
     for token in _TOKEN.finditer(pattern):
         match token.lastgroup:
@@ -72,10 +72,10 @@ def _check_size(pattern: str) -> None:
                 last = added = _Size(1, 1 if _UNICODE_CLASS.search(token[0]) else 0)
         sums[-1] = _Size(sums[-1].characters + added.characters, sums[-1].classes + added.classes)
     characters, classes = sum(size.characters for size in sums), sum(size.classes for size in sums)
-    if characters > _MOST_CHARS or classes > _MOST_CLASSES:
+    if characters > _MAX_CHARS or classes > _MAX_CLASSES:
         raise ToolError(
-            f"the pattern {_shown(pattern)} repeats too much: written out, it may have {_MOST_CHARS:,} characters and "
-            f"{_MOST_CLASSES} classes such as \\w; use + or * instead of counts, or [a-z] instead of \\w"
+            f"the pattern {_quoted(pattern)} repeats too much: written out, it may have {_MAX_CHARS:,} characters and "
+            f"{_MAX_CLASSES} classes such as \\w; use + or * instead of counts, or [a-z] instead of \\w"
         )
 
 
@@ -87,7 +87,7 @@ class _Size(NamedTuple):
 
 
 def _count(digits: str | None) -> int:
-    return min(int((digits or "0")[:9] or 0), 10 * _MOST_CHARS)
+    return min(int((digits or "0")[:9] or 0), 10 * _MAX_CHARS)
 
 
 _TOKEN = re.compile(
@@ -110,8 +110,8 @@ def compile_glob(glob: str) -> LinearPattern:
 
     Raises `ToolError` as `compile_pattern` does, and for a glob that is longer than any path.
     """
-    if len(glob) > _LONGEST_PATH:
-        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_LONGEST_PATH:,}")
+    if len(glob) > _MAX_PATH_CHARS:
+        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_MAX_PATH_CHARS:,}")
     return compile_pattern(f"^(?s:{_translate(glob)})$")
 
 

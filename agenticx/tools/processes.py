@@ -31,11 +31,11 @@ from agenticx.threads import run_in_thread
 
 __all__ = [
     "MARK",
-    "CommandEnd",
+    "CommandExit",
     "RunningCommand",
     "StartedProcess",
-    "end_left_over",
-    "marked_processes",
+    "find_marked_processes",
+    "kill_leftovers",
     "start_command",
 ]
 
@@ -43,8 +43,8 @@ MARK = "AGX_CALL_MARK"
 """The variable that every process of a call carries."""
 
 _SUPERVISOR = Path(__file__).with_name("_supervisor.py")
-_GONE_SECONDS = 2.7
-_MARK_SECONDS = 0.3
+_CLOSE_SECONDS = 2.7
+_KILL_SECONDS = 0.3
 _READ_BYTES = 65_536
 _DRAIN_BYTES = 1024 * 1024
 
@@ -52,11 +52,11 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CommandEnd:
+class CommandExit:
     """How a command ended: its exit code (negative: the signal), and how many descendants it left running."""
 
     exit_code: int
-    left_running: int
+    leftover_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,31 +137,31 @@ class RunningCommand:
         self._control: int | None = control
         self._output: int | None = output
         self._on_output = on_output
-        self._report = bytearray()
+        self._status_bytes = bytearray()
         self._loop = asyncio.get_running_loop()
-        self._begun: asyncio.Future[StartedProcess | None] = self._loop.create_future()
-        self._ended: asyncio.Future[CommandEnd | None] = self._loop.create_future()
-        self._supervisor_over: asyncio.Future[int] = self._loop.create_future()
+        self._started: asyncio.Future[StartedProcess | None] = self._loop.create_future()
+        self._exited: asyncio.Future[CommandExit | None] = self._loop.create_future()
+        self._supervisor_exited: asyncio.Future[int] = self._loop.create_future()
         os.set_blocking(output, False)
         os.set_blocking(status, False)
         self._loop.add_reader(output, self._read_output)
         self._loop.add_reader(status, partial(self._read_status, status))
 
-    async def begun(self) -> StartedProcess | None:
+    async def wait_started(self) -> StartedProcess | None:
         """Until the command runs; None if that never came to be."""
-        return await asyncio.shield(self._begun)
+        return await asyncio.shield(self._started)
 
-    async def wait(self) -> CommandEnd:
+    async def wait(self) -> CommandExit:
         """Until the command itself has ended and its output is read, whatever its descendants still do.
 
         Raises `ToolError` if its supervisor was ended from outside.
         """
-        end = await asyncio.shield(self._ended)
+        end = await asyncio.shield(self._exited)
         if end is None:
             raise ToolError("the command was ended from outside, together with the process that watched over it")
         return end
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """Have everything ended: SIGTERM now, SIGKILL after a second. Returns at once, needs nobody to wait."""
         self._close_output()
         if self._control is not None:
@@ -171,11 +171,11 @@ class RunningCommand:
             self._control = None
             self._process.send_signal(signal.SIGCONT)  # the command may have stopped the one that shall end it
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Until no process of this command is left, at most 3 real seconds after `end`; what resists is logged."""
         try:
-            async with asyncio.timeout(_GONE_SECONDS):
-                clean = await asyncio.shield(self._supervisor_over) == 0
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                clean = await asyncio.shield(self._supervisor_exited) == 0
         except TimeoutError:
             clean = False
             self._process.kill()
@@ -207,38 +207,38 @@ class RunningCommand:
 
     def _read_status(self, descriptor: int) -> None:
         chunk = os.read(descriptor, _READ_BYTES)
-        self._report += chunk
-        told = self._told()
-        if not self._begun.done() and (told or not chunk):
-            self._begun.set_result(_found(told[0]["pid"], self.mark) if told else None)
-        if (not chunk or len(told) > 1) and not self._ended.done():
-            self._command_over()
+        self._status_bytes += chunk
+        reports = self._status_reports()
+        if not self._started.done() and (reports or not chunk):
+            self._started.set_result(_started_process(reports[0]["pid"], self.mark) if reports else None)
+        if (not chunk or len(reports) > 1) and not self._exited.done():
+            self._finish_command()
         if not chunk:
             self._loop.remove_reader(descriptor)
             os.close(descriptor)
-            self._supervisor_over.set_result(self._process.wait())  # it closed its last descriptor by exiting
+            self._supervisor_exited.set_result(self._process.wait())  # it closed its last descriptor by exiting
 
-    def _command_over(self) -> None:
+    def _finish_command(self) -> None:
         """The command has ended, so all that it printed is in the pipe; what its descendants add is not waited for."""
         for _ in range(_DRAIN_BYTES // _READ_BYTES):
             if not self._read_output():
                 break
-        told = self._told()
-        if len(told) < 2:
-            self._ended.set_result(None)
+        reports = self._status_reports()
+        if len(reports) < 2:
+            self._exited.set_result(None)
             return
-        report = told[1]
-        self._ended.set_result(CommandEnd(os.waitstatus_to_exitcode(report["status"]), report["left"]))
+        report = reports[1]
+        self._exited.set_result(CommandExit(os.waitstatus_to_exitcode(report["status"]), report["left"]))
 
-    def _told(self) -> list[dict[str, int]]:
+    def _status_reports(self) -> list[dict[str, int]]:
         """The whole lines of the supervisor's report."""
-        return [json.loads(line) for line in self._report.split(b"\n")[:-1]]
+        return [json.loads(line) for line in self._status_bytes.split(b"\n")[:-1]]
 
 
 # --- by their mark ----------------------------------------------------------------------------------------------------
 
 
-def marked_processes(mark: str) -> list[int]:
+def find_marked_processes(mark: str) -> list[int]:
     """The living processes whose environment carries `mark` (Linux)."""
     wanted = f"{MARK}={mark}".encode()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environment_of(name)]
@@ -251,46 +251,46 @@ def _environment_of(pid: str) -> list[bytes]:
         return []
 
 
-def end_left_over(process: StartedProcess) -> None:
+def kill_leftovers(process: StartedProcess) -> None:
     """End what is left of a command that an earlier process of ours started; blocks for up to a third of a second.
 
     Processes that carry the mark are ours, and so is the session of the process that was recorded, if it is still the
     one that started then.
     """
-    _kill_all(lambda: {*marked_processes(process.mark), *_session_of(process)})
+    _kill_all(lambda: {*find_marked_processes(process.mark), *_session_members(process)})
 
 
-def _found(pid: int, mark: str) -> StartedProcess:
-    return StartedProcess(pid, _stat(str(pid)).started, mark)
+def _started_process(pid: int, mark: str) -> StartedProcess:
+    return StartedProcess(pid, _read_stat(str(pid)).started, mark)
 
 
-def _session_of(process: StartedProcess) -> list[int]:
-    if not process.started or _stat(str(process.pid)).started != process.started:
+def _session_members(process: StartedProcess) -> list[int]:
+    if not process.started or _read_stat(str(process.pid)).started != process.started:
         return []
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _stat(name).session == process.pid]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _read_stat(name).session == process.pid]
 
 
 @dataclass(frozen=True, slots=True)
-class _Stat:
+class _ProcessStat:
     session: int = 0
     started: int = 0
 
 
-def _stat(pid: str) -> _Stat:
+def _read_stat(pid: str) -> _ProcessStat:
     """What https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html tells of a process that is no zombie."""
     try:
         fields = Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return _Stat()
-    return _Stat() if fields[0] == b"Z" else _Stat(session=int(fields[3]), started=int(fields[19]))
+        return _ProcessStat()
+    return _ProcessStat() if fields[0] == b"Z" else _ProcessStat(session=int(fields[3]), started=int(fields[19]))
 
 
 def _kill_marked(mark: str) -> None:
-    _kill_all(lambda: marked_processes(mark))
+    _kill_all(lambda: find_marked_processes(mark))
 
 
 def _kill_all(find: Callable[[], Collection[int]]) -> None:
-    deadline = time.monotonic() + _MARK_SECONDS
+    deadline = time.monotonic() + _KILL_SECONDS
     while found := find():
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):

@@ -16,17 +16,17 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.tools.visible import visible, without_blanks
+from agenticx.tools.visible import visible, without_invisible
 
 __all__ = [
     "PROTECTED_AFFIXES",
     "PROTECTED_NAMES",
     "PROTECTED_PAIRS",
+    "changes_bare_repository",
     "is_within",
-    "makes_repository",
-    "named_part",
     "protected_part",
-    "reason_for",
+    "protected_settings_part",
+    "protection_reason",
 ]
 
 # Folders of version control, hook managers, editors, environments, package managers and CI systems.
@@ -77,7 +77,7 @@ _PAIRS = """
     .github/workflows .local/bin mise/config.toml
 """
 PROTECTED_PAIRS = tuple((above, below) for above, _, below in (pair.partition("/") for pair in _PAIRS.split()))
-_NAMED = PROTECTED_NAMES | frozenset(_PAIRS.split())
+_SETTINGS = PROTECTED_NAMES | frozenset(_PAIRS.split())
 # Names of which only the beginning and the end are fixed: `.env.local`, `mise.production.toml`.
 PROTECTED_AFFIXES = (
     (".env.", ""),
@@ -89,7 +89,7 @@ PROTECTED_AFFIXES = (
     ("mise.", ".toml"),
 )
 # Run by whoever starts Python, a test or a project's tools. Commands name them all day, so only writing them counts.
-_WRITTEN_NAMES = """
+_WRITE_PROTECTED_NAMES = """
     .config .local .tox .venv appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml buildspec.yml cloudbuild.yaml
     cloudbuild.yml codefresh.yml conftest.py jenkinsfile node_modules pip.conf screwdriver.yaml sitecustomize.py
     usercustomize.py venv wercker.yml zuul.yaml
@@ -104,56 +104,58 @@ _INSTRUCTIONS = frozenset(
     {*_INSTRUCTION_NAMES.split(), ".github/agents", ".github/chatmodes", ".github/instructions", ".github/prompts"}
 )
 _INSTRUCTION_AFFIXES = (("", ".instructions.md"), (".clinerules-", ""), (".roorules-", ""))
-_WRITTEN = _INSTRUCTIONS | frozenset(_WRITTEN_NAMES.split())
-_WRITTEN_AFFIXES = (("", ".pth"), *_INSTRUCTION_AFFIXES)
+_WRITE_PROTECTED = _INSTRUCTIONS | frozenset(_WRITE_PROTECTED_NAMES.split())
+_WRITE_PROTECTED_AFFIXES = (("", ".pth"), *_INSTRUCTION_AFFIXES)
 _REPOSITORY_NAMES = "commondir config config.worktree hooks info modules objects packed-refs refs worktrees"
-_OF_A_REPOSITORY = frozenset(_REPOSITORY_NAMES.split())
+_REPOSITORY_PARTS = frozenset(_REPOSITORY_NAMES.split())
 
 
 def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
     """Return the part of `path` that makes writing it an act to ask about, if any. Case does not count."""
-    parts = _folded(path.parts)
-    named = _first_named(parts, _NAMED, PROTECTED_AFFIXES) or _first_named(parts, _WRITTEN, _WRITTEN_AFFIXES)
+    parts = _normalized(path.parts)
+    named = _first_match(parts, _SETTINGS, PROTECTED_AFFIXES) or _first_match(
+        parts, _WRITE_PROTECTED, _WRITE_PROTECTED_AFFIXES
+    )
     return named or next((str(root) for root in roots if is_within(path, root)), None)
 
 
-def reason_for(part: str) -> str:
+def protection_reason(part: str) -> str:
     """Return the sentence that says why `part`, which `protected_part` returned, is protected."""
-    if part in _INSTRUCTIONS or any(_has(part, affix) for affix in _INSTRUCTION_AFFIXES):
+    if part in _INSTRUCTIONS or any(_has_affix(part, affix) for affix in _INSTRUCTION_AFFIXES):
         return f"{visible(part)} tells other agents what to do."
     return f"{visible(part)} decides what runs on this machine or who is asked."
 
 
-def named_part(parts: Iterable[str]) -> str | None:
+def protected_settings_part(parts: Iterable[str]) -> str | None:
     """Return the first of a path's parts that is protected wherever it is named, in a shell command too.
 
     Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not among them: a command may name
     them, also behind `>`.
     """
-    return _first_named(_folded(parts), _NAMED, PROTECTED_AFFIXES)
+    return _first_match(_normalized(parts), _SETTINGS, PROTECTED_AFFIXES)
 
 
-def _first_named(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
+def _first_match(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
     for part in parts:
-        if part in names or any(_has(part, affix) for affix in affixes):
+        if part in names or any(_has_affix(part, affix) for affix in affixes):
             return part
     return next((pair for pair in map("/".join, pairwise(parts)) if pair in names), None)
 
 
-def _has(part: str, affix: tuple[str, str]) -> bool:
+def _has_affix(part: str, affix: tuple[str, str]) -> bool:
     return part.startswith(affix[0]) and part.endswith(affix[1])
 
 
-def makes_repository(root: Path, parts: tuple[str, ...]) -> bool:
+def changes_bare_repository(root: Path, parts: tuple[str, ...]) -> bool:
     """Whether writing there makes or changes a bare git repository, whose configuration names programs git runs.
 
     Git takes a folder for one by its HEAD, objects and refs, whatever it is called, as soon as it stands in it.
     """
-    folded = _folded(parts)
+    folded = _normalized(parts)
     if folded[-1:] == ("head",):
         return True
     return any(
-        part in _OF_A_REPOSITORY and os.path.lexists(root.joinpath(*parts[:depth], "HEAD"))
+        part in _REPOSITORY_PARTS and os.path.lexists(root.joinpath(*parts[:depth], "HEAD"))
         for depth, part in enumerate(folded)
     )
 
@@ -163,10 +165,10 @@ def is_within(path: Path, root: Path) -> bool:
     return path.is_relative_to(root) or path.is_relative_to(os.path.realpath(root))
 
 
-def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+def _normalized(parts: Iterable[str]) -> tuple[str, ...]:
     """Return names as the least particular file systems compare them: HFS+ ignores characters that show nothing."""
-    return tuple(_shown(part).casefold().rstrip(". ") or part for part in parts)
+    return tuple(_without_invisible(part).casefold().rstrip(". ") or part for part in parts)
 
 
-def _shown(part: str) -> str:
-    return part if part.isascii() else without_blanks(part)
+def _without_invisible(part: str) -> str:
+    return part if part.isascii() else without_invisible(part)

@@ -148,7 +148,7 @@ def tool(
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
     schema = ToolSchema(
-        _checked_name(name or _name_of(function)),
+        _validate_name(name or _name_of(function)),
         signature.description if description is None else description,
         signature.parameters,
     )
@@ -208,7 +208,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _checked_name(name: str) -> str:
+def _validate_name(name: str) -> str:
     """The names that every provider accepts."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ValueError(f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or -, or pass `name=`")

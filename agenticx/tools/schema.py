@@ -29,9 +29,9 @@ from agenticx.tools.base import ToolContext
 
 __all__ = ["CallSchema", "read_signature"]
 
-_SHOWN_ERRORS = 3
-_SHOWN_VALUE = 60
-_WITH_VALUES = 10
+_MAX_SHOWN_ERRORS = 3
+_MAX_VALUE_CHARS = 60
+_MAX_ERRORS_WITH_VALUES = 10
 """Mistakes whose values are shown; of more, each may hold most of the arguments again, and copying them takes long."""
 
 
@@ -55,7 +55,7 @@ class CallSchema:
             text = json.dumps(arguments)
             return self.adapter.validate_json(text, strict=True)
         except ValidationError as exc:
-            raise InvalidArguments(_sentence(exc, self.parameters)) from exc
+            raise InvalidArguments(_error_text(exc, self.parameters)) from exc
         except (TypeError, ValueError, RecursionError) as exc:
             raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
 
@@ -101,22 +101,24 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
     annotation = parameter.annotation
     if annotation is parameter.empty:
         return Any
-    if isinstance(annotation, str) and _CONTEXT.fullmatch(annotation):
+    if isinstance(annotation, str) and _CONTEXT_ANNOTATION.fullmatch(annotation):
         return ToolContext  # it may be imported for type checkers alone
-    owner = _plain_function(function)
+    owner = _unwrapped_function(function)
     holder = type("Holder", (), {"__annotations__": {parameter.name: annotation}})
     names = {**getattr(owner, "__globals__", {}), **_closure(owner)}
     try:
         hint = get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
     except (NameError, SyntaxError) as exc:
-        raise TypeError(f"the annotation of {_where(function, parameter)} cannot be resolved: {exc}") from exc
+        raise TypeError(
+            f"the annotation of {_describe_parameter(function, parameter)} cannot be resolved: {exc}"
+        ) from exc
     return ToolContext if hint is ToolContext or ToolContext in get_args(hint) else hint
 
 
-_CONTEXT = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
+_CONTEXT_ANNOTATION = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
 
 
-def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrapped_function(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -141,7 +143,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
         raise TypeError(f"parameter {str(parameter)!r} of a tool has no name of its own; give each argument one")
     if isinstance(parameter.default, FieldInfo):
         raise TypeError(f"write parameter {parameter.name!r} of a tool as `Annotated[type, Field(…)] = default`")
-    own = _own_description(annotation) or description
+    own = _annotated_description(annotation) or description
     extra: dict[str, Any] = {}
     if parameter.default is not parameter.empty:
         with suppress(PydanticSerializationError):  # a default that JSON cannot show is still the function's default
@@ -150,7 +152,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
     return described if parameter.default is parameter.empty else NotRequired[described]
 
 
-def _own_description(annotation: Any) -> str | None:
+def _annotated_description(annotation: Any) -> str | None:
     """`Annotated[int, "how many"]` or `Annotated[int, Field(description="how many")]`."""
     if get_origin(annotation) is not Annotated:
         return None
@@ -162,7 +164,7 @@ def _own_description(annotation: Any) -> str | None:
     return None
 
 
-def _where(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
+def _describe_parameter(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
     return f"parameter {parameter.name!r} of {getattr(function, '__qualname__', function)!r}"
 
 
@@ -227,16 +229,16 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 # --- the sentence -----------------------------------------------------------------------------------------------------
 
 
-def _sentence(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
-    include_input = exc.error_count() <= _WITH_VALUES
+def _error_text(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
+    include_input = exc.error_count() <= _MAX_ERRORS_WITH_VALUES
     errors = exc.errors(include_url=False, include_context=False, include_input=include_input)
-    sentences = [_one(error, parameters) for error in errors[:_SHOWN_ERRORS]]
-    if len(errors) > _SHOWN_ERRORS:
-        sentences.append(f"and {len(errors) - _SHOWN_ERRORS} more")
+    sentences = [_describe_error(error, parameters) for error in errors[:_MAX_SHOWN_ERRORS]]
+    if len(errors) > _MAX_SHOWN_ERRORS:
+        sentences.append(f"and {len(errors) - _MAX_SHOWN_ERRORS} more")
     return "; ".join(sentences)
 
 
-def _one(error: Any, parameters: Mapping[str, Any]) -> str:
+def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
     where = ".".join(str(step) for step in error["loc"])
     match error["type"]:
         case "missing":
@@ -254,4 +256,4 @@ def _one(error: Any, parameters: Mapping[str, Any]) -> str:
             if "input" not in error:
                 return sentence
             given = repr(error["input"])
-            return f"{sentence}, not {given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + '…'}"
+            return f"{sentence}, not {given if len(given) <= _MAX_VALUE_CHARS else given[:_MAX_VALUE_CHARS] + '…'}"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["ShellGlob", "is_glob", "with_simple_classes"]
+__all__ = ["ShellGlob", "is_glob", "simplify_classes"]
 
 _SPECIAL = re.compile(r"[*?[]")
 _NAMED_CLASSES = (":", ".", "=")
@@ -26,7 +26,7 @@ class _Class:
     characters: frozenset[str]
     ranges: tuple[tuple[str, str], ...]
 
-    def holds(self, character: str) -> bool:
+    def contains(self, character: str) -> bool:
         found = character in self.characters or any(low <= character <= high for low, high in self.ranges)
         return found is not self.negated
 
@@ -40,15 +40,15 @@ def is_glob(text: str) -> bool:
     return _SPECIAL.search(text) is not None
 
 
-def with_simple_classes(path: str) -> str:
+def simplify_classes(path: str) -> str:
     """Return `path` with `?` in place of each `[…]` that holds a separator of words, a quoted character or a class."""
-    return "/".join(map(_with_simple_classes, path.split("/")))
+    return "/".join(map(_simplify_part, path.split("/")))
 
 
-def _with_simple_classes(part: str) -> str:
+def _simplify_part(part: str) -> str:
     pieces: list[str] = []
     place = 0
-    last = _last_named(part)
+    last = _last_class_ends(part)
     while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
         is_simple = _CUT_OR_NAMED.search(part, start + 1, end) is None
         pieces += (part[place:start], part[start : end + 1] if is_simple else "?")
@@ -63,7 +63,7 @@ class ShellGlob:
     tokens: tuple[_Token, ...]
     prefix: str
     suffix: str
-    shortest: int
+    min_length: int
 
     @classmethod
     def parse(cls, text: str) -> ShellGlob:
@@ -79,7 +79,7 @@ class ShellGlob:
         A leading `*`, `?` or `[` matches no dot.
         """
         spend(1)
-        if len(name) < self.shortest or not name.startswith(self.prefix) or not name.endswith(self.suffix):
+        if len(name) < self.min_length or not name.startswith(self.prefix) or not name.endswith(self.suffix):
             return False
         if name.startswith(".") and not self.prefix:
             return False
@@ -88,29 +88,29 @@ class ShellGlob:
             return True
         return _matches(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
 
-    def may_begin(self, beginning: str, spend: Callable[[int], None]) -> int:
+    def fixed_prefix_length(self, beginning: str, spend: Callable[[int], None]) -> int:
         """Return how much of `beginning` the glob fixes if a name that it matches may begin so, else 0."""
         for position, character in enumerate(beginning):
             spend(1)
             token = self.tokens[position] if position < len(self.tokens) else None
             if token == _STAR:
                 return position
-            if token is None or not _fits(token, character, spend):
+            if token is None or not _token_matches(token, character, spend):
                 return 0
         return len(beginning)
 
-    def fixed(self) -> int:
+    def fixed_count(self) -> int:
         """Return how many characters the glob fixes, to one or to a few."""
-        return _fixed(self.tokens)
+        return _count_fixed(self.tokens)
 
-    def spelled(self) -> int:
+    def fixed_stem_count(self) -> int:
         """Return how many characters the glob fixes; none if they are all in the ending behind its last dot."""
         dots = [index for index, token in enumerate(self.tokens) if token == "."]
         stem = self.tokens[: dots[-1]] if dots else self.tokens
-        return _fixed(self.tokens) if _fixed(stem) else 0
+        return _count_fixed(self.tokens) if _count_fixed(stem) else 0
 
 
-def _fixed(tokens: tuple[_Token, ...]) -> int:
+def _count_fixed(tokens: tuple[_Token, ...]) -> int:
     return sum(not token.negated if isinstance(token, _Class) else token not in "*?" for token in tokens)
 
 
@@ -125,7 +125,7 @@ def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]
         if token == _STAR:
             star, retried = position, place
             position += 1
-        elif token is not None and _fits(token, text[place], spend):
+        elif token is not None and _token_matches(token, text[place], spend):
             position, place = position + 1, place + 1
         elif star is not None:
             retried += 1
@@ -135,11 +135,11 @@ def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]
     return all(token == _STAR for token in tokens[position:])
 
 
-def _fits(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
+def _token_matches(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
     match token:
         case _Class():
             spend(len(token.ranges))
-            return token.holds(character)
+            return token.contains(character)
         case _:
             return token in ("?", character)
 
@@ -158,7 +158,7 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     index = 0
     unclosed = False
-    last = _last_named(text)
+    last = _last_class_ends(text)
     while index < len(text):
         character = text[index]
         end = -1
@@ -174,7 +174,7 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _last_named(text: str) -> dict[str, int]:
+def _last_class_ends(text: str) -> dict[str, int]:
     """Return where the last `:]`, `.]` and `=]` are, each -1 if there is none."""
     return {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
 

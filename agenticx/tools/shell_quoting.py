@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-__all__ = ["QUOTED", "UnquotedText", "without_quoting"]
+__all__ = ["QUOTED", "UnquotedText", "remove_quoting"]
 
 QUOTED = "\ue000"
 """What stands for a quoted character that would be special without its quotes."""
@@ -32,7 +32,7 @@ class UnquotedText:
     is_complete: bool
 
 
-def without_quoting(command: str) -> UnquotedText:
+def remove_quoting(command: str) -> UnquotedText:
     """Remove quotes and backslashes; quoted characters that would be special are replaced by `QUOTED`."""
     return _Reader(command).read()
 

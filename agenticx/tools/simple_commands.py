@@ -18,8 +18,8 @@ from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
-from agenticx.tools.lookups import Entry, Lookups, Unclear
-from agenticx.tools.paths import locate
+from agenticx.tools.lookups import DirectoryEntry, FileSystemCache, UncheckableError
+from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.shell_words import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 
@@ -52,10 +52,10 @@ _OPTIONS = {
     "wc": "clmLw",
     "whoami": "",
 }
-_CHECKED_PATHS = 256
-_NAME_BYTES = 255
-_SEARCHED_NAMES = 10_000
-_ONLY_WORDS = frozenset({"basename", "dirname", "echo"})  # they look at no file
+_MAX_CHECKED_PATHS = 256
+_MAX_NAME_BYTES = 255
+_MAX_SEARCHED_NAMES = 10_000
+_PATHLESS_PROGRAMS = frozenset({"basename", "dirname", "echo"})  # they look at no file
 
 # Plain characters, '…', or "…" in which bash leaves everything as it is; nothing but ASCII.
 _WORD = r"""(?:[A-Za-z0-9_./:,@%+-]|'[ -&(-~]*'|"[ !#%-\[\]-_a-~]*")+"""
@@ -64,7 +64,11 @@ _QUOTE = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
 def is_plainly_harmless(
-    command: str, workspace: Path, search_path: str, private: tuple[Path, ...], lookups: Lookups | None = None
+    command: str,
+    workspace: Path,
+    search_path: str,
+    private: tuple[Path, ...],
+    file_system: FileSystemCache | None = None,
 ) -> bool:
     """Return whether `command` can do nothing but look at the workspace. `private` are folders closed to all tools."""
     if len(command) > EXAMINED_COMMAND_BYTES:
@@ -75,11 +79,11 @@ def is_plainly_harmless(
     if any(is_within(root, workspace) for root in private):
         return False  # a recursive program would read what stands there
     program, *rest = words
-    if sum(_is_path(program, word) for word in rest) > _CHECKED_PATHS:
+    if sum(_is_path(program, word) for word in rest) > _MAX_CHECKED_PATHS:
         return False
     if not all(_is_harmless_word(program, word, workspace) for word in rest):
         return False
-    return program != "grep" or _may_be_searched(_searched_folders(rest, workspace), lookups or Lookups())
+    return program != "grep" or _may_be_searched(_searched_folders(rest, workspace), file_system or FileSystemCache())
 
 
 def _words(command: str) -> list[str]:
@@ -98,7 +102,7 @@ def _is_system_program(name: str, search_path: str) -> bool:
 
 
 def _is_path(program: str, word: str) -> bool:
-    return program not in _ONLY_WORDS and not word.startswith("-")
+    return program not in _PATHLESS_PROGRAMS and not word.startswith("-")
 
 
 def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
@@ -109,16 +113,16 @@ def _is_harmless_word(program: str, word: str, workspace: Path) -> bool:
         return bool(letters) and all(letter in _OPTIONS[program] for letter in letters)
     if not _is_path(program, word):
         return True
-    if any(len(part) > _NAME_BYTES for part in word.split("/")):  # no file is called so
+    if any(len(part) > _MAX_NAME_BYTES for part in word.split("/")):  # no file is called so
         return False
     try:
-        place = locate(word, workspace)
-        kind = stat.S_IFMT(place.path.stat().st_mode)
+        target = resolve_in_workspace(word, workspace)
+        kind = stat.S_IFMT(target.path.stat().st_mode)
     except ToolError:
         return False
     except OSError as exc:  # nothing there that could be read; what comes to be there changes what the call is bound to
         return exc.errno in (errno.ENOENT, errno.ENOTDIR)
-    return kind in (stat.S_IFREG, stat.S_IFDIR) and not is_secret_file(*place.parts)
+    return kind in (stat.S_IFREG, stat.S_IFDIR) and not is_secret_file(*target.parts)
 
 
 def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
@@ -132,24 +136,24 @@ def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
     return [workspace / word for word in operands[1:]]
 
 
-def _may_be_searched(folders: list[Path], lookups: Lookups) -> bool:
+def _may_be_searched(folders: list[Path], file_system: FileSystemCache) -> bool:
     """Return whether no file below usually holds secrets; folders too large, or closed, to tell may not."""
     seen = 0
-    waiting = [os.path.realpath(folder) for folder in folders]
+    pending = [os.path.realpath(folder) for folder in folders]
     try:
-        while waiting:
-            folder = waiting.pop()
-            entries = lookups.entries(folder)
+        while pending:
+            folder = pending.pop()
+            entries = file_system.entries(folder)
             seen += len(entries)
-            if seen > _SEARCHED_NAMES or any(map(_is_secret, entries)):
+            if seen > _MAX_SEARCHED_NAMES or any(map(_is_secret, entries)):
                 return False
-            waiting += [f"{folder.rstrip('/')}/{entry.name}" for entry in entries if entry.kind == "folder"]
-    except Unclear:
+            pending += [f"{folder.rstrip('/')}/{entry.name}" for entry in entries if entry.kind == "folder"]
+    except UncheckableError:
         return False
     return True
 
 
-def _is_secret(entry: Entry) -> bool:
+def _is_secret(entry: DirectoryEntry) -> bool:
     """Return whether an entry usually holds secrets; a link may lead to a file or a folder."""
     in_folder = entry.kind != "other" and is_secret_folder(entry.name)
     return in_folder or (entry.kind != "folder" and is_secret_file(entry.name))

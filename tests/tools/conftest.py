@@ -15,13 +15,13 @@ from agenticx.tools.base import ToolOutput
 
 
 @dataclass
-class Bench:
-    """Calls tools as the engine does: validate, assess, run. `emitted` and `afterwork` are what they handed over."""
+class ToolRunner:
+    """Calls tools as the engine does: validate, assess, run. `emitted` and `background_tasks` are what they handed over."""
 
     workspace: Path
     protected_roots: tuple[Path, ...] = ()
     emitted: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    afterwork: list[asyncio.Task[None]] = field(default_factory=list)
+    background_tasks: list[asyncio.Task[None]] = field(default_factory=list)
     context: ToolContext = field(init=False)
 
     def __post_init__(self) -> None:
@@ -29,7 +29,7 @@ class Bench:
             workspace=self.workspace,
             call_id="call_1",
             emit=lambda type_, payload: self.emitted.append((type_, payload)),
-            afterwards=lambda work: self.afterwork.append(asyncio.ensure_future(work)),
+            add_background_task=lambda work: self.background_tasks.append(asyncio.ensure_future(work)),
             protected_roots=self.protected_roots,
         )
 
@@ -57,11 +57,11 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bench(workspace: Path) -> Bench:
-    return Bench(workspace)
+def runner(workspace: Path) -> ToolRunner:
+    return ToolRunner(workspace)
 
 
 @pytest.fixture
-def bench_at() -> type[Bench]:
+def make_runner() -> type[ToolRunner]:
     """For benches that stand elsewhere or protect something."""
-    return Bench
+    return ToolRunner

@@ -17,7 +17,7 @@ from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.runtime.call_reading import validated
 from agenticx.tools import tool
-from agenticx.tools.fitting import fit
+from agenticx.tools.fitting import coerce_numbers
 
 
 class Point(BaseModel):
@@ -223,7 +223,7 @@ def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> N
     ],
 )
 def test_any_json_schema_is_read_as_far_as_it_goes(schema, value, expected) -> None:
-    found, changed = fit(schema, value)
+    found, changed = coerce_numbers(schema, value)
 
     assert (found, type(found), changed) == (expected, type(expected), expected is not value and expected != value)
 
@@ -237,7 +237,7 @@ def test_a_schema_that_refers_to_itself_in_every_branch_is_walked_in_linear_time
     for _ in range(90):
         value = {"next": value, "value": "1"}
 
-    found, changed = fit(schema, value)
+    found, changed = coerce_numbers(schema, value)
 
     assert (found["next"]["value"], changed) == (1, True)
 
@@ -260,7 +260,7 @@ schemas = st.recursive(
 
 @given(schemas, values)
 def test_what_fits_a_schema_is_never_changed_and_what_was_changed_is_the_same_number(schema, value) -> None:
-    found, changed = fit(schema, value)
+    found, changed = coerce_numbers(schema, value)
 
     if jsonschema.Draft202012Validator(schema).is_valid(value):
         assert as_numbers(found) == as_numbers(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools.looking import seems_to_look
+from agenticx.tools.looking import seems_read_only
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from agenticx.tools.looking import seems_to_look
     ],
 )
 def test_searches_listings_and_polls_look(command):
-    assert seems_to_look(command)
+    assert seems_read_only(command)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_searches_listings_and_polls_look(command):
     ],
 )
 def test_what_may_change_something_does_not(command):
-    assert not seems_to_look(command)
+    assert not seems_read_only(command)

@@ -28,9 +28,9 @@ async def launch(target: str, context: ToolContext) -> str:
     return f"{target} by {context.agent_id}"
 
 
-def test_a_plain_function_is_taken_for_the_worst_until_it_says_otherwise(bench) -> None:
+def test_a_plain_function_is_taken_for_the_worst_until_it_says_otherwise(runner) -> None:
     assert (launch.risk, launch.read_only, add.risk, add.read_only) == ("execute", False, "read", True)
-    assessment = bench.assess(launch, target="x")
+    assessment = runner.assess(launch, target="x")
     assert assessment.risk == "execute"
     assert assessment.reasons == ("launch is code of this application that may do anything.",)
 
@@ -41,12 +41,12 @@ def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
     assert add(1, 2) == 3
 
 
-async def test_functions_run_with_validated_arguments_and_their_context(bench) -> None:
-    assert await bench.call(add, left=1, right=2) == 3
-    assert await bench.call(launch, target="moon") == "moon by meta"
+async def test_functions_run_with_validated_arguments_and_their_context(runner) -> None:
+    assert await runner.call(add, left=1, right=2) == 3
+    assert await runner.call(launch, target="moon") == "moon by meta"
 
 
-async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(bench) -> None:
+async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(runner) -> None:
     @tool
     def where() -> str:
         if threading.current_thread() is threading.main_thread():
@@ -54,14 +54,14 @@ async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(be
         raise LookupError(threading.current_thread().name)
 
     with pytest.raises(LookupError, match="agx tool where"):
-        await bench.call(where)
+        await runner.call(where)
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_awaited(bench) -> None:
-    assert await bench.call(tool(lambda: launch.function("x", bench.context), name="later")) == "x by meta"
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited(runner) -> None:
+    assert await runner.call(tool(lambda: launch.function("x", runner.context), name="later")) == "x by meta"
 
 
-async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
+async def test_cancelling_does_not_wait_for_the_thread(runner) -> None:
     started, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     @tool
@@ -70,7 +70,7 @@ async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
         release.wait(PATIENCE)
         ended.set()
 
-    call = asyncio.ensure_future(bench.call(stuck))
+    call = asyncio.ensure_future(runner.call(stuck))
     assert await asyncio.to_thread(started.wait, PATIENCE)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -79,14 +79,14 @@ async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
     release.set()
 
 
-def test_an_assessment_is_bound_to_the_schema_as_it_is(bench) -> None:
+def test_an_assessment_is_bound_to_the_schema_as_it_is(runner) -> None:
     def judge(arguments, context) -> Assessment:
         return Assessment(risk="write", binding={"left": arguments["left"]})
 
     one = tool(add.function, assess=judge)
     other = tool(add.function, description="Subtract.", assess=judge)
 
-    first, second = bench.assess(one, left=1, right=2), bench.assess(other, left=1, right=2)
+    first, second = runner.assess(one, left=1, right=2), runner.assess(other, left=1, right=2)
     assert (first.risk, first.binding["left"]) == ("write", 1)
     assert first.binding["schema"] != second.binding["schema"]
 
@@ -170,7 +170,7 @@ def test_a_tool_whose_run_is_a_generator_function_is_refused() -> None:
         as_tool(Handmade())
 
 
-async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(bench) -> None:
+async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(runner) -> None:
     def collected(function):
         @functools.wraps(function)
         def collect(*args, **kwargs):
@@ -178,7 +178,7 @@ async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(bench) 
 
         return collect
 
-    assert await bench.call(tool(collected(yields))) == ["a"]
+    assert await runner.call(tool(collected(yields))) == ["a"]
 
 
 def test_calls_run_side_by_side_if_they_only_read_or_are_marked() -> None:

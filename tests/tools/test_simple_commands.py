@@ -18,16 +18,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("H4")]
 
 
 @pytest.fixture
-def project(bench, monkeypatch):
+def project(runner, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    outside = bench.workspace.with_name("outside")
+    outside = runner.workspace.with_name("outside")
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    (bench.workspace / "notes.md").write_text("hello\n")
-    (bench.workspace / "src").mkdir()
-    (bench.workspace / "my notes").touch()
-    (bench.workspace / "link").symlink_to(outside)
-    return bench
+    (runner.workspace / "notes.md").write_text("hello\n")
+    (runner.workspace / "src").mkdir()
+    (runner.workspace / "my notes").touch()
+    (runner.workspace / "link").symlink_to(outside)
+    return runner
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_a_recursive_search_through_files_with_secrets_is_asked_about(project) -
     assert decision("cat conf") == "allow"
 
 
-def test_where_our_own_folder_lies_in_the_workspace_every_command_is_asked_about(workspace, bench_at) -> None:
-    bench = bench_at(workspace, protected_roots=(workspace / "agx-home",))
-    assert decide("default", bench.assess(bash_exec, command="grep -r x .")).decision == "ask"
+def test_where_our_own_folder_lies_in_the_workspace_every_command_is_asked_about(workspace, make_runner) -> None:
+    runner = make_runner(workspace, protected_roots=(workspace / "agx-home",))
+    assert decide("default", runner.assess(bash_exec, command="grep -r x .")).decision == "ask"
 
 
 def test_a_program_that_is_not_in_the_systems_folders_is_asked_about(project, monkeypatch, tmp_path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.tools.visible import tame, visible, visible_line, without_controls
+from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line
 
 pytestmark = pytest.mark.promise("E6")
 
@@ -49,13 +49,13 @@ def test_what_is_visible_already_stays_as_it_is(text) -> None:
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_text_that_streams_past_moves_no_cursor_and_breaks_no_line_but_by_its_own(text) -> None:
-    shown = without_controls(text)
+    shown = escape_controls(text)
     assert [c for c in shown if unicodedata.category(c) in {"Cc", "Zl", "Zp"} and c not in "\n\t"] == []
     assert shown.count("\n") == text.count("\n")
 
 
 def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:
-    assert tame("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
+    assert control_pictures("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
 
 
 @pytest.mark.parametrize(
