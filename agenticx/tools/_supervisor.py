@@ -1,20 +1,21 @@
-"""Run as a program of its own: starts one command and ends everything that came of it.
+"""A program that starts one command and terminates it with all its descendants.
 
     python -I -S _supervisor.py STATUS_FD SHELL ARGUMENT…
 
-Two processes share the work, each the child subreaper of what is below it: the guardian, which the caller starts, and
-below it the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest of
-them, so nothing gets away by a double fork, a session of its own or an emptied environment, and "no children left"
-means that all is over. The command sees the supervisor as its parent and may kill or stop it: then the guardian takes
-over and ends all, without mercy; if it is the guardian that dies, the supervisor sees their pipe close and ends all.
-Only a command that looks for both and kills them within the same moment leaves them no time.
+Two processes share the work, each the child subreaper of its descendants: the guardian, which the caller starts, and
+its child, the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest
+subreaper, so no process escapes by a double fork, a session of its own or an emptied environment, and "no children
+left" means that all have ended. The command sees the supervisor as its parent and may kill or stop it: then the
+guardian takes over and kills all processes with SIGKILL. If the guardian dies, the supervisor sees their pipe close and
+terminates all. Only a command that finds both and kills them at nearly the same time can escape.
 
-The guardian's standard input is a pipe that nobody writes to; when that closes, because the caller asks for it or is
-itself dead, everything is ended: SIGTERM, and SIGKILL after a second. A line of JSON on STATUS_FD tells the command's
-process, a second one how it ended and how many of its descendants were still there. Exit code 0: nothing is left; 1:
-something could not be ended. STATUS_FD is open until both are done.
+The guardian's standard input is a pipe. When the pipe becomes readable, because the caller writes to it or closes it,
+or has died, all processes are terminated: with SIGTERM, and with SIGKILL after a second. A first line of JSON on
+STATUS_FD reports the pid of the command, a second one its exit status and the number of its descendants that were still
+running. Exit code 0: no process is left; 1: a process could not be terminated. STATUS_FD is open until guardian and
+supervisor have both exited.
 
-It imports little and nothing of AgenticX, because it starts once per command.
+The module imports little, and nothing of AgenticX, because it starts once per command.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def main() -> None:
     status_fd = int(sys.argv[1])
     os.set_inheritable(status_fd, False)
     lifeline_read, lifeline_write = os.pipe()
-    is_subreaper = _become_subreaper()  # before there is anybody to lose a parent
+    is_subreaper = _become_subreaper()  # before any process can lose its parent
     supervisor = os.fork()
     if supervisor:
         os.close(lifeline_read)
         run_guardian(supervisor, is_subreaper, lifeline_write)
     else:
-        os.setsid()  # one signal to a process group does not reach both
+        os.setsid()  # so that one signal to a process group does not reach both
         os.dup2(lifeline_read, 0)
         os.close(lifeline_read)
         os.close(lifeline_write)
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def run_guardian(supervisor: int, is_subreaper: bool, lifeline_write: int) -> None:
-    """Pass on that the caller wants an end, and see to it myself where the supervisor does not or cannot."""
+    """Forward the caller's request to terminate, and kill all processes if the supervisor does not or cannot."""
     tree = ProcessTree(supervisor, is_subreaper, _wake_on_signals())
     _release_output()
     if not tree.wait_for_command():
@@ -66,7 +67,7 @@ def run_guardian(supervisor: int, is_subreaper: bool, lifeline_write: int) -> No
 
 
 def run_supervisor(arguments: list[str], status_fd: int) -> None:
-    """Start the command, tell how it ended, and end what it left or what is no longer wanted."""
+    """Start the command, report its end, and terminate its descendants, or all on request."""
     is_subreaper = _become_subreaper()
     wake_fd = _wake_on_signals()
     tree = ProcessTree(_start_command(arguments), is_subreaper, wake_fd)
@@ -80,7 +81,7 @@ def run_supervisor(arguments: list[str], status_fd: int) -> None:
 
 
 class ProcessTree:
-    """A process that one of us started, and its descendants."""
+    """A process that the guardian or the supervisor started, and its descendants."""
 
     def __init__(self, command: int, is_subreaper: bool, wake_fd: int) -> None:
         self.command = command
@@ -90,7 +91,7 @@ class ProcessTree:
         self.is_empty = False
 
     def wait_for_command(self) -> bool:
-        """True when the command has ended, False when the caller wants an end first."""
+        """Wait until the command has ended and return True, or until termination is requested and return False."""
         while True:
             self.reap()
             if self.status >= 0:
@@ -101,7 +102,7 @@ class ProcessTree:
                 return False
 
     def wait_for_all(self, seconds: float) -> bool:
-        """Whether nothing is left before `seconds` are over."""
+        """Wait up to `seconds` until no process is left; return whether that is so."""
         deadline = time.monotonic() + seconds
         while not self.is_empty:
             left = deadline - time.monotonic()
@@ -112,7 +113,7 @@ class ProcessTree:
         return True
 
     def terminate(self) -> bool:
-        """End whatever is left; whether that worked."""
+        """Terminate all processes that are left; return whether that worked."""
         self.reap()
         if self.is_empty:
             return True
@@ -123,15 +124,15 @@ class ProcessTree:
         return self.kill()
 
     def kill(self) -> bool:
-        """End whatever is left, with SIGKILL; whether that worked."""
-        for _ in range(KILL_ROUNDS):  # not a time, which may pass while this process itself stands still
+        """Kill all processes that are left; return whether that worked."""
+        for _ in range(KILL_ROUNDS):  # not a time limit, which could pass while this process itself is stopped
             self._signal(signal.SIGKILL)
             if self.wait_for_all(ROUND_SECONDS):
                 return True
         return False
 
     def reap(self) -> None:
-        """Take in whoever has ended; the command's own status is kept."""
+        """Collect the processes that have ended; store the exit status of the command."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -144,7 +145,7 @@ class ProcessTree:
                 self.status = status
 
     def descendants(self) -> list[int]:
-        """Every descendant that still runs."""
+        """Return the pids of all descendants that still run."""
         if not self.is_subreaper:
             return [self.command] if self._group_exists() else []
         children: dict[int, list[int]] = {}
@@ -175,7 +176,7 @@ class ProcessTree:
 
 
 def _parent_of_living(pid: str) -> int:
-    """The parent of a process that is no zombie, else 0."""
+    """Return the parent of a process, or 0 if it is a zombie or does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
@@ -204,7 +205,7 @@ def _become_subreaper() -> bool:
 
 
 def _wake_on_signals() -> int:
-    """A descriptor that becomes readable when a child ends; other signals must not end the one who cleans up."""
+    """Return a descriptor that becomes readable when a child ends; ignore signals that would end this process."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -215,7 +216,7 @@ def _wake_on_signals() -> int:
 
 
 def _do_nothing(_number: int, _frame: object) -> None:
-    """A handler, so that the signal is delivered at all."""
+    """Handle a signal by doing nothing; with the default action SIGCHLD would not wake up this process."""
 
 
 def _start_command(arguments: list[str]) -> int:
@@ -244,7 +245,7 @@ def _start_command(arguments: list[str]) -> int:
 
 
 def _release_output() -> None:
-    """The caller sees the end of the output when the command and its descendants have closed it."""
+    """Redirect output to /dev/null, so that the output ends when the command and its descendants have closed it."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)

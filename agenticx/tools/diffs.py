@@ -1,4 +1,4 @@
-"""A bounded unified diff of a file's change, for the person who is asked."""
+"""Bounded unified diffs of file changes, for questions to the user."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return `before` → `after` in unified format, empty if they are equal, with nothing hidden in its lines.
+    """Return `before` → `after` in unified format, with hidden characters escaped; empty if the texts are equal.
 
-    Long lines and long diffs are cut, which they say. A very large change is shown as one block removed and one added.
-    The work is linear in the texts, and no step of it holds up other threads.
+    Long lines and long diffs are cut, with a note. A very large change is shown as one block removed and one added.
+    The work is linear in the length of the texts, and no step of it blocks other threads for long.
     """
     if before == after:
         return ""
@@ -51,12 +51,16 @@ def unified_diff(before: str, after: str, path: str) -> str:
     return _join_bounded(block, 3 + len(above) + removed + added + len(below))
 
 
-# --- what changed -----------------------------------------------------------------------------------------------------
+# --- the changed lines ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Whole lines: those that differ, three equal ones at each side, and how many equal lines come before these."""
+    """The changed lines of two texts.
+
+    All are whole lines: `old` and `new` differ, `above` and `below` are up to three equal lines at each side, and
+    `skipped` is the number of equal lines before `above`.
+    """
 
     skipped: int
     above: str
@@ -108,7 +112,7 @@ def _common_start(one: str, other: str) -> int:
 
 
 def _common_end(one: str, other: str, limit: int) -> int:
-    """Return how many of the last `limit` characters are equal."""
+    """Return the number of equal characters at the end of both texts, at most `limit`."""
     one_end, other_end = len(one), len(other)
 
     def equal(low: int, high: int) -> bool:
@@ -129,7 +133,7 @@ def _common_end(one: str, other: str, limit: int) -> int:
 
 
 def _count(text: str, end: int) -> int:
-    """Return the number of line breaks before `end`."""
+    """Return the number of line breaks before offset `end`."""
     return sum(text.count("\n", start, min(start + _SLICE, end)) for start in range(0, end, _SLICE))
 
 
@@ -138,7 +142,7 @@ def _count_lines(text: str) -> int:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines with their line breaks; only `\\n` ends one."""
+    """Yield the lines with their line breaks; only `\\n` ends a line."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -146,7 +150,7 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-# --- lines that are compared ------------------------------------------------------------------------------------------
+# --- the comparison line by line --------------------------------------------------------------------------------------
 
 
 def _compared_lines(change: _Change) -> Iterator[str]:
@@ -164,17 +168,19 @@ def _compared_lines(change: _Change) -> Iterator[str]:
 
 
 def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
-    """Return difflib's opcodes for what lies between equal lines at the head and the tail.
+    """Return difflib's opcodes for two lists of lines, of which `head` and `tail` lines at the ends are equal.
 
-    Its cost grows with the pairs of equal lines, times the number of lines: where that is too much, all are replaced.
+    The cost of difflib grows with the number of pairs of equal lines times the number of lines; if that is too high,
+    all lines between head and tail are replaced.
     """
     old_end, new_end = len(old) - tail, len(new) - tail
-    numbers: dict[str, int] = {}  # it compares lines again and again, and they may be long
+    numbers: dict[str, int] = {}  # difflib compares lines many times: numbers are cheap to compare, long lines are not
     before = [numbers.setdefault(line, len(numbers)) for line in old[head:old_end]]
     after = [numbers.setdefault(line, len(numbers)) for line in new[head:new_end]]
     matcher = SequenceMatcher(None, before, after)
     places = Counter(after)
-    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)  # difflib takes no notice of those
+    # difflib ignores lines that are more frequent than this.
+    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)
     pairs = sum(places[line] for line in before if places[line] <= popular)
     middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
     if pairs * min(len(before), len(after)) <= _MAX_COMPARED_PAIRS:
@@ -184,7 +190,7 @@ def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opco
 
 
 def _hunks(opcodes: list[_Opcode]) -> list[list[_Opcode]]:
-    """Changes with three lines around them; those that lie close together in one hunk."""
+    """Return the opcodes grouped into hunks: changes with three lines around them, close ones in one hunk."""
     hunks: list[list[_Opcode]] = [[]]
     for position, (tag, i1, i2, j1, j2) in enumerate(opcodes):
         if tag != "equal":
@@ -223,7 +229,7 @@ def _format_line(sign: str, line: str) -> str:
 
 
 def _join_bounded(lines: Iterable[str], total: int) -> str:
-    """Join as many of the `total` lines as are shown; those behind them are not even made."""
+    """Join as many of the `total` lines as fit the limit; the others are not taken from the iterable."""
     shown: list[str] = []
     size = 0
     for line in lines:

@@ -1,10 +1,11 @@
-"""Numbers that a model wrote in another form, made what a tool's JSON Schema asks for, where nothing is lost.
+"""Lossless conversion of numbers in arguments to the type that a tool's JSON Schema accepts.
 
 1. A string that is exactly a JSON number (`"12"`, `"-0.5"`, `"1e3"`, no spaces) becomes that number where the schema
-   takes numbers and no such string. Where it takes both, as `int | str` does, the string stays.
-2. A float with an integral value below 2**53 becomes an integer where the schema takes integers and no other numbers.
-   Beyond that a float does not tell which integer was meant.
-3. Both may apply: `"3.0"` fits an integer. Nothing else is converted: no words to booleans, no numbers to strings.
+   accepts numbers and not this string. Where it accepts both, as `int | str` does, the string stays.
+2. A float with an integral value below 2**53 becomes an integer where the schema accepts integers and no other numbers.
+   From 2**53 on, several integers have the same float.
+3. Both may apply: `"3.0"` becomes the integer 3. Nothing else is converted: no words to booleans, no numbers to
+   strings.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ __all__ = ["coerce_numbers"]
 
 _NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<more>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _MAX_NUMERAL_CHARS = 400
-"""Characters; longer ones are no number that anybody works with, and reading them takes more than linear time."""
+"""Maximum number of characters; longer numerals are of no use, and parsing them takes more than linear time."""
 
 _EXACT_BELOW = 2**53
-"""Below it each integer is a float of its own."""
+"""Bound below which each integer has a float of its own."""
 
 _Schema = Mapping[str, Any]
 
 
 def coerce_numbers(schema: _Schema, value: Any) -> tuple[Any, bool]:
-    """Return parsed JSON with its numbers as `schema` asks for them, and whether any was converted.
+    """Return parsed JSON with its numbers converted as `schema` requires, and whether any was converted.
 
-    Where several schemas may apply to a value (`anyOf`), only what none of them takes is converted. Never raises for
-    what `value` holds; parts that the schema says nothing of, or that do not fit it, are left as they are.
+    Where several schemas may apply to a value (`anyOf`), a value is converted only if none of them accepts it. Never
+    raises, whatever `value` holds; parts that the schema does not describe, or that do not match it, stay unchanged.
     """
     coercion = _NumberCoercion(schema)
     return coercion.coerce(value, coercion.alternatives([schema])), coercion.changed
 
 
 class _NumberCoercion:
-    """One pass over one value. Time is linear in the value, times the alternatives that the schema has for a place."""
+    """One conversion of one value; its time is linear in the size of the value times the alternatives per position."""
 
     def __init__(self, root: _Schema) -> None:
         self._root = root
         self.changed = False
 
     def alternatives(self, schemas: Iterable[object]) -> list[_Schema]:
-        """All schemas that may apply where `schemas` do: references followed, unions opened, each once."""
+        """Return all schemas that may apply where `schemas` do: references and unions resolved, each schema once."""
         found: list[_Schema] = []
         seen: set[int] = set()
         left = list(schemas)
@@ -62,7 +63,7 @@ class _NumberCoercion:
         return found
 
     def coerce(self, value: Any, schemas: Sequence[_Schema]) -> Any:
-        """The value with its numbers converted; `schemas` are the alternatives of its place."""
+        """Return the value with its numbers converted; `schemas` are the alternatives for its position."""
         if isinstance(value, dict):
             return self._coerce_members(cast("dict[str, Any]", value), schemas)
         if isinstance(value, list):
@@ -97,7 +98,7 @@ class _NumberCoercion:
         return coerced
 
     def _resolve_reference(self, reference: object) -> object:
-        """The schema at a reference such as `#/$defs/Point`; None if there is none."""
+        """Return the schema at a reference such as `#/$defs/Point`, or None if it does not exist."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         found: Any = self._root
@@ -109,7 +110,7 @@ class _NumberCoercion:
 
 
 def _number_for(value: str | float, schemas: Sequence[_Schema]) -> int | float | None:
-    """The number that `value` stands for, if the schemas of its place take that and not the value itself."""
+    """Return the number that `value` represents, or None unless `schemas` accept that number and not the value."""
     accepted = _accepted_types(schemas, value)
     if isinstance(value, str):
         if "string" in accepted or not accepted & {"integer", "number"}:
@@ -124,7 +125,11 @@ def _number_for(value: str | float, schemas: Sequence[_Schema]) -> int | float |
 
 
 def _accepted_types(schemas: Sequence[_Schema], value: str | float) -> set[str]:
-    """The JSON types that a place takes, "string" only if it may take this one; both where a schema does not say."""
+    """Return the JSON types that the schemas accept.
+
+    With `enum` or `const`, "string" is included only if `value` is one of the choices. A schema without a type accepts
+    "string" and "number".
+    """
     types: set[str] = set()
     for schema in schemas:
         if "enum" in schema or "const" in schema:
@@ -157,7 +162,7 @@ def _json_type(choice: object) -> str:
 
 
 def _read_numeral(text: str) -> int | float | None:
-    """Return the number that JSON would read; None for any other text and for digits that a float would lose."""
+    """Return the number that a JSON parser would return, or None for other texts and for digits a float would lose."""
     if len(text) > _MAX_NUMERAL_CHARS or (numeral := _NUMERAL.fullmatch(text)) is None:
         return None
     if not numeral["more"]:
@@ -169,12 +174,12 @@ def _read_numeral(text: str) -> int | float | None:
 
 
 def _is_exact_float(number: int) -> bool:
-    """Return whether a float holds the integer to its last digit."""
+    """Return whether a float represents the integer exactly."""
     return abs(number) < _EXACT_BELOW or (abs(number) < 2**1023 and int(float(number)) == number)
 
 
 def _as_integer(number: float, exact: Decimal) -> int | None:
-    """The integer that `number` is, if it is one that a float can tell from its neighbours."""
+    """Return `number` as an integer if it is integral and below 2**53, else None."""
     if not abs(number) < _EXACT_BELOW or exact != int(number):
         return None
     return int(number)

@@ -1,4 +1,4 @@
-"""Which files a project does not want to be looked through: the rules of its .gitignore files."""
+"""The rules of a project's .gitignore files, which exclude files from searches."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules in force in one folder: those of its own file behind those of the folders above it.
+    """The rules in force in one folder: those of its own .gitignore behind those of the folders above it.
 
-    Paths are relative to the workspace. As git has it, the last rule that matches decides, a rule without a slash
-    matches at any depth, and nothing below an ignored folder comes back.
+    Paths are relative to the workspace. As in git, the last rule that matches decides, a rule without a slash
+    matches at any depth, and nothing below an ignored folder can be included again.
     """
 
     rules: tuple[_Rule, ...] = ()
 
     def with_rules(self, text: str, folder: str) -> IgnoreRules:
-        """Return these rules and those of a .gitignore that lies in `folder` ("" for the workspace itself).
+        """Return these rules and those of a .gitignore in `folder` ("" for the workspace itself).
 
-        Of a longer file only the last 5,000 different lines count: each is compiled, and looked at for each path.
+        Only the last 5,000 distinct lines of a file are used, because each is compiled and tried for each path.
         """
         base = f"{folder}/" if folder else ""
-        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MAX_RULES]  # of equal ones only the last counts
+        # Of equal lines only the last one has an effect.
+        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MAX_RULES]
         parsed = (_parse_rule(line, base) for line in reversed(lines))
         return IgnoreRules((*self.rules, *(rule for rule in parsed if rule is not None)))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether the file or folder at `path` is left out."""
+        """Return whether the file or folder at `path` is excluded."""
         for rule in reversed(self.rules):
             if rule.folders_only and not is_folder:
                 continue
@@ -63,6 +64,6 @@ def _parse_rule(line: str, base: str) -> _Rule | None:
     anchored = "/" in glob
     try:
         pattern = compile_glob(glob.lstrip("/") if anchored else f"**/{glob}")
-    except ToolError:  # a rule that means nothing ignores nothing
+    except ToolError:  # a rule that is no valid glob has no effect
         return None
     return _Rule(pattern, base, keeps, folders_only)

@@ -1,6 +1,6 @@
-"""The lines of files, however many or long they are: no step of this reads much, so that other threads can run.
+"""Line access to large files in small steps, so that other threads can run between them.
 
-A line ends with `\\n`, and the last one also with the file.
+A line ends with `\\n`; the last one may also end with the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """The beginning of a line, and how many characters it has in all; bytes that are not UTF-8 are U+FFFD."""
+    """The beginning of a line, and the number of characters of the whole line; invalid UTF-8 becomes U+FFFD."""
 
     text: str
     length: int
@@ -29,7 +29,7 @@ def count_lines(content: bytes) -> int:
 
 
 def iter_lines(content: bytes, skip: int, max_chars: int) -> Iterator[TextLine]:
-    """Yield the lines after the first `skipped` ones, `most_chars` characters of each at most."""
+    """Yield the lines after the first `skip` ones, each cut at `max_chars` characters."""
     at = _skip_lines(content, skip)
     while at < len(content):
         end = content.find(b"\n", at)
@@ -39,7 +39,7 @@ def iter_lines(content: bytes, skip: int, max_chars: int) -> Iterator[TextLine]:
 
 
 def is_valid_utf8(content: bytes) -> bool:
-    """Return whether all of it is UTF-8."""
+    """Return whether `content` is valid UTF-8."""
     decoder = getincrementaldecoder("utf-8")()
     try:
         for start in _chunk_starts(content):
@@ -55,7 +55,7 @@ def _chunk_starts(content: bytes) -> range:
 
 
 def _skip_lines(content: bytes, skip: int) -> int:
-    """Return where the lines after the first `skipped` ones begin."""
+    """Return the offset behind the first `skip` lines."""
     at, left = 0, skip
     while left and at < len(content):
         breaks = content.count(b"\n", at, at + _CHUNK_BYTES)

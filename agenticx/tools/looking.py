@@ -1,4 +1,4 @@
-"""Guess whether a shell command only looks at things: for loop detection, while permission needs `simple_commands`."""
+"""A heuristic for read-only shell commands, for loop detection; permissions use `simple_commands`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GH_VERBS = frozenset(
     ["checks", "code", "commits", "diff", "issues", "list", "prs", "repos", "status", "view", "watch"]
 )
 _OPTIONS_WITH_VALUE = frozenset(["-C", "-H", "-R", "-f", "-n", "--context", "--host", "--namespace", "--repo"])
-"""Options before a subcommand whose value is the next word."""
+"""Options before a subcommand that take the next word as their value."""
 
 _PREFIXES = frozenset(["!", "command", "do", "elif", "else", "if", "nice", "sudo", "then", "time", "until", "while"])
 _ENDINGS = frozenset(["done", "fi"])
@@ -57,7 +57,7 @@ _WGET_CHANGES = re.compile(r"\s--(?:post|method|body)")
 
 
 def seems_read_only(command: str) -> bool:
-    """Return whether every part of `command` is a well-known search, listing, reading or waiting.
+    """Return whether every part of `command` is a well-known command that searches, lists, reads or waits.
 
     >>> seems_read_only("grep -rn tax src 2>/dev/null | head"), seems_read_only("find . -name x -delete")
     (True, False)
@@ -92,7 +92,7 @@ def _part_is_read_only(part: str) -> bool:
 
 
 def _without_prefixes(words: list[str]) -> list[str]:
-    """Return the words from the program's name on: without `if`, `sudo`, `timeout 5` and assignments before it."""
+    """Return the words from the program's name on, without preceding `if`, `sudo`, `timeout 5` and assignments."""
     start = 0
     while start < len(words):
         if words[start] in _PREFIXES or _ASSIGNMENT.match(words[start]):
@@ -105,7 +105,7 @@ def _without_prefixes(words: list[str]) -> list[str]:
 
 
 def _operands(words: list[str]) -> list[str]:
-    """Return the words that are neither options nor values of the options that may stand before a subcommand."""
+    """Return the words that are neither options nor values of options before a subcommand."""
     operands: list[str] = []
     is_value = False
     for word in words:

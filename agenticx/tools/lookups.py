@@ -1,4 +1,4 @@
-"""The file system as one assessment looks at it: each name once, each folder listed once, and all of it bounded."""
+"""Cached and bounded file system look-ups of one assessment of a call."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class UncheckableError(Exception):
-    """Something that a call names cannot be looked at, or not in bounded time; the message is a sentence about it."""
+    """Raised for a path or pattern that cannot be examined, or not in bounded time; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """One name in a folder; links are not followed to say its kind."""
+    """One name in a folder; its kind is determined without following links."""
 
     name: str
     kind: Literal["folder", "link", "other"]
@@ -44,9 +44,10 @@ class _Status:
 
 
 class FileSystemCache:
-    """Look-ups of one assessment; made anew for the next, because nothing that it remembers is looked at again.
+    """Cached look-ups of one assessment; the next one needs a new instance, because results are never refreshed.
 
-    Every method raises `Unclear` for what cannot be looked at, and once the assessment has looked at too much.
+    Each name is looked up once and each folder is listed once. Every method raises `UncheckableError` for a path that
+    cannot be examined, and as soon as the limits of an assessment are exceeded.
     """
 
     def __init__(self) -> None:
@@ -58,22 +59,25 @@ class FileSystemCache:
 
     @property
     def lookup_count(self) -> int:
-        """The number of names that were looked up."""
+        """The number of names looked up so far."""
         return len(self._statuses)
 
     @property
     def listed_folders(self) -> tuple[str, ...]:
-        """The folders that were listed."""
+        """The folders listed so far."""
         return tuple(self._listings)
 
     def spend(self, steps: int) -> None:
-        """Count steps of work; raises `Unclear` once there were too many."""
+        """Count steps of work; raise `UncheckableError` if their total exceeds the limit."""
         self._steps_left -= steps
         if self._steps_left < 0:
             raise UncheckableError("It names more files and patterns than can be checked.")
 
     def resolve(self, start: str, path: str) -> str:
-        """Return where `path` leads from the resolved folder `start`, as `os.path.realpath` does, there or not."""
+        """Return the path to which `path` resolves from the resolved folder `start`, as `os.path.realpath` does.
+
+        The path need not exist.
+        """
         current = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
         links = 0
@@ -85,7 +89,7 @@ class FileSystemCache:
                 current, exists = os.path.dirname(current), True
             elif part not in {"", "."}:
                 child = f"/{part}" if current == "/" else f"{current}/{part}"
-                status = self._status(child) if exists else None  # below what is not there is nothing
+                status = self._status(child) if exists else None  # below a missing name nothing exists
                 exists = status is not None
                 if status is None or not stat.S_ISLNK(status.mode):
                     current = child
@@ -98,7 +102,7 @@ class FileSystemCache:
         return current
 
     def exists(self, start: str, path: str) -> bool:
-        """Return whether there is anything at `path`, if only a link that leads nowhere."""
+        """Return whether anything exists at `path`, including a dangling link."""
         folder, _, name = path.rstrip("/").rpartition("/")
         if name in {"", ".", ".."}:
             return self._status(self.resolve(start, path)) is not None
@@ -106,25 +110,25 @@ class FileSystemCache:
         return self._status(f"{above.rstrip('/')}/{name}") is not None
 
     def is_file(self, path: str) -> bool:
-        """Return whether a regular file is at the resolved `path`."""
+        """Return whether the resolved `path` is a regular file."""
         status = self._status(path)
         return status is not None and stat.S_ISREG(status.mode)
 
     def matches(self, name: str, glob: str) -> bool:
-        """Return whether bash's `glob`, a path component with or without special characters, matches `name`."""
+        """Return whether `glob`, a path component with or without bash's special characters, matches `name`."""
         if not is_glob(glob):
             return name == glob
         return self.glob(glob).matches(name, self.spend)
 
     def glob(self, text: str) -> ShellGlob:
-        """Return a glob, each parsed once."""
+        """Return the parsed glob; each text is parsed once."""
         if text not in self._globs:
             self.spend(len(text))
             self._globs[text] = ShellGlob.parse(text)
         return self._globs[text]
 
     def expand(self, start: str, path: str) -> Iterator[str]:
-        """Yield what the globs of `path` stand for now, from the resolved folder `start`, with all links resolved."""
+        """Yield the existing paths that match the globs of `path`, from the resolved folder `start`, links resolved."""
         paths = ["/" if path.startswith("/") else start]
         for part in path.split("/"):
             if is_glob(part):
@@ -135,7 +139,7 @@ class FileSystemCache:
         yield from paths
 
     def entries(self, folder: str) -> tuple[DirectoryEntry, ...]:
-        """Return what is in a resolved folder; nothing if it is none."""
+        """Return the entries of a resolved folder; none if it is not a folder."""
         if folder not in self._listings:
             if len(self._listings) >= _MAX_LISTED_FOLDERS:
                 raise UncheckableError(
@@ -147,11 +151,11 @@ class FileSystemCache:
                 if exc.errno not in _NOT_FOUND:
                     raise _access_error(folder, exc.strerror) from exc
                 self._listings[folder] = ()
-            except ValueError:  # half a surrogate pair: no folder is called so
+            except ValueError:  # a lone surrogate: no folder can have this name
                 self._listings[folder] = ()
         return self._listings[folder]
 
-    # --- one look each ------------------------------------------------------------------------------------------------
+    # --- uncached look-ups --------------------------------------------------------------------------------------------
 
     def _matching_entries(self, folder: str, part: str) -> Iterator[str]:
         glob = self.glob(part)
@@ -183,9 +187,9 @@ class FileSystemCache:
 
 
 def _stat_path(path: str) -> _Status | None:
-    """Return what is at `path`, None if nothing is or can be.
+    """Return the status of `path`, or None if it does not exist.
 
-    A name of more than 255 bytes, and one that no file can have, stand for nothing.
+    A name of more than 255 bytes, or one that no file can have, does not exist.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -195,7 +199,7 @@ def _stat_path(path: str) -> _Status | None:
         if exc.errno in _NOT_FOUND or too_long:
             return None
         raise _access_error(path, exc.strerror) from exc
-    except ValueError:  # a NUL, or half a surrogate pair
+    except ValueError:  # a NUL, or a lone surrogate
         return None
 
 

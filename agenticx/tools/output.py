@@ -1,4 +1,4 @@
-"""What a command printed: head and tail in bounded memory, and its live progress in bounded events."""
+"""Command output in bounded memory: a buffer of head and tail, and batched progress events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HeadTailBuffer", "ProgressEmitter"]
 
 
 class HeadTailBuffer:
-    """The first and the last bytes of an output of any length, and its true size."""
+    """The first and the last bytes of an output of any length, and its total size."""
 
     def __init__(self, head_bytes: int, tail_bytes: int) -> None:
         self._head_bytes = head_bytes
@@ -41,7 +41,7 @@ class HeadTailBuffer:
         return self.size > self._head_bytes + self._tail_bytes
 
     def text(self) -> str:
-        """What was kept, as text; bytes that are no UTF-8 show as U+FFFD, what was left out as its size."""
+        """Return the buffered bytes as text; invalid UTF-8 becomes U+FFFD, omitted bytes become a note of their number."""
         tail = b"".join(self._tail)
         left_out = self.size - len(self._head) - min(len(tail), self._tail_bytes)
         if left_out <= 0:
@@ -56,7 +56,7 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 class ProgressEmitter:
-    """Gathers output and says it in batches, each bounded and all of them together too."""
+    """A sender of output in batches; the size of each batch and of all together is bounded."""
 
     def __init__(
         self, emit: Callable[[str], None], *, interval: float, batch_chars: int = 4_000, total_chars: int = 100_000
@@ -72,7 +72,7 @@ class ProgressEmitter:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, chunk: bytes) -> None:
-        """Take in output; it is said `every` real seconds."""
+        """Add output to the pending batch, which is emitted after `interval` real seconds."""
         if self._chars_left <= 0:
             return
         text = control_pictures(self._decoder.decode(chunk))
@@ -85,7 +85,7 @@ class ProgressEmitter:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self.flush)
 
     def flush(self) -> None:
-        """Say what waits."""
+        """Emit the pending batch."""
         self.stop()
         text = "".join(self._pending)
         if self._dropped_chars:
@@ -99,7 +99,7 @@ class ProgressEmitter:
             self._emit(text)
 
     def stop(self) -> None:
-        """Say nothing more by itself."""
+        """Cancel the timer; pending output is emitted by `flush` only."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,11 +1,11 @@
-"""Paths of file tools: inside the workspace, links resolved, and opened so that nobody can swap them underneath.
+"""File access for tools, restricted to the workspace and safe against links swapped in concurrently.
 
-1. A path is resolved first, links and all, and must then lie inside the resolved workspace. It is opened component by
-   component from the workspace down, each relative to the folder before it and without following links: what was a
-   folder when it was checked and is a link when it is opened is refused, not followed.
-2. `..` is refused rather than worked out: behind a link it means something else than it says.
-3. An absolute path is fine as long as it leads into the workspace; models like to write them.
-4. Only regular files are opened, and none of them by an open that could block.
+1. A path is resolved first, including all links, and must then lie inside the resolved workspace. It is opened
+   component by component from the workspace down, each relative to the folder before it and without following links: a
+   component that was a folder when it was checked and is a link when it is opened is refused, not followed.
+2. `..` is refused rather than resolved: behind a link, `link/..` is not the folder that holds the link.
+3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
+4. Only regular files are opened, and never by an `open` that could block.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """A path inside the workspace with all links resolved; whether anything is there is another question.
+    """A path inside the workspace with all links resolved; it may not exist.
 
-    `named` is the path as it was given, where links made it lead elsewhere.
+    `given_parts` are the parts of the path as it was given, if links made it lead elsewhere, else None.
     """
 
     root: Path
@@ -56,12 +56,12 @@ class WorkspacePath:
 
     @property
     def relative(self) -> str:
-        """As it is shown and given: relative to the workspace, "." for the workspace itself."""
+        """The path relative to the workspace, for display and as a tool argument; "." for the workspace itself."""
         return "/".join(self.parts) or "."
 
 
 def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
-    """Return where `text` leads; raises `ToolError` unless that is inside the workspace."""
+    """Return the path to which `text` resolves; raise `ToolError` unless it is inside the workspace."""
     shown = visible(text[:_MAX_PATH_BYTES])
     if not text or "\0" in text[:_MAX_PATH_BYTES]:
         raise ToolError(
@@ -70,7 +70,7 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
     try:
         size = max(len(text), len(os.fsencode(text[:_MAX_PATH_BYTES])))
     except UnicodeEncodeError as exc:
-        raise ToolError(f"the path {shown[:100]!r} is no text that a file can be named by; give another") from exc
+        raise ToolError(f"the path {shown[:100]!r} cannot be encoded as a file name; give another") from exc
     if size > _MAX_PATH_BYTES:
         raise ToolError(f"the path {shown[:100]!r}… is longer than {_MAX_PATH_BYTES:,} bytes; give a shorter one")
     if ".." in text.split("/"):
@@ -93,7 +93,7 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
 
 
 def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]:
-    """The first `limit` bytes of a regular file, and its status as it was when they were read."""
+    """Return the first `limit` bytes of a regular file, and its status at the time of reading."""
     with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
         _require_regular(os.stat(_name(target), dir_fd=folder, follow_symlinks=False), target)
         descriptor = os.open(_name(target), _FILE_FLAGS, dir_fd=folder)
@@ -105,7 +105,7 @@ def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """One name in a folder; `link_target` is what a symbolic link says, as it says it."""
+    """One name in a folder; `link_target` is the unresolved target of a symbolic link, else None."""
 
     name: str
     is_folder: bool
@@ -113,7 +113,7 @@ class FolderEntry:
 
 
 def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
-    """What is in a folder, by name; links are not followed, things that are no files are named all the same."""
+    """Return the entries of a folder, sorted by name; links are not followed, special files are included."""
     with _os_errors_as_tool_errors(target), _open_folder(target, target.parts) as folder, os.scandir(folder) as entries:
         found: list[FolderEntry] = []
         for entry in entries:
@@ -129,10 +129,10 @@ def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
 
 
 def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = None) -> os.stat_result:
-    """Put `content` there in one step: whoever looks sees the old file or the new one, after a crash too.
+    """Replace a file atomically by `content`: readers see the old or the new file, also after a crash.
 
-    Missing folders are made. An existing file keeps its permissions, and its owner where we may give it; a
-    new one gets `mode`.
+    Missing folders are created. An existing file keeps its permissions, and its owner where this process may set it;
+    a new file gets `mode`.
     """
     name = _name(target)
     with _os_errors_as_tool_errors(target), _open_parent(target, create=True) as folder:
@@ -163,7 +163,7 @@ def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = No
 
 
 def remove_file(target: WorkspacePath) -> None:
-    """Take a regular file away; the folder that it was in stays."""
+    """Remove a regular file; its folder stays."""
     name = _name(target)
     with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
         _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), target)
@@ -178,7 +178,7 @@ def _stat_or_none(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-# --- going down without following anything ----------------------------------------------------------------------------
+# --- opening folders without following links --------------------------------------------------------------------------
 
 
 def _name(target: WorkspacePath) -> str:
@@ -195,7 +195,7 @@ def _open_parent(target: WorkspacePath, *, create: bool = False) -> Generator[in
 
 @contextmanager
 def _open_folder(target: WorkspacePath, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
-    """A descriptor of the folder `parts` below the root."""
+    """Open the folder `parts` below the root and yield its descriptor."""
     current = os.open(target.root, _FOLDER_FLAGS)
     try:
         for part in parts:
@@ -220,7 +220,7 @@ def _require_regular(status: os.stat_result, target: WorkspacePath) -> None:
 
 @contextmanager
 def _os_errors_as_tool_errors(target: WorkspacePath) -> Generator[None]:
-    """The operating system's refusals as sentences."""
+    """Raise `OSError` of the block as `ToolError` with a sentence for the model."""
     try:
         yield
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Brace expansion as bash does it, bounded: `{a,b}`, nested, with what stands before and behind; ranges as globs."""
+"""Bounded brace expansion as in bash: nested `{a,b}` with prefix and suffix, and ranges as globs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_STEPS = 512
 _INNERMOST = re.compile(r"(\$?)\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.-?\d+)?|[A-Za-z]\.\.[A-Za-z](?:\.\.-?\d+)?")
 _MAX_RANGE_DIGITS = 9
-# What literal braces become until the word is expanded.
+# Placeholders for literal braces until the word is expanded.
 _ESCAPE = str.maketrans("{}", "\ue001\ue002")
 _UNESCAPE = str.maketrans("\ue001\ue002", "{}")
 
@@ -23,10 +23,10 @@ def has_braces(text: str) -> bool:
 
 
 def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
-    """Return the words that bash makes of `word`, or None if they are more than `EXPANDED_WORDS` or too much work.
+    """Return the words to which bash expands `word`, or None if they are more than `MAX_EXPANDED_WORDS` or too costly.
 
-    A range of letters becomes `?`, one of numbers a glob of as many digits as a number of it may have. `spend` is told
-    how many characters are looked at, and returns whether the work may go on.
+    A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `spend` is
+    called with the number of characters to process, and returns False if the expansion must stop.
     """
     found: dict[str, None] = {}
     pending = [word]

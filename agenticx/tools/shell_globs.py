@@ -1,7 +1,7 @@
-"""Globs of one path component as bash matches them: `*`, `?` and `[…]`, in bounded time.
+"""Matching of bash globs of one path component (`*`, `?` and `[…]`) in bounded time.
 
-A `[…]` with a class such as `[:alpha:]`, `[.x.]` or `[=x=]` in it is taken to match any character, so that such a glob
-matches rather too much than too little.
+A `[…]` that contains a class such as `[:alpha:]`, `[.x.]` or `[=x=]` is treated as matching any character, so that the
+glob may match too much but never too little.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STAR = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """One character of a `[…]`: single characters and ranges."""
+    """A parsed `[…]`, which matches one character: single characters and ranges."""
 
     negated: bool
     characters: frozenset[str]
@@ -32,16 +32,16 @@ class _Class:
 
 
 _Token = str | _Class
-"""`*`, `?`, a class, or any other character, which stands for itself."""
+"""`*`, `?`, a class, or a literal character."""
 
 
 def is_glob(text: str) -> bool:
-    """Return whether `text` holds a character that bash may expand."""
+    """Return whether `text` holds a character that may begin a glob."""
     return _SPECIAL.search(text) is not None
 
 
 def simplify_classes(path: str) -> str:
-    """Return `path` with `?` in place of each `[…]` that holds a separator of words, a quoted character or a class."""
+    """Return `path` with each `[…]` replaced by `?` that holds a word separator, a quoted character or a class."""
     return "/".join(map(_simplify_part, path.split("/")))
 
 
@@ -58,7 +58,7 @@ def _simplify_part(part: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShellGlob:
-    """A parsed glob. `prefix` and `suffix` are its literal beginning and end."""
+    """A parsed glob. `prefix` and `suffix` are literal; `min_length` is the length of the shortest match."""
 
     tokens: tuple[_Token, ...]
     prefix: str
@@ -67,16 +67,16 @@ class ShellGlob:
 
     @classmethod
     def parse(cls, text: str) -> ShellGlob:
-        """Parse a glob; a `[` that is never closed stands for itself, as in bash."""
+        """Parse a glob; an unclosed `[` is a literal character, as in bash."""
         tokens = tuple(_tokens(text))
         prefix = _literals(tokens)
         suffix = "" if len(prefix) == len(tokens) else _literals(tokens[::-1])[::-1]
         return cls(tokens, prefix, suffix, sum(token != _STAR for token in tokens))
 
     def matches(self, name: str, spend: Callable[[int], None]) -> bool:
-        """Return whether the glob matches all of `name`. `spend` is told the steps that it took, and may raise.
+        """Return whether the glob matches all of `name`. `spend` is called with the steps taken, and may raise.
 
-        A leading `*`, `?` or `[` matches no dot.
+        A leading `*`, `?` or `[` does not match a dot.
         """
         spend(1)
         if len(name) < self.min_length or not name.startswith(self.prefix) or not name.endswith(self.suffix):
@@ -89,7 +89,7 @@ class ShellGlob:
         return _matches(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
 
     def fixed_prefix_length(self, beginning: str, spend: Callable[[int], None]) -> int:
-        """Return how much of `beginning` the glob fixes if a name that it matches may begin so, else 0."""
+        """Return how many characters of `beginning` the glob fixes, or 0 if no matching name can begin with it."""
         for position, character in enumerate(beginning):
             spend(1)
             token = self.tokens[position] if position < len(self.tokens) else None
@@ -100,11 +100,11 @@ class ShellGlob:
         return len(beginning)
 
     def fixed_count(self) -> int:
-        """Return how many characters the glob fixes, to one or to a few."""
+        """Return the number of characters that the glob fixes, by a literal or by a `[…]` that is not negated."""
         return _count_fixed(self.tokens)
 
     def fixed_stem_count(self) -> int:
-        """Return how many characters the glob fixes; none if they are all in the ending behind its last dot."""
+        """Return `fixed_count()`, or 0 if all fixed characters are in the ending behind the last dot."""
         dots = [index for index, token in enumerate(self.tokens) if token == "."]
         stem = self.tokens[: dots[-1]] if dots else self.tokens
         return _count_fixed(self.tokens) if _count_fixed(stem) else 0
@@ -115,7 +115,7 @@ def _count_fixed(tokens: tuple[_Token, ...]) -> int:
 
 
 def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
-    """Match with one place to come back to: behind the last star, one character further each time."""
+    """Match with a single backtracking point: after the last star, one character further for each retry."""
     position = place = 0
     star: int | None = None
     retried = 0
@@ -145,7 +145,7 @@ def _token_matches(token: _Token, character: str, spend: Callable[[int], None]) 
 
 
 def _literals(tokens: tuple[_Token, ...]) -> str:
-    """Return the characters that `tokens` begin with, up to the first that is special."""
+    """Return the literal characters at the beginning of `tokens`."""
     characters: list[str] = []
     for token in tokens:
         if isinstance(token, _Class) or token in "*?":
@@ -175,12 +175,12 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _last_class_ends(text: str) -> dict[str, int]:
-    """Return where the last `:]`, `.]` and `=]` are, each -1 if there is none."""
+    """Return the offsets of the last `:]`, `.]` and `=]`, each -1 if there is none."""
     return {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
 
 
 def _end_of_class(text: str, start: int, last: dict[str, int]) -> int:
-    """Return where the `[…]` that begins at `start` ends, or -1; a `]` in first place belongs to it."""
+    """Return the offset of the `]` that ends the `[…]` at `start`, or -1; a `]` in first position is literal."""
     index = start + 1 + (text[start + 1 : start + 2] in {"!", "^"})
     index += text[index : index + 1] == "]"
     while index < len(text):

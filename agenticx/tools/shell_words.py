@@ -1,13 +1,15 @@
-"""What the words of a shell command name: protected paths, folders of ours, files with secrets.
+"""A search for protected paths, private folders and secret files in the words of a shell command.
 
-Quotes and backslashes are taken out, `~`, `$HOME` and `$PWD` put in, braces and globs tried, and a folder that one word
-names may be where another starts, as after `cd`. This is done twice: for the words that bash makes of the command, in
-which quoted characters are no globs or braces, and for the text without any quotes, which another shell or program may
-read (`bash -c '…'`). A name put together by other variables or substitutions is not seen: this asks where it can, it
-does not prove that a command is harmless. What bash may read in another way than it is read here is `unchecked`.
+Quotes and backslashes are removed, `~`, `$HOME` and `$PWD` are replaced by their values, braces and globs are expanded,
+and a word may be relative to a folder that another word names, as after `cd`. This is done twice: for the words that
+bash makes of the command, in which quoted characters are neither globs nor braces, and for the text without any quotes,
+which another shell or program may interpret (`bash -c '…'`). A name composed of other variables or substitutions is not
+recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
+interpret differently from this module is reported as `unchecked`.
 
-The work is linear in the command and bounded: of a command of more than 64 KiB nothing is examined, of a word the first
-4,096 bytes, and files, folders and globs are looked at as far as `Lookups` goes. What lies beyond is `unchecked`.
+The work is linear in the command and bounded: a command of more than 64 KiB is not examined at all, a word only in its
+first 4,096 bytes, and files, folders and globs within the limits of `FileSystemCache`. Anything beyond is reported as
+`unchecked`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ _OTHER_GLOBS = re.compile(r"shopt|setopt|extglob|dotglob|globdots|glob_dots|GLOB
 _EXTENDED_GLOB = re.compile(r"(?<=[^\s$;|&<>()0-9])[@?*+!]\(")
 
 _ParentPath = tuple[str, int | None, tuple[str, ...]]
-"""A word, and what `_upwards` makes of it."""
+"""A word, and the result of `_split_parents` for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class NamedPaths:
     """The result of examining a command.
 
     `protected` is the first word that names a protected path, `secret` the first that names an existing file which
-    usually holds keys or passwords. `unchecked` is a sentence about what could not be examined, if anything.
+    usually holds keys or passwords. `unchecked` is a sentence about the part that could not be examined, or None.
     """
 
     protected: str | None = None
@@ -66,7 +68,7 @@ class NamedPaths:
 
 
 def examine(command: str, workspace: Path, roots: Iterable[Path], file_system: FileSystemCache) -> NamedPaths:
-    """Examine the words of a command that is to run in `workspace`, a resolved path; `roots` are protected too."""
+    """Examine the words of a command to be run in `workspace`, a resolved path; `roots` are protected too."""
     size = len(command.encode("utf-8", "surrogatepass"))
     if size > EXAMINED_COMMAND_BYTES:
         sentence = f"The command has {size:,} bytes; one of more than {EXAMINED_COMMAND_BYTES:,} bytes is not checked."
@@ -88,7 +90,11 @@ def examine(command: str, workspace: Path, roots: Iterable[Path], file_system: F
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words of a command, each once. `bare` is the command without quoting; `unread` says what is left out."""
+    """The distinct words of a command.
+
+    `stripped` is the command without quote characters; `unchecked` is a sentence about the part that is left out, if
+    any.
+    """
 
     stripped: str
     texts: tuple[str, ...]
@@ -107,7 +113,7 @@ class _Words:
         return cls(stripped, tuple(collected.texts), unchecked, workspace, file_system)
 
     def find_protected_name(self, targets: Iterable[str]) -> str | None:
-        """Return the word that names a protected path as it is written, if any; what is in `targets` is protected."""
+        """Return the word that names a protected path as it is written, or None; `targets` are protected too."""
         if "AGX_HOME" in self.stripped or "AGX_TOKEN_FILE" in self.stripped:
             return "AGX_HOME"
         named = next((target for target in targets if target in self.stripped), None)
@@ -119,7 +125,7 @@ class _Words:
         return named
 
     def find_secret_name(self) -> str | None:
-        """Return the word that is the name of an existing file which usually holds keys or passwords, if any."""
+        """Return the word that is the name of an existing file which usually holds keys or passwords, or None."""
         folders = self._folders()
         for text in self.texts:
             parts = text.split("/")
@@ -130,7 +136,7 @@ class _Words:
         return None
 
     def resolved_paths(self) -> Iterator[tuple[str, str]]:
-        """Yield where the words lead, and what globs stand for right now, with all links resolved."""
+        """Yield the words with the paths to which they resolve, and with the existing paths that match their globs."""
         for folder in self._folders():
             for text in self.texts:
                 yield text, self.file_system.resolve(folder, text)
@@ -139,7 +145,7 @@ class _Words:
                     yield text, path
 
     def find_protected_path(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
-        """Return the word that leads to a protected path, if any."""
+        """Return the word that resolves to a protected path, or None."""
         below = tuple(f"{target.rstrip('/')}/" for target in targets)
         for text, path in existing:
             if f"{path}/".startswith(below) or protected_settings_part(self._inside(path)) is not None:
@@ -147,7 +153,7 @@ class _Words:
         return None
 
     def find_secret_path(self, existing: Iterable[tuple[str, str]]) -> str | None:
-        """Return the word that leads to a file which usually holds keys or passwords, if any."""
+        """Return the word that resolves to a file which usually holds keys or passwords, or None."""
         for text, path in existing:
             if is_secret_file(*self._inside(path)) and self.file_system.is_file(path):
                 return text
@@ -161,19 +167,19 @@ class _Words:
         return is_glob(text) and any(map(self._may_match_protected, text.split("/")))
 
     def _inside(self, path: str) -> list[str]:
-        """Return the parts of a path, relative to the workspace where it lies in it: that one's own do not count."""
+        """Return the parts of a path, without those of the workspace if it lies inside it."""
         path = os.path.normpath(path)
         if path == self.workspace:
             return []
         return path.removeprefix(f"{self.workspace.rstrip('/')}/").strip("/").split("/")
 
     def _folders(self) -> list[str]:
-        """Return the folders in which parts of the command may run, with all links resolved: the workspace first."""
+        """Return the resolved folders in which parts of the command may run, the workspace first."""
         changed = (self.file_system.resolve(self.workspace, name) for name in _changed_folders(self.stripped))
         return list(dict.fromkeys([self.workspace, *changed]))
 
     def _find_protected_pair(self) -> str | None:
-        """Return the word that names a pair such as `.github/workflows`, by globs or from a folder of another word."""
+        """Return the word that names a pair such as `.github/workflows`, by globs or relative to another word."""
         for text in filter(is_glob, self.texts):
             for above, below in pairwise(text.split("/")):
                 if below.strip("*") and any(self._all_match(pair, (above, below)) for pair in PROTECTED_PAIRS):
@@ -197,9 +203,10 @@ class _Words:
     # --- globs --------------------------------------------------------------------------------------------------------
 
     def _may_match_protected(self, part: str) -> bool:
-        """Return whether a glob such as `.gi*` matches a protected name, there or not.
+        """Return whether a glob such as `.gi*` matches a protected name, whether or not the file exists.
 
-        One that does not begin with a dot has to fix half of the name, beside its ending: `*.json` names nothing.
+        A glob without a leading dot must fix at least half of the name, and not only its ending: `*.json` does not
+        count.
         """
         if not is_glob(part):
             return False
@@ -229,11 +236,11 @@ class _Words:
         )
 
     def _find_path_into(self, target: str, paths: list[_ParentPath]) -> str | None:
-        """Return the word that leads to or into `target`, from the workspace or a folder that other words lead to."""
+        """Return the word that leads to or into `target`, from the workspace or from a folder of another word."""
         names = _parts(target)
         paths = [(text, parents, parts) for text, parents, parts in paths if _may_lead_to(parts, names)]
         folders = [_parts(self.workspace)]
-        for folder in folders:  # it grows: by folders on the way to the target
+        for folder in folders:  # the list grows by folders on the way to the target
             for text, parents, parts in paths:
                 self.file_system.spend(1)
                 base = () if parents is None else folder[: max(len(folder) - parents, 0)]
@@ -254,7 +261,7 @@ class _Words:
 
 
 def _expand_folders(text: str, workspace: str) -> str:
-    """Return a command with well-known folders put in."""
+    """Return a command with `~`, `$HOME` and `$PWD` replaced by the folders they denote."""
     known = (
         (r"\$\{?HOME\b\}?|(?<![\w/.~])~(?=[/\s;|&<>)]|$)", os.path.expanduser("~")),
         (r"\$\{?PWD\b\}?", workspace),
@@ -265,7 +272,7 @@ def _expand_folders(text: str, workspace: str) -> str:
 
 
 def _unsupported_syntax(command: str, unquoted: UnquotedText) -> str | None:
-    """Return a sentence about what bash may read in another way than it is read here, if anything."""
+    """Return a sentence about syntax that bash may interpret differently from this module, or None."""
     if not unquoted.is_complete:
         return "Its quotes are not all closed, so that its words are not checked."
     if _CODED_CHARACTERS.search(command):
@@ -278,7 +285,7 @@ def _unsupported_syntax(command: str, unquoted: UnquotedText) -> str | None:
 
 
 class _WordCollector:
-    """The words of a command, each once, and a sentence about what is left out of them."""
+    """A collector of the distinct words of a command; `unchecked` is a sentence about the part that is left out."""
 
     def __init__(self) -> None:
         self.texts: dict[str, None] = {}
@@ -286,19 +293,17 @@ class _WordCollector:
         self._chars_left = _MAX_BRACE_CHARS
 
     def add_stripped(self, stripped: str) -> None:
-        """Add the words of a command without any quotes, where words that were quoted may be code."""
+        """Add the words of a command without any quotes, because quoted words may be code."""
         for token in dict.fromkeys(stripped.split()):
             text = _truncated(token)
             if text != token:
-                self.unchecked = (
-                    f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
-                )
+                self.unchecked = _TOO_LONG
             self._add(text)
             for word in self._expanded(text):
                 self._add(word)
 
     def add_unquoted(self, unquoted: str) -> None:
-        """Add the words of a command in which `QUOTED` stands for special characters that are quoted."""
+        """Add the words of a command in which `QUOTED` replaces special characters that are quoted."""
         for token in dict.fromkeys(unquoted.split()):
             words = [token]
             if has_braces(token):
@@ -311,7 +316,7 @@ class _WordCollector:
                     self._add(_truncated(text))
 
     def _expanded(self, text: str) -> list[str]:
-        """Return what brace expansion makes of a text; of one with too many braces the first of their choices."""
+        """Return the brace expansion of a text; with too many braces, its prefix followed by each of the pieces."""
         if "{" not in text:
             return []
         expanded = expand_braces(text, self._spend) if has_braces(text) else None
@@ -335,11 +340,11 @@ class _WordCollector:
 
 
 _TOO_LONG = f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
-_TOO_MANY_BRACES = "Its braces stand for more words than can be checked."
+_TOO_MANY_BRACES = "Its braces expand to more words than can be checked."
 
 
 def _changed_folders(stripped: str) -> list[str]:
-    """Return the words behind `cd` and options that change the folder."""
+    """Return the words that follow `cd` and options that change the folder."""
     found: dict[str, None] = {}
     is_next = False
     for word in _COMMAND_WORDS.findall(stripped):
@@ -352,7 +357,7 @@ def _changed_folders(stripped: str) -> list[str]:
 
 
 def _candidates(glob: ShellGlob) -> Iterable[str]:
-    """Return the protected names that begin and end as the glob does."""
+    """Return the protected names with the prefix of the glob; without a prefix, those with its suffix and no dot."""
     if not glob.prefix:
         return [name for name in _NAMES_WITHOUT_DOT if name.endswith(glob.suffix)]
     first = bisect_left(_SORTED_NAMES, glob.prefix)
@@ -378,12 +383,12 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _may_lead_to(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Return whether a path begins with a name on the way to the target, or with a glob."""
+    """Return whether a path is empty or begins with one of the names or with a glob."""
     return not parts or parts[0] in names or is_glob(parts[0])
 
 
 def _split_parents(text: str) -> tuple[int | None, tuple[str, ...]]:
-    """Return how many folders a relative path goes up first (None: it is absolute), and the parts that follow."""
+    """Return the number of leading `..` of a relative path (None: it is absolute), and the parts that follow."""
     parts = _parts(text)
     if text.startswith("/"):
         return None, parts

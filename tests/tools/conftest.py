@@ -1,4 +1,4 @@
-"""What the tool tests share: a workspace, a context that keeps what tools emit, and one way to call a tool."""
+"""Fixtures of the tool tests: a workspace, and a runner that assesses and calls tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from agenticx.tools.base import ToolOutput
 
 @dataclass
 class ToolRunner:
-    """Calls tools as the engine does: validate, assess, run. `emitted` and `background_tasks` are what they handed over."""
+    """A caller of tools that proceeds as the engine does: validate, assess, run.
+
+    `emitted` are the events that tools emitted, `background_tasks` the tasks that they added.
+    """
 
     workspace: Path
     protected_roots: tuple[Path, ...] = ()
@@ -41,7 +44,7 @@ class ToolRunner:
         return result.text if isinstance(result, ToolOutput) else result
 
     def files(self) -> dict[str, str]:
-        """Every file of the workspace with its text."""
+        """Return the texts of all files of the workspace by path."""
         return {
             str(path.relative_to(self.workspace)): path.read_text(encoding="utf-8", errors="replace")
             for path in sorted(self.workspace.rglob("*"))
@@ -63,5 +66,5 @@ def runner(workspace: Path) -> ToolRunner:
 
 @pytest.fixture
 def make_runner() -> type[ToolRunner]:
-    """For benches that stand elsewhere or protect something."""
+    """Return a factory of runners with a given workspace or given protected roots."""
     return ToolRunner

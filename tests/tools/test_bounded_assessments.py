@@ -1,4 +1,4 @@
-"""The assessment of a call is linear and bounded, and what it cannot look at is asked about."""
+"""Tests of assessments: they are linear and bounded, and the user is asked about parts that cannot be examined."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_looked_at_is_asked_about_in_every_mode(runner, command) 
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """As root: as the user nobody, whom the permissions of files hold."""
+    """Run the block as user nobody if this process is root, because file permissions do not apply to root."""
     if os.geteuid() != 0:
         yield
         return
@@ -182,7 +182,7 @@ def test_an_odd_path_is_refused_or_assessed_by_the_file_tools(runner, path) -> N
 
 
 def test_text_that_cannot_be_written_is_refused(runner) -> None:
-    with pytest.raises(ToolError, match="half a character"):
+    with pytest.raises(ToolError, match="lone surrogate"):
         file_write.assess({"path": "a", "content": "\ud800"}, runner.context)
 
 
@@ -193,7 +193,7 @@ _watched = False
 
 
 def watch_listings() -> None:
-    """Have the interpreter itself tell which folders are listed, by whatever code."""
+    """Record in `_listings` every folder that any code lists, by an audit hook of the interpreter."""
     global _watched
     if not _watched:
         _watched = True
@@ -214,7 +214,7 @@ def test_each_folder_is_listed_once_and_only_for_globs(runner) -> None:
 
 @pytest.fixture
 def crowded(runner):
-    """A workspace with a folder of more files than an assessment looks at."""
+    """Return a runner whose workspace has a folder of more files than an assessment lists."""
     folder = runner.workspace / "many"
     folder.mkdir()
     for number in range(20_001):
@@ -279,7 +279,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_assessing_a_command_costs_no_more_than_its_size(runner, kind) -> None:
-    """Up to the size from which nothing is examined, and beyond it."""
+    """Check sizes up to the limit from which nothing is examined, and beyond it."""
     (runner.workspace / "file").touch()
     make = COMMANDS[kind]
     assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)

@@ -1,4 +1,4 @@
-"""The tools that come along, as a set."""
+"""Tests of the built-in tools as a set."""
 
 from __future__ import annotations
 

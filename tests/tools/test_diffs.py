@@ -1,4 +1,4 @@
-"""Diffs for the person who is asked."""
+"""Tests of the diffs in questions to the user."""
 
 from __future__ import annotations
 

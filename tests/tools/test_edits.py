@@ -1,4 +1,4 @@
-"""Changing files: atomic, bound to what was shown, and never over somebody else's change."""
+"""Tests of the tools that change files: writes are atomic, bound to the question, and overwrite no other change."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(runner) 
             await call
         assert str(caught.value).startswith(
             "'f' was changed by somebody else since you last read or wrote it, so nothing was done. "
-            "Read it again first. This call would have changed what is there now like this:\n--- f\n+++ f\n@@ -1,3 +1,"
+            "Read it again first. This call would have changed the current file as follows:\n--- f\n+++ f\n@@ -1,3 +1,"
         )
         assert "-two" in str(caught.value)
     assert runner.files() == {"f": "one\ntwo\nthree by hand\n"}
@@ -256,7 +256,7 @@ def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace
     assessment = runner.assess(file_write, path=path, content="x")
     assert assessment.protected
     assert decide("auto", assessment).decision == "ask"
-    assert assessment.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+    assert assessment.reasons[-1].endswith("decides what runs on this machine or which calls need approval.")
 
 
 OTHERS_SETTINGS = """
@@ -285,7 +285,7 @@ INSTRUCTIONS = """
 def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named(runner, path) -> None:
     written = runner.assess(file_write, path=path, content="x")
     assert decide("auto", written).decision == "ask"
-    assert written.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+    assert written.reasons[-1].endswith("decides what runs on this machine or which calls need approval.")
     if not path.startswith(".config"):
         assert runner.assess(bash_exec, command=f"cat {path}").protected
 
@@ -295,7 +295,7 @@ def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named
 def test_instruction_files_of_other_agents_are_protected_against_writing_only(runner, path) -> None:
     written = runner.assess(file_write, path=path, content="x")
     assert decide("auto", written).decision == "ask"
-    assert written.reasons[-1].endswith("tells other agents what to do.")
+    assert written.reasons[-1].endswith("contains instructions for other agents.")
     for command in (f"cat {path}", f"git diff {path}"):
         assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
     assert decide("default", runner.assess(bash_exec, command=f"cat {path}")).decision == "allow"
@@ -340,7 +340,7 @@ def test_ordinary_files_are_not_protected(runner, path) -> None:
     "path", ["sub/HEAD", "HEAD", "sub/head", "bare/config", "bare/CONFIG", "bare/hooks/post-commit", "bare/objects/x"]
 )
 def test_a_file_that_makes_or_changes_a_bare_repository_is_asked_about(runner, path) -> None:
-    """Git runs what the configuration of such a folder says, for instance `core.fsmonitor`, on a mere `git status`."""
+    """Git runs programs named in the configuration of such a folder, such as `core.fsmonitor`, even on `git status`."""
     (runner.workspace / "bare").mkdir()
     (runner.workspace / "bare" / "HEAD").write_text("ref: refs/heads/main")
     assessment = runner.assess(file_write, path=path, content="x")

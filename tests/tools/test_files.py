@@ -1,4 +1,4 @@
-"""Looking at files: what a model gets to see of folders and texts."""
+"""Tests of the tools that list folders and read files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_part_begins_with_a_line_that_says_which(runner) -> None:
     )
     whole = await runner.call(file_read, path="f")
     assert whole.startswith("[lines 1-2,000 of 5,000, 48,893 bytes; read on with offset 2001]\nline 1\n")
-    with pytest.raises(ToolError, match="'f' has 5,000 lines; offset 5001 is behind its end"):
+    with pytest.raises(ToolError, match="'f' has 5,000 lines; offset 5001 is past its end"):
         await runner.call(file_read, path="f", offset=5001)
 
 
@@ -173,7 +173,7 @@ async def test_a_part_behind_millions_of_lines_is_found(runner) -> None:
     (runner.workspace / "f").write_bytes(b"\n" * 1_000_000 + "é here\nthere".encode())
     part = await runner.call(file_read, path="f", offset=1_000_001)
     assert part == "[lines 1,000,001-1,000,002 of 1,000,002, 1,000,013 bytes]\né here\nthere"
-    with pytest.raises(ToolError, match=r"has 1,000,002 lines; offset 1000003 is behind its end"):
+    with pytest.raises(ToolError, match=r"has 1,000,002 lines; offset 1000003 is past its end"):
         await runner.call(file_read, path="f", offset=1_000_003)
 
 

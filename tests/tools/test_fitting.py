@@ -1,4 +1,4 @@
-"""Numbers in another form: converted where nothing is lost, and nothing else is."""
+"""Tests of number coercion: numbers are converted where nothing is lost, and nothing else is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Mixed(Enum):
 
 
 def taken(annotation: Any, value: Any) -> Any:
-    """The argument as a tool gets it, and whether it was converted; `InvalidArguments` where it is refused."""
+    """Return the argument as a tool gets it, and whether it was converted; raise `InvalidArguments` if it is refused."""
 
     def act(value): ...
 
@@ -269,7 +269,7 @@ def test_what_fits_a_schema_is_never_changed_and_what_was_changed_is_the_same_nu
 
 
 def as_numbers(value: Any) -> Any:
-    """The value with each numeral as a float, so that only what was lost differs."""
+    """Return the value with each numeral parsed as a number, so that only lost digits make a difference."""
     if isinstance(value, list):
         return [as_numbers(entry) for entry in value]
     if isinstance(value, dict):

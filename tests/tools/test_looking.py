@@ -1,4 +1,4 @@
-"""Which commands count as looking only, when loops are judged."""
+"""Tests of the heuristic for read-only commands, which loop detection uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File tools stay inside the workspace, whatever the path, the links in it, and whoever swaps them meanwhile."""
+"""Tests that file tools stay inside the workspace, for any path and for links swapped concurrently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RACES = 10_000
 
 @pytest.fixture
 def outside(workspace: Path) -> Path:
-    """A neighbour whose name begins like the workspace's, and a workspace full of ways out of it."""
+    """Return a neighbouring folder with a name that begins like the workspace's, and fill the workspace with escapes."""
     neighbour = workspace.with_name("work-neighbour")
     neighbour.mkdir()
     (neighbour / "secret.txt").write_text(SECRET)
@@ -243,7 +243,7 @@ for target in itertools.cycle(sys.argv[1:]):
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
 def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped) -> None:
-    """Another process keeps turning a folder, or a file, into a link that leads out, while we read and write there."""
+    """Another process repeatedly replaces a folder or a file by a link that leads out, during reads and writes."""
     if swapped == "folder":
         (workspace / "flip").mkdir()
         path, targets = "flip/secret.txt", [outside, workspace / "folder"]

@@ -1,4 +1,4 @@
-"""The to-do list and the scratchpad."""
+"""Tests of the to-do list and the scratchpad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools made of functions, and the box they are kept in."""
+"""Tests of tools made from functions, and of the toolbox."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def yields_later():
 
 
 class Yields:
-    """Its calls are generators."""
+    """A callable object whose calls return generators."""
 
     __name__ = "yields"
 
@@ -151,7 +151,7 @@ class Yields:
 )
 def test_a_generator_function_is_refused_with_what_would_be_right(function) -> None:
     for make in (lambda: tool(function, name="yields"), lambda: as_tool(function), lambda: Toolbox([function])):
-        with pytest.raises(TypeError, match=r"is a generator function, and .*: return a value"):
+        with pytest.raises(TypeError, match=r"is a generator function, but .*: return a value"):
             make()
 
 

@@ -1,4 +1,4 @@
-"""Schemas from signatures, and the sentences for arguments that do not fit."""
+"""Tests of the schemas made from signatures, and of the error messages for invalid arguments."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_signature_that_cannot_be_described_says_which_part() -> None:
 
     def field(x: int = Field(5)) -> None: ...
 
-    with pytest.raises(TypeError, match=r"\*paths: .* of a tool has no name of its own"):
+    with pytest.raises(TypeError, match=r"\*paths: .* of a tool has no single name"):
         read_signature(star)
     with pytest.raises(TypeError, match=r"parameter 'x' of '.*unknown' cannot be resolved"):
         read_signature(unknown)

@@ -1,4 +1,4 @@
-"""Searching: lines by pattern, through what the project itself looks at, never hanging."""
+"""Tests of the search tool: matching lines, ignored files, limits and patterns that cannot hang."""
 
 from __future__ import annotations
 

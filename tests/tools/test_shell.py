@@ -1,4 +1,4 @@
-"""Running commands: what is asked, what comes back, and that nothing stays behind."""
+"""Tests of the shell tool: its assessment, its result, and that no process is left running."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_output_comes_live_in_batches_and_all_of_it_in_the_result(runner) 
     assert await call == "one\ntwo\nthree\n[exit code 0]"
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- the assessment ---------------------------------------------------------------------------------------------------
 
 
 def test_the_question_shows_the_command_and_says_what_it_may_do(runner) -> None:
@@ -279,7 +279,7 @@ def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_to
     assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
 
 
-# --- nothing stays behind ---------------------------------------------------------------------------------------------
+# --- no process is left -----------------------------------------------------------------------------------------------
 
 TREES = {
     "children": "sleep NNN & sleep NNN & echo ready; wait",
@@ -297,13 +297,13 @@ TREES = {
 
 
 def tree(name: str) -> tuple[str, str]:
-    """A command, and what stands in the command line of each of its processes."""
+    """Return a command, and a marker that is part of the command line of each of its processes."""
     sign = f"1000.{next(_numbers)}"
     return TREES[name].replace("NNN", sign), sign
 
 
 def alive(sign: str) -> list[int]:
-    """The processes whose command line says so; found without any help of the code under test."""
+    """Return the processes whose command line contains the marker, found independently of the code under test."""
     found = []
     for name in os.listdir("/proc"):
         try:
@@ -315,7 +315,7 @@ def alive(sign: str) -> list[int]:
 
 
 async def none_alive(sign: str) -> list[int]:
-    """Those that are alive; they may take their time to end."""
+    """Wait until no process with the marker is alive; return those that a last check finds."""
     await comes_true(lambda: not alive(sign))
     return alive(sign)
 
@@ -334,7 +334,10 @@ def our_zombies() -> set[str]:
 
 @asynccontextmanager
 async def started(runner, command: str) -> AsyncIterator[asyncio.Task[str]]:
-    """The call, once its command has said that it is ready. It waits for no process: that is left to others."""
+    """Yield the call as soon as its command has printed "ready"; await its background task at the end.
+
+    The call itself waits for no process, because it adds a background task for that.
+    """
     ready = asyncio.Event()
     left_to_others: list[Coroutine[Any, Any, None]] = []
     context = ToolContext(
@@ -461,7 +464,7 @@ ATTACKS = {
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_killing_one_of_the_watchers_frees_nothing(runner, attack) -> None:
-    """They are the command's own ancestors, so it can kill them; the other one sees to the rest."""
+    """They are the command's ancestors, so it can kill one of them; then the other one kills the rest."""
 
     async def killing(left: str) -> list[int]:
         sign = f"1000.{next(_numbers)}"
@@ -488,7 +491,7 @@ async def test_stopping_the_watchers_frees_nothing(runner) -> None:
 
 @pytest.mark.promise("F2")
 async def test_a_child_of_the_application_is_not_touched(runner) -> None:
-    """We reap and end what a call started, nothing else."""
+    """The tool reaps and terminates the processes that a call started, and no others."""
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as own:
         quick = subprocess.Popen(["true"])
         await runner.call(bash_exec, command="sleep 1000 & setsid sleep 1000 &")

@@ -1,4 +1,4 @@
-"""Globs, braces and quoting of shell commands: what may name a protected path is asked about, ordinary commands run."""
+"""Tests of globs, braces and quoting in shell commands that may or may not name protected paths."""
 
 from __future__ import annotations
 

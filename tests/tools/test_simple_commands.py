@@ -1,4 +1,4 @@
-"""No false "harmless": what is not proved simple, read-only and inside the workspace is asked about."""
+"""Tests that only commands proved simple, read-only and inside the workspace count as harmless."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_program_that_may_be_another_is_asked_about(project, monkeypatch, sear
     "command", ["cat pipe", "head -n 1 pipe", "grep x pipe", "cat socket-link", "wc notes.md pipe"]
 )
 def test_what_is_no_file_is_not_read_unasked(project, command) -> None:
-    """Reading a pipe waits for ever, or takes away what another program waits for."""
+    """Reading a pipe may block forever, or consume data that another program waits for."""
     os.mkfifo(project.workspace / "pipe")
     (project.workspace / "socket-link").symlink_to("pipe")
     assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
@@ -306,7 +306,7 @@ PIECES = [*WORDS.split(), *";&|><()$`'\"\\*?[]{},~!#=", *"     ", "\t", "\n", "\
 
 
 def test_no_generated_command_with_an_active_character_is_allowed(project) -> None:
-    """An independent, cruder judge: outside quotes nothing of the shell's own may stand, and no word may leave."""
+    """An independent, cruder check: no active character outside quotes, and no path outside the workspace."""
     seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
     print(f"AGX_SEED={seed}")
     choose = random.Random(seed)

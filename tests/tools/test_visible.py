@@ -1,4 +1,4 @@
-"""The prompt is honest: nothing in it hides, reorders, pretends or pads."""
+"""Tests of escaping: no text in a question can hide, reorder, imitate or pad anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that change files: write a whole one, edit a piece of one."""
+"""The tools that change files: write a whole file, or replace text in it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,10 @@ def _apply_edit(before: _CurrentFile, target: WorkspacePath, old: str, new: str,
 
 
 def _hint(text: str, old: str) -> str:
-    """Return whether it is just the white space, which takes too long to say of a large file."""
+    """Return the end of the error message for text that does not occur.
+
+    It states whether only white space differs, except for large files, where the comparison would take too long.
+    """
     if len(text) + len(old) <= _MAX_HINT_CHARS and " ".join(old.split()) in " ".join(text.split()):
         return " as it is written: spaces, tabs or line breaks differ; read the file and copy the text exactly"
     return "; read the file and copy the text exactly"
@@ -141,18 +144,18 @@ def _encode(content: str) -> bytes:
         return content.encode()
     except UnicodeEncodeError as exc:
         raise ToolError(
-            f"the text holds half a character ({exc.object[exc.start]!r}); give it as UTF-8 has it"
+            f"the text holds a lone surrogate ({exc.object[exc.start]!r}); give text that UTF-8 can encode"
         ) from exc
 
 
-# --- what both ways of writing share ----------------------------------------------------------------------------------
+# --- shared by both tools ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _CurrentFile:
-    """An existing file as it was when looked at; `text` is None for what is not UTF-8 or too large to compare.
+    """An existing file at the time of reading; `text` is None if it is not UTF-8 or too large to compare.
 
-    `content` has at most one byte more than what is still compared.
+    `content` has at most one byte more than the largest file that is compared.
     """
 
     version: tuple[int, int]
@@ -162,7 +165,7 @@ class _CurrentFile:
 
 
 def _read_current(target: WorkspacePath) -> _CurrentFile | None:
-    """The file there, None if there is none."""
+    """Return the existing file at `target`, or None."""
     try:
         content, status = read_file(target, _MAX_EDITED_BYTES + 1)
     except ToolError as exc:
@@ -198,7 +201,7 @@ def _assessment(
     reason: str,
     after: str,
 ) -> Assessment:
-    """Bound to where the path leads and to what is there now."""
+    """Return an assessment bound to the resolved path and to the current content of the file."""
     reasons = [reason]
     if target.given_parts is not None:
         reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
@@ -210,7 +213,7 @@ def _assessment(
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
     old = "" if before is None else before.text
     if old is None:
-        reasons.append("What the file holds now is not text and cannot be compared.")
+        reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(
         risk="write",
         question=visible(question),
@@ -223,19 +226,23 @@ def _assessment(
 
 
 def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: ToolContext, after: str) -> None:
-    """A file that changed since a tool last read or wrote it is not overwritten with what was made of its old self."""
+    """Raise `ToolError` if the file changed since a tool last read or wrote it: `after` is based on old content."""
     known = context.state.files.get(str(target.path))
     if known is None or before is None or before.version == known:
         return
     diff = unified_diff(before.text or "", after, target.relative)
     raise ToolError(
         f"{visible(target.relative)!r} was changed by somebody else since you last read or wrote it, so nothing was "
-        f"done. Read it again first. This call would have changed what is there now like this:\n{diff}"
+        f"done. Read it again first. This call would have changed the current file as follows:\n{diff}"
     )
 
 
 def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:
-    """No await from looking to here, so that a stop finds the file written and answered for, or untouched."""
+    """Write `content` to `target`, after recording the edit, and remember the version of the file.
+
+    The callers do not await between reading the file and this call, so that a stop of the turn finds the file either
+    written with its result reported, or untouched.
+    """
     if context.snapshots is not None:
         context.snapshots.record_edit(context.call_id, target.path, None if before is None else before.content, content)
     context.state.files[str(target.path)] = file_version(replace_file(target, content))

@@ -1,4 +1,4 @@
-"""The tools that look at files: list a folder, read a text file."""
+"""The tools that read files: list a folder, read a text file."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
     total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
     if offset > max(lines, 1):
         raise ToolError(
-            f"{target.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is behind its end"
+            f"{target.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
         )
     shown, cut = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
     notes: list[str] = []
@@ -137,7 +137,7 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
 
 
 def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
-    """Return as many of the lines as a result holds, at least one, and how many of them had to be cut."""
+    """Return as many of the lines as fit into a result, at least one, and the number of lines that were cut."""
     shown: list[str] = []
     room, cut = _MAX_READ_CHARS, 0
     for line in lines:
@@ -152,15 +152,18 @@ def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether these are not the first bytes of a text file."""
+    """Return whether `content`, the first bytes of a file, belongs to a binary file."""
     return b"\0" in content[:_PROBED_BYTES]
 
 
-# --- what the file tools share ----------------------------------------------------------------------------------------
+# --- shared by the file tools -----------------------------------------------------------------------------------------
 
 
 def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
-    """Where `path` leads, if it is open to tools: not ours, of which even a diff or a refusal would tell."""
+    """Return the path to which `path` resolves; raise `ToolError` if it is private to AgenticX.
+
+    The content of private files must not be revealed, not even by a diff or by a refusal that depends on it.
+    """
     target = resolve_in_workspace(path, context.workspace)
     if is_private(target, context.protected_roots):
         shown = visible(target.relative)
@@ -169,7 +172,10 @@ def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
 
 
 def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
-    """Whether AgenticX itself keeps its things there, in `roots`. A workspace that lies in one is no part of it."""
+    """Return whether `target` lies in `roots`, the private folders of AgenticX.
+
+    A workspace inside one of these folders is not private.
+    """
     return any(
         is_within(target.path, root) and (target.root == root or not is_within(target.root, root))
         for root in map(Path.resolve, roots)
@@ -177,10 +183,10 @@ def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
 
 
 def holds_secrets(target: WorkspacePath) -> bool:
-    """Whether a file there is shown only to who may see keys and passwords: the person says."""
+    """Return whether `target` usually holds keys or passwords, so that the user must approve reading it."""
     return is_secret_file(*target.parts) or is_secret_file(*target.given_parts or ())
 
 
 def file_version(status: os.stat_result) -> tuple[int, int]:
-    """What `ToolState.files` remembers of a file."""
+    """Return (mtime_ns, size), the version of a file as stored in `ToolState.files`."""
     return (status.st_mtime_ns, status.st_size)

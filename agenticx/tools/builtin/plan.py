@@ -1,4 +1,4 @@
-"""The tools an agent plans with: a to-do list and a scratchpad, kept with the session."""
+"""The planning tools of an agent: a to-do list and a scratchpad, stored with the session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_NOTE_CHARS = 20_000
 _MAX_SCRATCHPAD_CHARS = 200_000
 
 
-class Todo(TypedDict):
+class Todo(TypedDict):  # its docstring is part of the schema that the model sees
     """One item; its fields are described where the model reads them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
@@ -30,8 +30,8 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "done"]
 
 
-# These write, so they run in turn and their arguments are never guessed; but nothing of the person's changes, so
-# nobody is asked.
+# These tools write, so their calls run one after the other and their arguments are never repaired; but they change
+# nothing outside the session, so the user is not asked.
 
 
 @tool(risk="read", read_only=False)

@@ -78,7 +78,7 @@ def _expression(pattern: str, *, ignore_case: bool, literal: bool) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """One search. It runs in a thread and looks at `stopped` and the time between any two files."""
+    """One search, run in a thread; it checks `stopped` and the time limit before each file."""
 
     pattern: LinearPattern
     glob: LinearPattern | None
@@ -110,7 +110,7 @@ class _Search:
             return
         try:
             content, status = read_file(file, _MAX_FILE_BYTES)
-        except ToolError:  # gone meanwhile, no file, not ours to read
+        except ToolError:  # removed meanwhile, not a regular file, or not readable
             self.skipped += 1
             return
         if is_binary(content) or status.st_size > _MAX_FILE_BYTES:
@@ -154,7 +154,7 @@ class _Search:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield `text.split("\\n")` line by line: millions of empty ones at once would hold up other threads."""
+    """Yield the items of `text.split("\\n")` one by one; splitting millions of lines at once blocks other threads."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -163,7 +163,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _require_exists(target: WorkspacePath) -> None:
-    """Raises `ToolError` for a path that is neither a folder nor a file."""
+    """Raise `ToolError` for a path that is neither a folder nor a file."""
     try:
         scan_folder(target)
     except ToolError:
@@ -178,7 +178,7 @@ def _inherited_rules(target: WorkspacePath) -> IgnoreRules:
 
 
 def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules:
-    """With those of the folder's own .gitignore, if it has one."""
+    """Return `rules` and those of the folder's own .gitignore, if it has one."""
     with suppress(ToolError):
         content, _ = read_file(_child(folder, ".gitignore"), _MAX_IGNORE_BYTES)
         return rules.with_rules(content.decode("utf-8", "replace"), "/".join(folder.parts))
@@ -186,11 +186,11 @@ def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules
 
 
 def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> Iterator[WorkspacePath]:
-    """The files at and below `place`, folder by folder in order of names, without what the project ignores."""
+    """Yield the files at and below `target`, folder by folder in order of names, without ignored and private ones."""
     try:
         entries = scan_folder(target)
     except ToolError:
-        yield target  # it is a file, or it is whatever reading it will say
+        yield target  # it is a file; otherwise reading it raises the error to report
         return
     if any(entry.name == ".gitignore" for entry in entries):
         rules = _with_folder_rules(rules, target)

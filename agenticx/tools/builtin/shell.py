@@ -1,4 +1,4 @@
-"""The shell tool: a command in the workspace, watched while it runs and ended with all that it started."""
+"""The shell tool, which runs a command in the workspace and terminates it with all its descendants."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _MAX_BOUND_WORDS = 64
 _LONG_COMMAND = 200
 _MAX_WORD_CHARS = 300
 
-# For commands that nobody watches: no pager, no prompt. And bash must run the command, not somebody's start-up file.
+# Commands run without a terminal: no pager, no prompt. And bash must not run a start-up file before the command.
 _NONINTERACTIVE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _STARTUP_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- the assessment ---------------------------------------------------------------------------------------------------
 
 
 def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
@@ -70,7 +70,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 
 
 def _shortened(command: str) -> str:
-    """Return the command as it is shown: of one that is too long to be checked the beginning and the end."""
+    """Return the command for display; if it is too long to be checked, only its beginning and its end."""
     if len(command) <= EXAMINED_COMMAND_BYTES:
         return command
     left_out = len(command) - EXAMINED_COMMAND_BYTES
@@ -92,7 +92,7 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
     if named.protected is not None:
         shown = visible_line(named.protected, _MAX_WORD_CHARS)
-        yield f"It names {shown}, which decides what runs on this machine or who is asked."
+        yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
     if named.secret is not None:
         yield f"It names {visible_line(named.secret, _MAX_WORD_CHARS)}, a file that usually holds keys or passwords."
     if named.unchecked is not None:
@@ -100,10 +100,10 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
-    """The files that words of the command may stand for, each as it is now: programs on the PATH, files by path.
+    """Return the identities of the files that words of the command may name: programs on the PATH, and paths.
 
-    More words than mean files are taken for one; that is harmless. Contents are bound by their status: any change of
-    a file gives it another ctime.
+    Words that are not meant as files are included too, which is harmless. Contents are identified by the file's status:
+    any change of a file changes its ctime.
     """
     found: dict[str, list[object]] = {}
     words = dict.fromkeys(["bash", *re.findall(r"[^\s;|&<>()\"'`$=]+", command)])
@@ -116,7 +116,7 @@ def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, l
 
 
 def _file_identity(path: Path) -> list[object]:
-    """Where a path leads and what is there; empty if there is nothing. A folder's contents do not count."""
+    """Return the resolved path and status of a file, without size and times for a folder; empty if it is missing."""
     try:
         status = path.stat()
         real = os.path.realpath(path)
@@ -127,7 +127,7 @@ def _file_identity(path: Path) -> list[object]:
     return [real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-# --- what runs --------------------------------------------------------------------------------------------------------
+# --- running the command ----------------------------------------------------------------------------------------------
 
 
 @tool(risk="execute", assess=_assess)
@@ -171,14 +171,14 @@ async def bash_exec(
     except TimeoutError:
         report = _report(buffer, f"the command was ended after {timeout:g} s, before it was done")
         raise ToolError(report.text) from None
-    except asyncio.CancelledError:  # a stop, or the engine's own limit: what was printed is told all the same
+    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is returned all the same
         return _report(buffer, "ended before it was done")
     finally:
         progress.stop()
         running.terminate()
         if context.add_background_task is None or (end is not None and not end.leftover_count):
             await running.wait_closed()
-        else:  # the answer does not wait for processes that take their time to end
+        else:  # the result does not wait for processes that are slow to end
             context.add_background_task(running.wait_closed())
 
 
@@ -187,13 +187,14 @@ def _check_command(command: str) -> str:
         raise ToolError("the command is empty or holds a NUL; give a command line for bash")
     if len(command.encode()) > _MAX_COMMAND_BYTES:
         raise ToolError(
-            f"the command is longer than {_MAX_COMMAND_BYTES:,} bytes; write it into a file with file_write and run that"
+            f"the command is longer than {_MAX_COMMAND_BYTES:,} bytes; "
+            "write it into a file with file_write and run that"
         )
     return command
 
 
 def _environment() -> dict[str, str]:
-    """Ours without secrets, without what bash would run first, and without what waits for a person."""
+    """Return this process's environment without secrets and start-up files, set to avoid pagers and prompts."""
     return {
         name: value
         for name, value in child_environment(_NONINTERACTIVE).items()
