@@ -41,7 +41,7 @@ class HeadTailBuffer:
         return self.size > self._head_bytes + self._tail_bytes
 
     def text(self) -> str:
-        """Return the buffered bytes as text; invalid UTF-8 becomes U+FFFD, omitted bytes become a note of their number."""
+        """Return the buffered bytes as text; invalid UTF-8 becomes U+FFFD, omitted bytes become a note."""
         tail = b"".join(self._tail)
         left_out = self.size - len(self._head) - min(len(tail), self._tail_bytes)
         if left_out <= 0:

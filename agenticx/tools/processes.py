@@ -177,7 +177,7 @@ class RunningCommand:
             self._process.send_signal(signal.SIGCONT)  # the command may have stopped the guardian
 
     async def wait_closed(self) -> None:
-        """Wait until no process of this command is left, up to 3 real seconds after `terminate`; log any that remain."""
+        """Wait until no process of this command is left, up to 3 real seconds after `terminate`; log remaining ones."""
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 clean = await asyncio.shield(self._supervisor_exited) == 0

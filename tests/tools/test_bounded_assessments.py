@@ -1,4 +1,4 @@
-"""Tests of assessments: they are linear and bounded, and the user is asked about parts that cannot be examined."""
+"""Tests of assessments: they are linear and bounded, and unexamined parts are asked about."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_word_of_more_than_4096_bytes_is_asked_about_in_every_mode(runner, com
     assert last_reason(runner, command) == "A word of it has more than 4,096 bytes, of which the rest is not checked."
 
 
-def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_in_part(runner) -> None:
+def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_cut(runner) -> None:
     assert decisions(runner, "echo " + "word " * 13_000) == ["allow"] * 3
     for command in ("echo " + "word " * 14_000, "echo " + "é " * 30_000, "x" * 1_000_000):
         assessment = runner.assess(bash_exec, command=command)
@@ -68,7 +68,7 @@ def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_in
         assert len(assessment.command or "") < 66_000
 
 
-def test_what_a_long_word_begins_with_is_examined(runner) -> None:
+def test_the_beginning_of_a_long_word_is_examined(runner) -> None:
     assessment = runner.assess(bash_exec, command="cat .git/" + "x" * 100 + "/" * 5_000)
     assert (assessment.protected, assessment.unchecked) == (True, True)
 
@@ -76,7 +76,7 @@ def test_what_a_long_word_begins_with_is_examined(runner) -> None:
 # --- what cannot be looked at -----------------------------------------------------------------------------------------
 
 
-def test_a_word_longer_than_any_files_name_names_nothing_protected(runner) -> None:
+def test_a_word_longer_than_any_file_name_is_not_protected(runner) -> None:
     long = "a" * 300
     assert decisions(runner, f"echo {long}") == ["allow"] * 3
     for command in (f"echo {long * 5} | base64 -d", f'git commit -m "{long}"', f"cat {long}", f"cat x/{long}/y"):
@@ -89,7 +89,7 @@ def test_the_rest_of_a_command_with_a_long_word_is_examined(runner) -> None:
 
 
 @pytest.mark.parametrize("command", ["cat loop", "cat loop/x", "echo hello; ls a/loop", "cat lo*", "cd loop && ls"])
-def test_what_cannot_be_looked_at_is_asked_about_in_every_mode(runner, command) -> None:
+def test_a_path_that_cannot_be_examined_is_asked_about_in_every_mode(runner, command) -> None:
     (runner.workspace / "loop").symlink_to("loop")
     (runner.workspace / "a").mkdir()
     (runner.workspace / "a" / "loop").symlink_to("../loop")
@@ -113,7 +113,7 @@ def without_privileges() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("command", ["cat closed/x", "ls closed/*", "cat link", "grep -r x ."])
-def test_a_folder_that_may_not_be_entered_is_asked_about(make_runner, command) -> None:
+def test_a_folder_without_permission_is_asked_about(make_runner, command) -> None:
     with tempfile.TemporaryDirectory() as made:
         workspace = Path(os.path.realpath(made))
         (workspace / "closed").mkdir()
@@ -123,18 +123,18 @@ def test_a_folder_that_may_not_be_entered_is_asked_about(make_runner, command) -
         runner = make_runner(workspace)
         try:
             with without_privileges():
-                asked = decisions(runner, command)
+                decided = decisions(runner, command)
                 reason = last_reason(runner, command)
         finally:
             (workspace / "closed").chmod(0o700)
     if command.startswith("grep"):  # no word names it
-        assert asked == ["ask", "ask", "allow"]
+        assert decided == ["ask", "ask", "allow"]
     else:
-        assert asked == ["ask"] * 3
+        assert decided == ["ask"] * 3
         assert reason.endswith(f"which cannot be looked at: {os.strerror(errno.EACCES)}.")
 
 
-def test_what_lies_below_a_file_is_nothing_and_not_unclear(runner) -> None:
+def test_a_path_below_a_file_counts_as_missing_and_not_as_unchecked(runner) -> None:
     (runner.workspace / "notes").touch()
     assert decisions(runner, "cat notes/x") == ["allow"] * 3
 
@@ -156,15 +156,15 @@ ODD = [
 PIECES = [*ODD, *"*?[]{},!^-;&|<>$`'\"\\=: \t\n/.", "cd ", "cat ", "grep -r x ", "ls ", ".g", "*/*", "{a,b}", "[^a-]"]
 
 
-def test_no_error_leaves_the_assessment_of_any_command(runner) -> None:
+def test_the_assessment_of_any_command_raises_no_error(runner) -> None:
     (runner.workspace / "loop").symlink_to("loop")
     (runner.workspace / "a").mkdir()
     (runner.workspace / "a" / "loop").symlink_to("../loop")
     seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
     print(f"AGX_SEED={seed}")
-    choose = random.Random(seed)
+    chooser = random.Random(seed)
     for _ in range(2_000):
-        command = "".join(choose.choices(PIECES, k=choose.randrange(1, 9)))
+        command = "".join(chooser.choices(PIECES, k=chooser.randrange(1, 9)))
         assessment = bash_exec.assess({"command": command}, runner.context)
         assert decide("auto", assessment).decision in {"allow", "ask"}
 
@@ -181,7 +181,7 @@ def test_an_odd_path_is_refused_or_assessed_by_the_file_tools(runner, path) -> N
             assert tool.assess({"path": path, **arguments}, runner.context).path
 
 
-def test_text_that_cannot_be_written_is_refused(runner) -> None:
+def test_text_that_cannot_be_encoded_is_refused(runner) -> None:
     with pytest.raises(ToolError, match="lone surrogate"):
         file_write.assess({"path": "a", "content": "\ud800"}, runner.context)
 
@@ -189,14 +189,14 @@ def test_text_that_cannot_be_written_is_refused(runner) -> None:
 # --- how much is looked at --------------------------------------------------------------------------------------------
 
 _listings: list[str] = []
-_watched = False
+_hook_installed = False
 
 
-def watch_listings() -> None:
+def record_listings() -> None:
     """Record in `_listings` every folder that any code lists, by an audit hook of the interpreter."""
-    global _watched
-    if not _watched:
-        _watched = True
+    global _hook_installed
+    if not _hook_installed:
+        _hook_installed = True
         sys.addaudithook(lambda event, args: _listings.append(str(args[0])) if event == "os.scandir" else None)
     _listings.clear()
 
@@ -205,7 +205,7 @@ def test_each_folder_is_listed_once_and_only_for_globs(runner) -> None:
     for name in ("a", "b", "c"):
         (runner.workspace / name).mkdir()
         (runner.workspace / name / "x").touch()
-    watch_listings()
+    record_listings()
     runner.assess(bash_exec, command="ls a b c x y z")
     assert _listings == []
     runner.assess(bash_exec, command=" ".join(f"*{n} */*{n} */x?{n} ./a/../*.{n} {{*,a/*}}" for n in range(64)))
@@ -213,7 +213,7 @@ def test_each_folder_is_listed_once_and_only_for_globs(runner) -> None:
 
 
 @pytest.fixture
-def crowded(runner):
+def large_folder_runner(runner):
     """Return a runner whose workspace has a folder of more files than an assessment lists."""
     folder = runner.workspace / "many"
     folder.mkdir()
@@ -222,13 +222,16 @@ def crowded(runner):
     return runner
 
 
-def test_a_folder_with_too_many_files_is_asked_about_where_a_glob_reaches_it(crowded) -> None:
-    assert decisions(crowded, "ls many") == ["allow"] * 3
-    watch_listings()
-    assert decisions(crowded, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
-    assert _listings == [f"{crowded.workspace}/many"]
-    assert last_reason(crowded, "ls many/*") == "Its patterns reach more than the 20,000 files that can be checked."
-    assert decisions(crowded, "ls many/f1 *") == ["ask", "ask", "allow"]
+def test_a_folder_with_too_many_files_is_asked_about_if_a_glob_reaches_it(large_folder_runner) -> None:
+    assert decisions(large_folder_runner, "ls many") == ["allow"] * 3
+    record_listings()
+    assert decisions(large_folder_runner, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
+    assert _listings == [f"{large_folder_runner.workspace}/many"]
+    assert (
+        last_reason(large_folder_runner, "ls many/*")
+        == "Its patterns reach more than the 20,000 files that can be checked."
+    )
+    assert decisions(large_folder_runner, "ls many/f1 *") == ["ask", "ask", "allow"]
 
 
 def test_a_glob_of_many_parts_is_expanded(make_runner, workspace) -> None:
@@ -242,7 +245,7 @@ def test_a_glob_of_many_parts_is_expanded(make_runner, workspace) -> None:
     assert not runner.assess(bash_exec, command="cat */*/*/token").protected
 
 
-def test_a_link_is_found_behind_any_number_of_words(make_runner, workspace) -> None:
+def test_a_link_is_found_after_any_number_of_words(make_runner, workspace) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (workspace / "way-in").symlink_to(home)
@@ -287,7 +290,7 @@ def test_assessing_a_command_costs_no_more_than_its_size(runner, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
-def test_a_command_has_no_more_than_so_many_names_looked_up(runner, kind) -> None:
+def test_the_number_of_lookups_for_a_command_is_bounded(runner, kind) -> None:
     lookups = FileSystemCache()
     found = examine(COMMANDS[kind](65_000), runner.workspace, (runner.workspace.parent / "agx-home",), lookups)
     assert lookups.lookup_count <= 10_000
@@ -296,7 +299,7 @@ def test_a_command_has_no_more_than_so_many_names_looked_up(runner, kind) -> Non
 
 
 @pytest.mark.parametrize(
-    ("glob", "fitting", "others"),
+    ("glob", "matching", "others"),
     [
         ("*", ["a", "ab"], [".a"]),
         ("a*", ["a", "ab"], ["ba"]),
@@ -313,9 +316,9 @@ def test_a_command_has_no_more_than_so_many_names_looked_up(runner, kind) -> Non
         ("a**b", ["ab", "axxb"], ["a"]),
     ],
 )
-def test_a_glob_matches_as_in_bash(glob, fitting, others) -> None:
+def test_a_glob_matches_as_in_bash(glob, matching, others) -> None:
     parsed = ShellGlob.parse(glob)
-    assert [name for name in (*fitting, *others) if parsed.matches(name, lambda _: None)] == fitting
+    assert [name for name in (*matching, *others) if parsed.matches(name, lambda _: None)] == matching
 
 
 # --- diffs ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tests of the tools that change files: writes are atomic, bound to the question, and overwrite no other change."""
+"""Tests of the tools that change files: atomic writes, bound to the question, no lost changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_new_file_is_created_with_its_folders(runner) -> None:
     assert runner.files() == {"a/b/c.txt": "one\ntwo\n"}
 
 
-async def test_one_is_no_plural(runner) -> None:
+async def test_a_count_of_one_is_singular(runner) -> None:
     assert runner.assess(file_write, path="z.txt", content="z").reasons == ("It creates a file: 1 line, 1 byte.",)
     assert await runner.call(file_write, path="z.txt", content="z") == "Created z.txt (1 byte)."
 
@@ -55,7 +55,7 @@ async def test_an_overwrite_shows_its_diff_and_keeps_the_permissions(runner) -> 
     assert runner.files() == {"run.sh": "echo 2\n"}
 
 
-async def test_an_edit_replaces_exactly_what_was_named(runner) -> None:
+async def test_an_edit_replaces_exactly_the_given_text(runner) -> None:
     (runner.workspace / "f").write_text("a = 1\nb = 1\n")
 
     assessment = runner.assess(file_edit, path="f", old_text="b = 1", new_text="b = 2")
@@ -101,7 +101,7 @@ async def test_an_edit_keeps_the_line_ends_of_the_file(runner) -> None:
         ),
     ],
 )
-async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(runner, edit, sentence) -> None:
+async def test_an_impossible_edit_is_refused_before_the_user_is_asked(runner, edit, sentence) -> None:
     (runner.workspace / "f").write_text("x y\ntwice\nz\ntwice\n")
     (runner.workspace / "binary").write_bytes(b"a\xff")
     with pytest.raises(ToolError) as assessed:
@@ -115,7 +115,7 @@ async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(run
 
 
 @pytest.mark.parametrize("change", ["content", "link", "created", "folder link"])
-def test_what_changes_between_question_and_run_changes_the_binding(runner, change) -> None:
+def test_a_change_between_question_and_run_changes_the_binding(runner, change) -> None:
     (runner.workspace / "folder").mkdir()
     (runner.workspace / "folder" / "f").write_text("shown")
     (runner.workspace / "other").mkdir()
@@ -137,7 +137,7 @@ def test_what_changes_between_question_and_run_changes_the_binding(runner, chang
     assert runner.assess(file_write, path=path, content="x").binding != shown
 
 
-def test_touching_a_file_without_changing_it_does_not_ask_again(runner) -> None:
+def test_touching_a_file_does_not_change_the_binding(runner) -> None:
     (runner.workspace / "f").write_text("same")
     shown = runner.assess(file_write, path="f", content="x").binding
     os.utime(runner.workspace / "f")
@@ -245,7 +245,7 @@ async def test_a_write_that_fails_leaves_nothing_behind(runner) -> None:
         "innocent/link/config",
     ],
 )
-def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, make_runner, path) -> None:
+def test_writing_a_file_that_controls_execution_is_asked_about_even_in_auto_mode(workspace, make_runner, path) -> None:
     (workspace / ".git").mkdir()
     (workspace / "innocent").mkdir()
     (workspace / "innocent" / "link").symlink_to("../.git")
@@ -302,7 +302,7 @@ def test_instruction_files_of_other_agents_are_protected_against_writing_only(ru
 
 
 @pytest.mark.promise("H3")
-async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusal(workspace, make_runner) -> None:
+async def test_private_files_are_neither_changed_nor_revealed_by_a_diff_or_an_error(workspace, make_runner) -> None:
     (workspace / ".agenticx").mkdir()
     for name in (".agenticx/token", "my-token"):
         (workspace / name).write_text("s3cret\n")

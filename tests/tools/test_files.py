@@ -32,11 +32,11 @@ async def test_a_folder_is_listed_by_name_with_hidden_files_and_links(runner) ->
     assert await runner.call(list_files, path="src/deep/") == "src/deep/x.py"
 
 
-async def test_an_empty_folder_says_so(runner) -> None:
+async def test_an_empty_folder_is_reported_as_empty(runner) -> None:
     assert await runner.call(list_files) == "(an empty folder)"
 
 
-async def test_a_long_listing_is_cut_and_says_how_much_more(runner) -> None:
+async def test_a_long_listing_is_cut_with_the_number_of_omitted_entries(runner) -> None:
     for number in range(600):
         (runner.workspace / f"f{number:03}").touch()
     lines = (await runner.call(list_files)).splitlines()
@@ -44,17 +44,17 @@ async def test_a_long_listing_is_cut_and_says_how_much_more(runner) -> None:
 
 
 @pytest.mark.parametrize("text", ["one\ntwo\n", "no end", "\n", "crlf\r\nlines\r\n", "é漢字\n"])
-async def test_a_text_file_comes_out_as_it_is(runner, text) -> None:
+async def test_a_text_file_is_returned_unchanged(runner, text) -> None:
     (runner.workspace / "f").write_bytes(text.encode())
     assert await runner.call(file_read, path="f") == text
 
 
-async def test_an_empty_file_says_so(runner) -> None:
+async def test_an_empty_file_is_reported_as_empty(runner) -> None:
     (runner.workspace / "f").touch()
     assert await runner.call(file_read, path="f") == "(an empty file)"
 
 
-async def test_a_part_begins_with_a_line_that_says_which(runner) -> None:
+async def test_a_part_of_a_file_begins_with_its_line_numbers(runner) -> None:
     (runner.workspace / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
 
     part = await runner.call(file_read, path="f", offset=11, limit=2)
@@ -68,7 +68,7 @@ async def test_a_part_begins_with_a_line_that_says_which(runner) -> None:
         await runner.call(file_read, path="f", offset=5001)
 
 
-async def test_long_lines_are_cut_and_a_result_never_outgrows_its_room(runner) -> None:
+async def test_long_lines_are_cut_and_the_result_is_bounded(runner) -> None:
     (runner.workspace / "f").write_text("\n".join("x" * 5_000 for _ in range(100)))
     result = await runner.call(file_read, path="f")
     assert result.startswith(
@@ -86,7 +86,7 @@ async def test_a_huge_file_is_read_in_bounded_memory(runner) -> None:
         await runner.call(file_read, path="f")
 
 
-async def test_binary_is_named_with_its_size_and_bad_utf8_is_shown_as_such(runner) -> None:
+async def test_a_binary_file_is_refused_with_its_size_and_invalid_utf8_is_replaced(runner) -> None:
     (runner.workspace / "b").write_bytes(b"\x7fELF\0\0")
     (runner.workspace / "latin").write_bytes(b"caf\xe9\n")
     (runner.workspace / "bom").write_bytes(b"\xef\xbb\xbfhello\n")
@@ -103,7 +103,7 @@ async def test_arguments_out_of_range_are_refused(runner) -> None:
             await runner.call(file_read, **wrong)
 
 
-async def test_our_own_folder_in_a_workspace_is_neither_listed_nor_read(workspace, make_runner) -> None:
+async def test_a_private_folder_in_a_workspace_is_neither_listed_nor_read(workspace, make_runner) -> None:
     home = workspace / "agx-home"
     home.mkdir()
     (home / "token").write_text("secret")
@@ -144,7 +144,7 @@ def test_reading_a_file_that_usually_holds_secrets_is_asked_about_in_every_mode(
         assert (path, decide(mode, runner.assess(file_read, path=path)).decision) == (path, "allow")
 
 
-def test_a_path_that_comes_to_lead_to_another_file_is_another_call(runner) -> None:
+def test_a_changed_link_changes_the_binding(runner) -> None:
     (runner.workspace / "notes").touch()
     shown = runner.assess(file_read, path="notes").binding
     (runner.workspace / "notes").unlink()
@@ -161,7 +161,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("family", LARGE)
-async def test_a_large_file_is_read_without_holding_up_anybody(runner, family) -> None:
+async def test_reading_a_large_file_does_not_block_the_event_loop(runner, family) -> None:
     (runner.workspace / "f").write_bytes(LARGE[family])
     async with longest_hold() as hold:
         result = await runner.call(file_read, path="f")
@@ -178,8 +178,8 @@ async def test_a_part_behind_millions_of_lines_is_found(runner) -> None:
 
 
 @given(st.lists(st.sampled_from([b"\n", b"a", b"\r", "é".encode(), b"\xe9", b"\xf0\x9f", b"x" * 9])), st.integers(0, 9))
-def test_lines_are_those_of_the_decoded_text(pieces, skipped) -> None:
-    content = b"".join(pieces)
+def test_lines_are_those_of_the_decoded_text(chunks, skipped) -> None:
+    content = b"".join(chunks)
     lines = content.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -188,7 +188,7 @@ def test_lines_are_those_of_the_decoded_text(pieces, skipped) -> None:
     assert [*iter_lines(content, skipped, 5)] == [TextLine(line[:5], len(line)) for line in lines[skipped:]]
 
 
-def test_lines_are_the_same_where_a_file_is_read_in_pieces() -> None:
+def test_lines_across_chunk_boundaries_are_complete() -> None:
     for shift in range(4):
         content = b"x" * (256 * 1024 - 4 + shift) + "é\n😀\n\n".encode() * 200_000
         lines = content.decode().split("\n")[:-1]

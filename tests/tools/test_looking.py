@@ -42,7 +42,7 @@ from agenticx.tools.looking import seems_read_only
         "squeue --me",
     ],
 )
-def test_searches_listings_and_polls_look(command):
+def test_searches_listings_and_polls_are_read_only(command):
     assert seems_read_only(command)
 
 
@@ -85,5 +85,5 @@ def test_searches_listings_and_polls_look(command):
         "ls " * 1_000,
     ],
 )
-def test_what_may_change_something_does_not(command):
+def test_commands_that_may_change_something_are_not_read_only(command):
     assert not seems_read_only(command)

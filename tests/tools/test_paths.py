@@ -26,7 +26,7 @@ RACES = 10_000
 
 @pytest.fixture
 def outside(workspace: Path) -> Path:
-    """Return a neighbouring folder with a name that begins like the workspace's, and fill the workspace with escapes."""
+    """Return a neighbour folder whose name begins like the workspace's, and put links that leave the workspace in it."""
     neighbour = workspace.with_name("work-neighbour")
     neighbour.mkdir()
     (neighbour / "secret.txt").write_text(SECRET)
@@ -47,7 +47,7 @@ def outside(workspace: Path) -> Path:
     return neighbour
 
 
-WAYS_OUT = [
+ESCAPES = [
     "..",
     "../",
     "../work-neighbour/secret.txt",
@@ -100,7 +100,7 @@ WAYS_OUT = [
 ]
 
 
-def absolute_ways_out(neighbour: Path) -> list[str]:
+def absolute_escapes(neighbour: Path) -> list[str]:
     return [
         str(neighbour),
         f"{neighbour}/secret.txt",
@@ -115,7 +115,7 @@ def absolute_ways_out(neighbour: Path) -> list[str]:
 
 async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
     before = (sorted(outside.iterdir()), (outside / "secret.txt").read_text())
-    for path in WAYS_OUT + absolute_ways_out(outside):
+    for path in ESCAPES + absolute_escapes(outside):
         for tool, arguments in (
             (list_files, {"path": path}),
             (file_read, {"path": path}),
@@ -133,7 +133,7 @@ async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
 
 async def test_no_write_lands_outside(runner, outside) -> None:
     before = {path: path.lstat().st_mtime_ns for path in runner.workspace.parent.iterdir()}
-    for path in WAYS_OUT + absolute_ways_out(outside):
+    for path in ESCAPES + absolute_escapes(outside):
         try:
             await runner.call(file_write, path=path, content="mine")
         except ToolError:
@@ -163,7 +163,7 @@ async def test_no_write_lands_outside(runner, outside) -> None:
         ("loop", "a part of 'loop' is not a folder, or was changed into a link meanwhile"),
     ],
 )
-async def test_a_refusal_says_what_would_be_right(runner, outside, path, sentence) -> None:
+async def test_an_error_states_the_accepted_form_of_a_path(runner, outside, path, sentence) -> None:
     with pytest.raises(ToolError) as caught:
         await runner.call(file_read, path=path)
     expected = sentence.format(root=runner.workspace, outside=outside)
@@ -177,7 +177,7 @@ async def test_paths_that_stay_inside_are_followed_links_included(runner, outsid
     assert await runner.call(file_read, path=path.format(root=runner.workspace)) == "inside"
 
 
-async def test_a_workspace_that_is_itself_a_link_is_fine(runner, outside, tmp_path) -> None:
+async def test_a_workspace_may_itself_be_a_link(runner, outside, tmp_path) -> None:
     link = tmp_path / "link-to-work"
     link.symlink_to(runner.workspace)
     assert resolve_in_workspace(f"{link}/folder/file.txt", link).relative == "folder/file.txt"
@@ -202,12 +202,12 @@ async def test_a_socket_and_a_pipe_are_refused_without_waiting(runner, monkeypat
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file", "folder of the file"])
-def test_what_became_a_link_after_it_was_checked_is_not_followed(workspace, outside, swapped) -> None:
+def test_a_link_that_appears_after_the_check_is_not_followed(workspace, outside, swapped) -> None:
     (workspace / "flip" / "deep").mkdir(parents=True)
     (workspace / "flip" / "deep" / "secret.txt").write_text("inside")
     (outside / "deep").mkdir()
     (outside / "deep" / "secret.txt").write_text(SECRET)
-    place = resolve_in_workspace("flip/deep/secret.txt", workspace)
+    target = resolve_in_workspace("flip/deep/secret.txt", workspace)
     match swapped:
         case "folder":
             (workspace / "flip").rename(workspace / "away")
@@ -219,7 +219,7 @@ def test_what_became_a_link_after_it_was_checked_is_not_followed(workspace, outs
             (workspace / "flip" / "deep").rename(workspace / "away")
             (workspace / "flip" / "deep").symlink_to(outside / "deep")
 
-    for attempt in (lambda: read_file(place, 100), lambda: replace_file(place, b"mine")):
+    for attempt in (lambda: read_file(target, 100), lambda: replace_file(target, b"mine")):
         with pytest.raises(ToolError, match=r"was changed into a link meanwhile|is a device or link, not a file"):
             attempt()
     assert (outside / "deep" / "secret.txt").read_text() == SECRET
@@ -256,10 +256,10 @@ def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped) -> 
         swapper.stdout.readline()
         for _ in range(RACES):
             try:
-                place = resolve_in_workspace(path, workspace)
-                content, _ = read_file(place, 100)
+                target = resolve_in_workspace(path, workspace)
+                content, _ = read_file(target, 100)
                 assert content in (b"inside", b"mine")
-                replace_file(place, b"mine")
+                replace_file(target, b"mine")
             except ToolError:
                 continue
         swapper.kill()
@@ -277,10 +277,10 @@ pieces = st.sampled_from(
 def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
     try:
-        place = resolve_in_workspace(text, workspace)
+        target = resolve_in_workspace(text, workspace)
     except ToolError:
         return
-    assert Path(os.path.realpath(place.path)).is_relative_to(workspace.resolve())
+    assert Path(os.path.realpath(target.path)).is_relative_to(workspace.resolve())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)

@@ -45,7 +45,7 @@ def test_plan_mode_asks_about_a_protected_read_too() -> None:
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
 @pytest.mark.parametrize("risk", ["read", "write", "execute"])
-def test_what_could_not_be_checked_is_asked_about_in_every_mode(mode, risk) -> None:
+def test_an_unchecked_call_is_asked_about_in_every_mode(mode, risk) -> None:
     verdict = decide(mode, Assessment(risk=risk, unchecked=True, reasons=("It is too long.",)))
 
     assert (verdict.decision, verdict.rule) == ("ask", "unchecked")
@@ -65,5 +65,5 @@ def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> Non
     )
 
 
-def test_a_question_without_reasons_gets_the_one_of_its_risk() -> None:
+def test_a_question_without_reasons_gets_the_reason_of_its_risk() -> None:
     assert decide("default", Assessment(risk="execute")).reasons == ("It runs code with the user's full permissions.",)

@@ -36,7 +36,7 @@ async def test_the_to_do_list_is_replaced_as_a_whole(runner) -> None:
         ("x", "'todos' should be a valid array, not 'x'"),
     ],
 )
-def test_a_list_that_does_not_fit_is_refused_in_a_sentence(todos, sentence) -> None:
+def test_an_invalid_list_is_refused_with_a_reason(todos, sentence) -> None:
     with pytest.raises(InvalidArguments) as caught:
         todo_write.validate({"todos": todos})
     assert str(caught.value) == sentence
@@ -63,7 +63,7 @@ async def test_the_scratchpad_is_bounded(runner) -> None:
     await runner.call(scratchpad_write, key="0", content="y" * 20_000)
 
 
-def test_nobody_is_asked_but_writers_run_in_turn(runner) -> None:
+def test_planning_calls_are_allowed_but_writers_are_not_read_only(runner) -> None:
     assert [tool.read_only for tool in (todo_write, scratchpad_write, scratchpad_read)] == [False, False, True]
     for tool, arguments in ((todo_write, {"todos": []}), (scratchpad_write, {"key": "a", "content": "b"})):
         for mode in ("default", "plan"):

@@ -56,7 +56,7 @@ async def test_options_narrow_and_widen_a_search(project) -> None:
     assert await project.call(file_search, pattern="nowhere", glob="*.ts") == "[no match in 1 file]"
 
 
-async def test_a_folder_that_is_named_is_searched_under_the_rules_above_it(project) -> None:
+async def test_a_given_folder_is_searched_with_the_ignore_rules_of_the_folders_above_it(project) -> None:
     assert await project.call(file_search, pattern="hello", path="src/deep") == "src/deep/c.py:1:hello = 1"
 
 
@@ -68,7 +68,7 @@ async def test_many_matches_are_cut_and_counted(runner) -> None:
     assert await runner.call(file_search, pattern="y$") == f"f:1:{'y' * 300}… [5,000 characters]"
 
 
-async def test_huge_and_unreadable_files_are_skipped_and_said(runner) -> None:
+async def test_huge_and_unreadable_files_are_skipped_and_counted(runner) -> None:
     with (runner.workspace / "big").open("wb") as file:
         file.write(b"hello\n" * 10)
         file.seek(5 * 1024**2)
@@ -111,13 +111,13 @@ async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(runner) 
         (r"(a)\1", r"the pattern '(a)\\1' cannot be used: backreferences are not supported; write it without them"),
     ],
 )
-async def test_a_pattern_that_cannot_be_used_says_why(runner, pattern, sentence) -> None:
+async def test_an_invalid_pattern_is_refused_with_a_reason(runner, pattern, sentence) -> None:
     with pytest.raises(ToolError) as caught:
         await runner.call(file_search, pattern=pattern)
     assert str(caught.value) == sentence
 
 
-async def test_a_path_that_is_not_there_is_an_error_not_an_empty_result(runner) -> None:
+async def test_a_missing_path_is_an_error_not_an_empty_result(runner) -> None:
     with pytest.raises(ToolError, match="'nowhere' does not exist"):
         await runner.call(file_search, pattern="x", path="nowhere")
 
@@ -145,7 +145,7 @@ async def test_a_path_that_is_not_there_is_an_error_not_an_empty_result(runner) 
         ("a b~#&-é<>", "a b~#&-é<>", True),
     ],
 )
-def test_globs_mean_what_git_means_by_them(glob, path, matches) -> None:
+def test_globs_match_as_in_git(glob, path, matches) -> None:
     assert compile_glob(glob).found_in(path) is matches
 
 
@@ -177,14 +177,14 @@ def test_gitignore_rules(rules, path, is_folder, ignored) -> None:
     assert IgnoreRules().with_rules(rules, "").ignores(path, is_folder=is_folder) is ignored
 
 
-def test_the_rules_of_a_deeper_folder_count_below_it_and_win() -> None:
+def test_the_rules_of_a_deeper_folder_apply_below_it_and_take_precedence() -> None:
     rules = IgnoreRules().with_rules("*.txt", "").with_rules("!a.txt\nb.md", "sub")
     assert [rules.ignores(p, is_folder=False) for p in ("a.txt", "sub/a.txt", "sub/c.txt", "b.md", "sub/x/b.md")] == [
         True, False, True, False, True,
     ]  # fmt: skip
 
 
-def test_of_equal_rules_the_last_one_counts_and_of_many_different_ones_the_last_5000() -> None:
+def test_the_last_of_equal_rules_and_the_last_5000_distinct_rules_are_used() -> None:
     again = IgnoreRules().with_rules("*.txt\n!a.txt\n" + "}\n" * 100_000 + "*.txt\n", "")
     assert again.ignores("a.txt", is_folder=False)
     assert len(again.rules) == 3
@@ -202,7 +202,7 @@ def test_a_pattern_that_would_take_long_to_compile_is_refused(pattern: str) -> N
         compile_pattern(pattern)
 
 
-def test_patterns_that_people_write_are_compiled() -> None:
+def test_ordinary_patterns_are_compiled() -> None:
     for pattern in (
         r"\b\w+\s*=\s*\d{4}-\d{2}-\d{2}",
         r"[0-9a-f]{64}",

@@ -76,7 +76,7 @@ async def test_a_command_that_cannot_be_run_is_refused(runner, command, sentence
     assert str(caught.value) == sentence
 
 
-async def test_a_workspace_that_is_gone_is_an_error_of_the_call(runner) -> None:
+async def test_a_missing_workspace_is_an_error_of_the_call(runner) -> None:
     runner.workspace.rmdir()
     with pytest.raises(ToolError, match="the command could not be started: No such file or directory"):
         await runner.call(bash_exec, command="true")
@@ -90,18 +90,18 @@ async def test_secrets_of_the_environment_do_not_reach_the_command(runner, monke
     assert [f"canary-{n}" in result for n in (1, 2, 3)] == [False, False, True]
 
 
-async def test_output_comes_live_in_batches_and_all_of_it_in_the_result(runner) -> None:
-    said = asyncio.Event()
+async def test_output_is_emitted_live_in_batches_and_returned_whole(runner) -> None:
+    emitted = asyncio.Event()
     emit = runner.context.emit
 
     def listen(type_, payload) -> None:
         emit(type_, payload)
-        said.set()
+        emitted.set()
 
     object.__setattr__(runner.context, "emit", listen)
     os.mkfifo(runner.workspace / "go")
     call = asyncio.ensure_future(runner.call(bash_exec, command="echo one; echo two; cat go; echo three"))
-    await said.wait()
+    await emitted.wait()
     assert runner.emitted == [("tool_progress", {"output": "one\ntwo\n"})]
     (runner.workspace / "go").write_text("")
     assert await call == "one\ntwo\nthree\n[exit code 0]"
@@ -110,7 +110,7 @@ async def test_output_comes_live_in_batches_and_all_of_it_in_the_result(runner) 
 # --- the assessment ---------------------------------------------------------------------------------------------------
 
 
-def test_the_question_shows_the_command_and_says_what_it_may_do(runner) -> None:
+def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None:
     assessment = runner.assess(bash_exec, command="make test")
     assert (assessment.risk, assessment.question, assessment.command, assessment.protected) == (
         "execute",
@@ -126,7 +126,7 @@ def test_the_question_shows_the_command_and_says_what_it_may_do(runner) -> None:
 
 
 @pytest.mark.promise("E6")
-def test_a_command_that_hides_something_is_shown_in_full_with_its_length(runner) -> None:
+def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runner) -> None:
     assessment = runner.assess(bash_exec, command="ls\x1b[2K" + " " * 300 + "; rm -rf \u202ex\n\ntrue")
     assert assessment.command == "ls⟨U+001B⟩[2K⟨300 spaces⟩; rm -rf ⟨U+202E⟩x\n\ntrue"
     assert assessment.reasons[2:] == (
@@ -219,7 +219,9 @@ def test_a_command_is_bound_to_the_files_and_programs_it_names(runner, tmp_path,
         "cp x ~/.local/bin/ls",
     ],
 )
-def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(workspace, make_runner, command) -> None:
+def test_a_command_that_names_a_protected_path_is_asked_about_even_in_auto_mode(
+    workspace, make_runner, command
+) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (home / "token").touch()
@@ -269,7 +271,7 @@ def test_an_ordinary_command_names_nothing_protected(workspace, make_runner, com
     "command",
     ["cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent", "base64 {x,id_rsa}"],
 )
-def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_too(runner, command) -> None:
+def test_a_command_that_names_a_file_with_secrets_is_asked_about_even_in_auto_mode(runner, command) -> None:
     (runner.workspace / "id_rsa").touch()
     (runner.workspace / "conf").mkdir()
     (runner.workspace / "conf" / "server.pem").touch()
@@ -296,28 +298,28 @@ TREES = {
 }
 
 
-def tree(name: str) -> tuple[str, str]:
+def command_tree(name: str) -> tuple[str, str]:
     """Return a command, and a marker that is part of the command line of each of its processes."""
-    sign = f"1000.{next(_numbers)}"
-    return TREES[name].replace("NNN", sign), sign
+    marker = f"1000.{next(_numbers)}"
+    return TREES[name].replace("NNN", marker), marker
 
 
-def alive(sign: str) -> list[int]:
+def find_processes(marker: str) -> list[int]:
     """Return the processes whose command line contains the marker, found independently of the code under test."""
     found = []
     for name in os.listdir("/proc"):
         try:
-            if name.isdigit() and sign.encode() in Path("/proc", name, "cmdline").read_bytes():
+            if name.isdigit() and marker.encode() in Path("/proc", name, "cmdline").read_bytes():
                 found.append(int(name))
         except OSError:
             continue
     return found
 
 
-async def none_alive(sign: str) -> list[int]:
+async def remaining_processes(marker: str) -> list[int]:
     """Wait until no process with the marker is alive; return those that a last check finds."""
-    await comes_true(lambda: not alive(sign))
-    return alive(sign)
+    await comes_true(lambda: not find_processes(marker))
+    return find_processes(marker)
 
 
 def our_zombies() -> set[str]:
@@ -333,36 +335,36 @@ def our_zombies() -> set[str]:
 
 
 @asynccontextmanager
-async def started(runner, command: str) -> AsyncIterator[asyncio.Task[str]]:
+async def started_call(runner, command: str) -> AsyncIterator[asyncio.Task[str]]:
     """Yield the call as soon as its command has printed "ready"; await its background task at the end.
 
     The call itself waits for no process, because it adds a background task for that.
     """
     ready = asyncio.Event()
-    left_to_others: list[Coroutine[Any, Any, None]] = []
+    background_tasks: list[Coroutine[Any, Any, None]] = []
     context = ToolContext(
         workspace=runner.workspace,
         call_id="call_1",
         emit=lambda _type, payload: ready.set() if "ready" in payload["output"] else None,
-        add_background_task=left_to_others.append,
+        add_background_task=background_tasks.append,
     )
     call = asyncio.ensure_future(bash_exec.run({"command": command}, context))
     await ready.wait()
     yield call
-    assert len(left_to_others) == 1
+    assert len(background_tasks) == 1
     async with asyncio.timeout(PATIENCE):
-        await left_to_others[0]
+        await background_tasks[0]
 
 
 @pytest.mark.promise("F2")
-async def test_a_stop_ends_every_descendant_and_waits_for_none(runner) -> None:
+async def test_a_stop_terminates_every_descendant_without_waiting(runner) -> None:
     async def stop(name: str) -> tuple[str, list[int]]:
-        command, sign = tree(name)
-        async with started(runner, command) as call:
-            assert alive(sign), name
+        command, marker = command_tree(name)
+        async with started_call(runner, command) as call:
+            assert find_processes(marker), name
             call.cancel()
             assert (await call).text.endswith("[ended before it was done]"), "what was printed by then is told"
-        return name, await none_alive(sign)
+        return name, await remaining_processes(marker)
 
     before = our_zombies()
     assert await asyncio.gather(*map(stop, TREES)) == [(name, []) for name in TREES]
@@ -370,16 +372,16 @@ async def test_a_stop_ends_every_descendant_and_waits_for_none(runner) -> None:
 
 
 @pytest.mark.promise("F2")
-async def test_a_time_out_ends_every_descendant_and_keeps_the_output(runner) -> None:
+async def test_a_time_out_terminates_every_descendant_and_keeps_the_output(runner) -> None:
     async def expire(name: str) -> tuple[str, list[int]]:
-        command, sign = tree(name)
+        command, marker = command_tree(name)
         for seconds in (1.5, 6, 24, 96):
             with pytest.raises(ToolError) as caught:
                 await runner.call(bash_exec, command=command, timeout=seconds)
             if str(caught.value).startswith("ready\n"):  # this machine may need longer until it is
                 break
         assert str(caught.value) == f"ready\n[the command was ended after {seconds:g} s, before it was done]"
-        return name, await none_alive(sign)
+        return name, await remaining_processes(marker)
 
     before = our_zombies()
     assert await asyncio.gather(*map(expire, TREES)) == [(name, []) for name in TREES]
@@ -388,7 +390,7 @@ async def test_a_time_out_ends_every_descendant_and_keeps_the_output(runner) -> 
 
 
 @pytest.mark.promise("F2")
-async def test_what_a_command_leaves_running_is_ended_and_said(runner) -> None:
+async def test_leftover_processes_are_terminated_and_reported(runner) -> None:
     left = {
         "sleep NNN &": "1 process was",
         "sleep NNN & setsid sleep NNN & (setsid sleep NNN &)": "3 processes were",
@@ -396,28 +398,28 @@ async def test_what_a_command_leaves_running_is_ended_and_said(runner) -> None:
         "env -i setsid sleep NNN & disown": "1 process was",
     }
     for command, many in left.items():
-        sign = f"1000.{next(_numbers)}"
-        result = await runner.call(bash_exec, command=f"echo done; {command.replace('NNN', sign)}")
+        marker = f"1000.{next(_numbers)}"
+        result = await runner.call(bash_exec, command=f"echo done; {command.replace('NNN', marker)}")
         assert result == f"done\n[exit code 0; {many} still running in the background and ended with the command]"
         assert len(runner.background_tasks) == 1, "the call does not wait for them to end"
         await runner.background_tasks.pop()
-        assert await none_alive(sign) == []
+        assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
-async def test_a_leftover_that_never_stops_writing_does_not_hold_the_call(runner) -> None:
-    sign = f"1000.{next(_numbers)}"
-    result = await runner.call(bash_exec, command=f"yes {sign} & echo done")
+async def test_a_leftover_process_that_keeps_writing_does_not_delay_the_result(runner) -> None:
+    marker = f"1000.{next(_numbers)}"
+    result = await runner.call(bash_exec, command=f"yes {marker} & echo done")
     assert "done\n" in result or "left out" in result
     assert result.endswith("[exit code 0; 1 process was still running in the background and ended with the command]")
     await asyncio.gather(*runner.background_tasks)
-    assert await none_alive(sign) == []
+    assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
-    command, sign = tree("all of it")
+def test_processes_are_terminated_when_this_process_is_killed(workspace, number) -> None:
+    command, marker = command_tree("all of it")
     program = (
         "import asyncio, sys; from pathlib import Path\n"
         "from agenticx.tools import ToolContext; from agenticx.tools.builtin.shell import bash_exec\n"
@@ -428,7 +430,7 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
     with subprocess.Popen([sys.executable, "-c", program, str(workspace), command], stdout=subprocess.PIPE) as ours:
         assert ours.stdout is not None
         assert ours.stdout.readline() == b"ready\n"
-        watched = [os.pidfd_open(pid) for pid in alive(sign)]
+        watched = [os.pidfd_open(pid) for pid in find_processes(marker)]
         ours.send_signal(number)
     assert len(watched) >= 4
     poll = select.poll()
@@ -440,9 +442,9 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
             poll.unregister(descriptor)
             os.close(descriptor)
             watched.remove(descriptor)
-    while alive(sign) and time.monotonic() < deadline:
+    while find_processes(marker) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert (watched, alive(sign)) == ([], [])
+    assert (watched, find_processes(marker)) == ([], [])
 
 
 DAEMON = "import os\nfor _ in 'ab': os.fork() and os._exit(0)\nos.execve('/bin/sleep', ['sleep', 'NNN'], {})"
@@ -463,30 +465,30 @@ ATTACKS = {
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_killing_one_of_the_watchers_frees_nothing(runner, attack) -> None:
+async def test_killing_guardian_or_supervisor_lets_no_process_escape(runner, attack) -> None:
     """They are the command's ancestors, so it can kill one of them; then the other one kills the rest."""
 
-    async def killing(left: str) -> list[int]:
-        sign = f"1000.{next(_numbers)}"
-        leaving = LEFT_BEHIND[left].replace("NNN", sign)
+    async def kill(left: str) -> list[int]:
+        marker = f"1000.{next(_numbers)}"
+        leaving = LEFT_BEHIND[left].replace("NNN", marker)
         with pytest.raises(ToolError, match="the command was ended from outside"):
-            await runner.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {sign}")
-        return await none_alive(sign)
+            await runner.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {marker}")
+        return await remaining_processes(marker)
 
     before = our_zombies()
-    assert await asyncio.gather(*map(killing, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
+    assert await asyncio.gather(*map(kill, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
     await asyncio.gather(*runner.background_tasks)
     assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
-async def test_stopping_the_watchers_frees_nothing(runner) -> None:
+async def test_stopping_guardian_and_supervisor_lets_no_process_escape(runner) -> None:
     command = "env -i setsid -f sleep NNN; kill -STOP $PPID $(ps -o ppid= -p $PPID); echo ready; sleep NNN"
-    sign = f"1000.{next(_numbers)}"
-    async with started(runner, command.replace("NNN", sign)) as call:
+    marker = f"1000.{next(_numbers)}"
+    async with started_call(runner, command.replace("NNN", marker)) as call:
         call.cancel()
         await asyncio.wait([call])
-    assert await none_alive(sign) == []
+    assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
@@ -501,21 +503,21 @@ async def test_a_child_of_the_application_is_not_touched(runner) -> None:
         own.kill()
 
 
-async def test_without_anybody_to_finish_the_call_sees_to_it_itself(runner) -> None:
-    sign = f"1000.{next(_numbers)}"
+async def test_without_background_tasks_the_call_waits_for_the_termination_itself(runner) -> None:
+    marker = f"1000.{next(_numbers)}"
     context = ToolContext(workspace=runner.workspace)
     with pytest.raises(ToolError, match=r"ended after 0\.2 s"):
-        await bash_exec.run({"command": f"trap '' TERM; sleep {sign}; sleep {sign}", "timeout": 0.2}, context)
-    assert await none_alive(sign) == []
+        await bash_exec.run({"command": f"trap '' TERM; sleep {marker}; sleep {marker}", "timeout": 0.2}, context)
+    assert await remaining_processes(marker) == []
 
 
-async def test_a_time_out_is_in_the_contexts_own_seconds(runner) -> None:
+async def test_a_time_out_uses_the_clock_of_the_context(runner) -> None:
     context = ToolContext(workspace=runner.workspace, clock=ScaledClock(100.0))
     with pytest.raises(ToolError, match="ended after 20 s"):
         await bash_exec.run({"command": "sleep 1000", "timeout": 20.0}, context)
 
 
-async def test_nothing_of_ours_is_left_open_after_calls(runner) -> None:
+async def test_calls_leave_no_descriptor_open(runner) -> None:
     await runner.call(bash_exec, command="true")
     await asyncio.gather(*runner.background_tasks)
     before, zombies = sorted(os.listdir("/proc/self/fd")), our_zombies()
@@ -544,7 +546,7 @@ def resident_bytes() -> int:
         ("yes é | tr -d '\\n' | head -c 3000001", "ééé", "é\ufffd\n[exit code 0]", "3,000,001"),
     ],
 )
-async def test_head_tail_and_true_size_are_kept_in_bounded_memory(runner, command, head, tail, size) -> None:
+async def test_head_tail_and_total_size_are_kept_in_bounded_memory(runner, command, head, tail, size) -> None:
     await runner.call(bash_exec, command="true")
     before = resident_bytes()
     result = await runner.call(bash_exec, command=command)
@@ -558,7 +560,7 @@ async def test_head_tail_and_true_size_are_kept_in_bounded_memory(runner, comman
 
 
 @pytest.mark.promise("F3")
-async def test_endless_output_is_bounded_and_never_starves_the_loop(runner) -> None:
+async def test_endless_output_is_bounded_and_does_not_block_the_event_loop(runner) -> None:
     before = resident_bytes()
     for seconds in (1, 4, 16, 64):
         async with longest_hold() as hold:
@@ -573,27 +575,27 @@ async def test_endless_output_is_bounded_and_never_starves_the_loop(runner) -> N
     assert sum(len(payload["output"]) for _, payload in runner.emitted) < 110_000
 
 
-def test_an_excerpt_keeps_both_ends_however_the_output_is_cut() -> None:
+def test_a_buffer_keeps_both_ends_for_any_chunk_size() -> None:
     text = "".join(f"{n:04}" for n in range(1000))
     for step in (1, 7, 100, 5000):
-        excerpt = HeadTailBuffer(40, 80)
+        buffer = HeadTailBuffer(40, 80)
         for start in range(0, len(text), step):
-            excerpt.add(text[start : start + step].encode())
-        assert excerpt.text() == f"{text[:40]}\n[… 3,880 of 4,000 bytes left out …]\n{text[-80:]}"
+            buffer.add(text[start : start + step].encode())
+        assert buffer.text() == f"{text[:40]}\n[… 3,880 of 4,000 bytes left out …]\n{text[-80:]}"
     small = HeadTailBuffer(40, 80)
     small.add(text[:120].encode())
     assert small.text() == text[:120]
 
 
-def test_an_excerpt_cuts_no_character_in_two() -> None:
-    excerpt = HeadTailBuffer(3, 3)
-    excerpt.add("éééééé".encode())
-    assert excerpt.text() == "é\n[… 6 of 12 bytes left out …]\né"
+def test_a_buffer_splits_no_character() -> None:
+    buffer = HeadTailBuffer(3, 3)
+    buffer.add("éééééé".encode())
+    assert buffer.text() == "é\n[… 6 of 12 bytes left out …]\né"
 
 
-async def test_progress_is_bounded_per_batch_and_in_all() -> None:
-    said: list[str] = []
-    progress = ProgressEmitter(said.append, interval=60.0, batch_chars=10, total_chars=36)
+async def test_progress_is_bounded_per_batch_and_in_total() -> None:
+    emitted: list[str] = []
+    progress = ProgressEmitter(emitted.append, interval=60.0, batch_chars=10, total_chars=36)
     progress.add("é".encode()[:1])
     progress.add("é".encode()[1:] + b"x" * 30)
     progress.flush()
@@ -601,11 +603,11 @@ async def test_progress_is_bounded_per_batch_and_in_all() -> None:
     progress.flush()
     progress.add(b"never")
     progress.flush()
-    assert said == [
+    assert emitted == [
         "éxxxxxxxxx\n[… 21 characters …]\n",
         "abc",
         "never\n[… the rest of the output is not shown live …]\n",
     ]
     progress.add(b"more")
     progress.flush()
-    assert len(said) == 3
+    assert len(emitted) == 3

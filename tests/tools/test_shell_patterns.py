@@ -161,19 +161,19 @@ def rule(runner, command: str) -> str:
 
 
 @pytest.mark.parametrize("command", PROTECTED)
-def test_a_pattern_that_may_stand_for_a_protected_path_is_asked_about(runner, command) -> None:
+def test_a_pattern_that_may_match_a_protected_path_is_asked_about(runner, command) -> None:
     assert rule(runner, command) == "protected"
 
 
 @pytest.mark.parametrize("command", UNCHECKED)
-def test_syntax_that_is_not_followed_is_asked_about_in_every_mode(runner, command) -> None:
+def test_unsupported_syntax_is_asked_about_in_every_mode(runner, command) -> None:
     assessment = runner.assess(bash_exec, command=command)
     assert assessment.unchecked
     assert [decide(mode, assessment).decision for mode in ("default", "accept_edits", "auto")] == ["ask"] * 3
 
 
 @pytest.mark.parametrize("command", ORDINARY)
-def test_an_ordinary_command_runs_unasked_in_auto_mode(runner, command) -> None:
+def test_an_ordinary_command_is_allowed_in_auto_mode(runner, command) -> None:
     assessment = runner.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "allow", assessment.reasons
 
@@ -220,13 +220,13 @@ def test_braces_that_make_more_than_64_words_are_not_expanded(runner) -> None:
     assert rule(runner, "echo " + "{a,b}" * 7) == "unchecked"
 
 
-def test_quoted_characters_are_no_patterns() -> None:
+def test_quoted_characters_are_literal() -> None:
     assert remove_quoting("""a'[b]'"{c}"\\*d""").text == f"a{QUOTED}b{QUOTED * 2}c{QUOTED * 2}d"
     assert remove_quoting("\"a$(b '*' [c])\"").text == f"a$(b {QUOTED} [c])"
     assert not remove_quoting("a 'b").is_complete
 
 
-def test_classes_are_taken_for_any_character() -> None:
+def test_named_classes_match_any_character() -> None:
     assert simplify_classes("a[b,c]d/[[:x:]]/[ab]") == "a?d/?/[ab]"
     assert ShellGlob.parse("[[:alpha:]]x").matches("ax", lambda _: None)
 
