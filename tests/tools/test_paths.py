@@ -26,7 +26,7 @@ RACES = 10_000
 
 @pytest.fixture
 def outside(workspace: Path) -> Path:
-    """Return a neighbour folder whose name begins like the workspace's, and put links that leave the workspace in it."""
+    """Return a neighbour folder with a similar name, and create links in the workspace that leave it."""
     neighbour = workspace.with_name("work-neighbour")
     neighbour.mkdir()
     (neighbour / "secret.txt").write_text(SECRET)
