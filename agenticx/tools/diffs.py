@@ -178,10 +178,10 @@ def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opco
     before = [numbers.setdefault(line, len(numbers)) for line in old[head:old_end]]
     after = [numbers.setdefault(line, len(numbers)) for line in new[head:new_end]]
     matcher = SequenceMatcher(None, before, after)
-    places = Counter(after)
+    counts = Counter(after)
     # difflib ignores lines that are more frequent than this.
     popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)
-    pairs = sum(places[line] for line in before if places[line] <= popular)
+    pairs = sum(counts[line] for line in before if counts[line] <= popular)
     middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
     if pairs * min(len(before), len(after)) <= _MAX_COMPARED_PAIRS:
         middle = [(tag, head + i1, head + i2, head + j1, head + j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes()]

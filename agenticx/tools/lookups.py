@@ -132,9 +132,9 @@ class FileSystemCache:
         paths = ["/" if path.startswith("/") else start]
         for part in path.split("/"):
             if is_glob(part):
-                paths = [found for place in paths for found in self._matching_entries(place, part)]
+                paths = [found for base in paths for found in self._matching_entries(base, part)]
             elif part not in {"", "."}:
-                paths = [self.resolve(place, part) for place in paths if self.exists(place, part)]
+                paths = [self.resolve(base, part) for base in paths if self.exists(base, part)]
             paths = list(dict.fromkeys(paths))
         yield from paths
 

@@ -80,13 +80,13 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
         resolved = Path(os.path.realpath(root / text))
     except (OSError, RuntimeError) as exc:
         raise ToolError(f"the path {shown!r} cannot be resolved: {getattr(exc, 'strerror', None) or exc}") from exc
-    straight = Path(os.path.normpath(root / text))
+    lexical = Path(os.path.normpath(root / text))
     if not resolved.is_relative_to(root) or any(resolved.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
-        leads = "" if straight == resolved else f" (it leads to {visible(str(resolved))!r})"
+        leads = "" if lexical == resolved else f" (it leads to {visible(str(resolved))!r})"
         raise ToolError(
             f"the path {shown!r}{leads} is outside the workspace {visible(str(root))!r}; give a path relative to it"
         )
-    return WorkspacePath(root, resolved.relative_to(root).parts, None if straight == resolved else straight.parts)
+    return WorkspacePath(root, resolved.relative_to(root).parts, None if lexical == resolved else lexical.parts)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

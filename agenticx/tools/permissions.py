@@ -35,7 +35,7 @@ _RISK_REASONS: dict[Risk, str] = {
 class Verdict:
     """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
 
-    `rule` is "protected", "unchecked" or the permission mode.
+    `rule` is the permission mode, or a name such as "protected", "unchecked" or "tool".
     """
 
     decision: Decision

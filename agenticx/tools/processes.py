@@ -166,7 +166,10 @@ class RunningCommand:
         return end
 
     def terminate(self) -> None:
-        """Request the termination of all processes: SIGTERM now, SIGKILL after a second. Return at once."""
+        """Request the termination of all processes: SIGTERM now, SIGKILL after a second.
+
+        Returns at once; the termination completes even if no one awaits `wait_closed`.
+        """
         self._close_output()
         if self._control is not None:
             # Closing is not noticed while a forked child of this process has the pipe open: write a byte too.

@@ -14,7 +14,7 @@ __all__ = ["ShellGlob", "is_glob", "simplify_classes"]
 
 _SPECIAL = re.compile(r"[*?[]")
 _NAMED_CLASSES = (":", ".", "=")
-_CUT_OR_NAMED = re.compile(r"[\s;|&<>()`$=:,\ue000[]")
+_SEPARATOR_OR_CLASS = re.compile(r"[\s;|&<>()`$=:,\ue000[]")
 _STAR = "*"
 
 
@@ -41,19 +41,19 @@ def is_glob(text: str) -> bool:
 
 
 def simplify_classes(path: str) -> str:
-    """Return `path` with each `[…]` replaced by `?` that holds a word separator, a quoted character or a class."""
+    """Return `path` with `?` for each `[…]` that holds a word separator, a quoted character or a named class."""
     return "/".join(map(_simplify_part, path.split("/")))
 
 
 def _simplify_part(part: str) -> str:
-    pieces: list[str] = []
-    place = 0
+    parts: list[str] = []
+    position = 0
     last = _last_class_ends(part)
-    while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
-        is_simple = _CUT_OR_NAMED.search(part, start + 1, end) is None
-        pieces += (part[place:start], part[start : end + 1] if is_simple else "?")
-        place = end + 1
-    return "".join([*pieces, part[place:]])
+    while (start := part.find("[", position)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
+        is_simple = _SEPARATOR_OR_CLASS.search(part, start + 1, end) is None
+        parts += (part[position:start], part[start : end + 1] if is_simple else "?")
+        position = end + 1
+    return "".join([*parts, part[position:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +116,23 @@ def _count_fixed(tokens: tuple[_Token, ...]) -> int:
 
 def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
     """Match with a single backtracking point: after the last star, one character further for each retry."""
-    position = place = 0
+    token_index = index = 0
     star: int | None = None
     retried = 0
-    while place < len(text):
+    while index < len(text):
         spend(1)
-        token = tokens[position] if position < len(tokens) else None
+        token = tokens[token_index] if token_index < len(tokens) else None
         if token == _STAR:
-            star, retried = position, place
-            position += 1
-        elif token is not None and _token_matches(token, text[place], spend):
-            position, place = position + 1, place + 1
+            star, retried = token_index, index
+            token_index += 1
+        elif token is not None and _token_matches(token, text[index], spend):
+            token_index, index = token_index + 1, index + 1
         elif star is not None:
             retried += 1
-            position, place = star + 1, retried
+            token_index, index = star + 1, retried
         else:
             return False
-    return all(token == _STAR for token in tokens[position:])
+    return all(token == _STAR for token in tokens[token_index:])
 
 
 def _token_matches(token: _Token, character: str, spend: Callable[[int], None]) -> bool:

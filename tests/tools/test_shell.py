@@ -363,7 +363,7 @@ async def test_a_stop_terminates_every_descendant_without_waiting(runner) -> Non
         async with started_call(runner, command) as call:
             assert find_processes(marker), name
             call.cancel()
-            assert (await call).text.endswith("[ended before it was done]"), "what was printed by then is told"
+            assert (await call).text.endswith("[ended before it was done]"), "the output so far is returned"
         return name, await remaining_processes(marker)
 
     before = our_zombies()
