@@ -170,7 +170,7 @@ def _internal(exc: Exception) -> int:
     import traceback
 
     from agenticx.logs import redact
-    from agenticx.tools.visible import without_controls
+    from agenticx.tools.visible import escape_controls
 
-    print(without_controls(redact("".join(traceback.format_exception(exc)))), end="", file=sys.stderr)
+    print(escape_controls(redact("".join(traceback.format_exception(exc)))), end="", file=sys.stderr)
     return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", FAILED)

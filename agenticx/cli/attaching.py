@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.attachments import Attachment, check_attachments, load_attachment
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 
 __all__ = ["Waiting", "add_attach_option", "loaded"]
 
@@ -51,7 +51,7 @@ class Waiting:
     def describe(self) -> str:
         if not self._files:
             return "no file is attached; /attach FILE attaches one to your next message"
-        names = ", ".join(f"{file.name} ({file.media_type}, {counted(file.size, 'byte')})" for file in self._files)
+        names = ", ".join(f"{file.name} ({file.media_type}, {pluralize(file.size, 'byte')})" for file in self._files)
         return f"attached to your next message: {names}"
 
 

@@ -21,7 +21,7 @@ from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStre
 from agenticx.runtime.expiry import clock_expired
 from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
-from agenticx.tools.visible import visible_line, without_controls
+from agenticx.tools.visible import escape_controls, visible_line
 
 __all__ = ["configure", "parsed_arguments", "reply_object", "run"]
 
@@ -157,7 +157,7 @@ def parsed_arguments(call: ToolCall) -> Any:
 
 def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:
     if reply.text:
-        print(without_controls(reply.text) if sys.stdout.isatty() else reply.text)
+        print(escape_controls(reply.text) if sys.stdout.isatty() else reply.text)
     for call in reply.tool_calls:
         print(f"→ {visible_line(call.name, 100)} {visible_line(call.arguments, 2_000)}", file=sys.stderr)
     if problem is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 from agenticx.cli.envelopes import Envelope
 from agenticx.cli.narrate import OF_ANOTHER_SHAPE, Note, Told, Tone, describe, describe_question, unreadable
 from agenticx.runtime.events import EventType
-from agenticx.tools.visible import visible, without_controls
+from agenticx.tools.visible import escape_controls, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,14 +104,14 @@ class Plain:
         if self._message_id != message_id:
             self._end_text()
         self._message_id = message_id
-        self._out.write(without_controls(text) if self._on_screen else text)
+        self._out.write(escape_controls(text) if self._on_screen else text)
         self._out.flush()
         self._out_open = not text.endswith("\n")
 
     def _aside(self, text: str) -> None:
         if not self._err_open:
             self._make_way()
-        self._write_aside(without_controls(text))
+        self._write_aside(escape_controls(text))
         self._err.flush()
         self._err_open = not text.endswith("\n")
 
@@ -193,7 +193,7 @@ class JsonLines:
     def show(self, event: Envelope) -> None:
         line = event.line
         if self._on_screen:
-            line = without_controls(line.decode(errors="replace")).encode()
+            line = escape_controls(line.decode(errors="replace")).encode()
         self._out.write(line + b"\n")
         self._out.flush()
 

@@ -34,7 +34,7 @@ from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.settings import Settings, load_settings
 from agenticx.strict_json import read_json
-from agenticx.tools.visible import visible, visible_line, without_controls
+from agenticx.tools.visible import escape_controls, visible, visible_line
 
 __all__ = ["configure", "run"]
 
@@ -142,7 +142,7 @@ async def _export(arguments: Namespace) -> int:
     async with _session(arguments) as (desk, known), desk.export(known.id, arguments.format) as content:
         if output is None and sys.stdout.isatty():
             text = b"".join([piece async for piece in content]).decode()
-            print(visible(text) if arguments.format == "markdown" else without_controls(text), end="")
+            print(visible(text) if arguments.format == "markdown" else escape_controls(text), end="")
         elif output is None:
             await _write(content, sys.stdout.buffer.write)
         else:

@@ -15,7 +15,7 @@ from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_parallel
-from agenticx.tools.fitting import fit
+from agenticx.tools.fitting import coerce_numbers
 
 __all__ = ["CallOutcome", "PendingCall", "Validated", "read_call", "validated"]
 
@@ -128,7 +128,7 @@ def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
     try:
         return Validated(_validate(tool, arguments))
     except InvalidArguments:
-        fitted, changed = fit(tool.schema.parameters, dict(arguments))
+        fitted, changed = coerce_numbers(tool.schema.parameters, dict(arguments))
         if not changed:
             raise
     return Validated(_validate(tool, fitted), repaired=True)

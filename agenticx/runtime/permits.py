@@ -24,7 +24,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext
-from agenticx.tools.looking import seems_to_look
+from agenticx.tools.looking import seems_read_only
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 
@@ -115,7 +115,7 @@ class Permits:
     ) -> Validated:
         repaired = False
         assessment = await self._assess(tool, arguments, context)
-        if assessment.command is not None and seems_to_look(assessment.command):
+        if assessment.command is not None and seems_read_only(assessment.command):
             turn.looking.add(context.call_id)
         verdict = decide(turn.session.permission_mode, assessment)
         if verdict.decision != "ask":

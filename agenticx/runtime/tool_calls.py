@@ -324,8 +324,8 @@ class ToolCalls:
             state=turn.session.state,
             clock=self.clock,
             emit=emit,
-            afterwards=afterwards,
-            started=started,
+            add_background_task=afterwards,
+            record_process=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agenticx.sessions.base import SessionRecord, StoredEvent
-from agenticx.tools.visible import without_controls
+from agenticx.tools.visible import escape_controls
 
 __all__ = ["as_jsonl", "as_markdown"]
 
@@ -55,4 +55,4 @@ def _fenced(text: str, language: str = "") -> str:
 
 def _one_line(text: str) -> str:
     """As a part of a line: neither Markdown nor control characters in it mean anything."""
-    return re.sub(r"([\\`*_<>\[\]#])", r"\\\1", without_controls(" ".join(text.split())))
+    return re.sub(r"([\\`*_<>\[\]#])", r"\\\1", escape_controls(" ".join(text.split())))

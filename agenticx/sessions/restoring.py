@@ -17,7 +17,7 @@ from typing import Literal
 from agenticx.errors import ToolError
 from agenticx.sessions.snapshots import LARGEST_FILE, TOO_LARGE, Edit, Moved, SessionSnapshots, digest_of
 from agenticx.tools.builtin.files import file_version, is_private
-from agenticx.tools.paths import Place, locate, read_file, remove_file, replace_file
+from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
 
 __all__ = ["RestoredFile", "restore_files"]
 
@@ -141,7 +141,7 @@ def _wish(path: str, back: list[_Way], forth: list[_Way], away: frozenset[str]) 
 
 def _restored(snapshots: SessionSnapshots, workspace: Path, wish: _Wish, private: Collection[Path]) -> RestoredFile:
     try:
-        place = locate(wish.path, workspace)
+        place = resolve_in_workspace(wish.path, workspace)
         if str(place.path) != wish.path:
             return RestoredFile(_shown(wish.path, workspace), "left", "The path leads elsewhere now.")
         if is_private(place, private):
@@ -157,7 +157,7 @@ def _shown(path: str, workspace: Path) -> str:
     return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
 
 
-def _put_back(snapshots: SessionSnapshots, place: Place, wish: _Wish) -> RestoredFile:
+def _put_back(snapshots: SessionSnapshots, place: WorkspacePath, wish: _Wish) -> RestoredFile:
     """Nothing lies between looking and writing but reading what is to be written, and noting what is done."""
     way = wish.way
     content = None if way.end is None else snapshots.content(way.end)
@@ -182,7 +182,7 @@ def _put_back(snapshots: SessionSnapshots, place: Place, wish: _Wish) -> Restore
     return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))
 
 
-def _look(place: Place) -> tuple[str | None, os.stat_result | None]:
+def _look(place: WorkspacePath) -> tuple[str | None, os.stat_result | None]:
     """The digest and the status of what is there."""
     try:
         content, status = read_file(place, LARGEST_FILE + 1)

@@ -149,7 +149,7 @@ class SessionSnapshots:
         self._most_bytes = most_bytes
         self._used: int | None = None  # read from the folder when it is first needed
 
-    def edited(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+    def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
         """Keep both contents, as far as there is room, and the edit."""
         edit = Edit(call_id, str(path), None if before is None else digest_of(before), digest_of(after))
         try:

@@ -29,7 +29,7 @@ from agenticx.sessions.recovery import CutTurn
 from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
-from agenticx.tools.processes import StartedProcess, end_left_over
+from agenticx.tools.processes import StartedProcess, kill_leftovers
 
 __all__ = ["Turns"]
 
@@ -306,7 +306,7 @@ class Turns:
         for fact in await self.store.journal_of(turn.session_id, turn.id):
             if fact.kind == "process":
                 process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
-                await run_in_thread(end_left_over, process, name="agx ending processes")
+                await run_in_thread(kill_leftovers, process, name="agx ending processes")
 
     async def cut(self, turn: TurnRecord) -> CutTurn:
         """What the log and the journal hold of the turn; nothing where they cannot be read, but whether it ended."""

@@ -1,4 +1,4 @@
-"""What an agent can do: tools, what they are allowed, and the box a turn takes them from."""
+"""The public interface of tools: the tool protocol, the permission modes and the toolbox of a turn."""
 
 from agenticx.tools.base import Assessment, Risk, Tool, ToolContext, ToolState
 from agenticx.tools.permissions import PermissionMode, Verdict, decide

@@ -1,20 +1,21 @@
-"""Run as a program of its own: starts one command and ends everything that came of it.
+"""A program that starts one command and terminates it with all its descendants.
 
     python -I -S _supervisor.py STATUS_FD SHELL ARGUMENT…
 
-Two processes share the work, each the child subreaper of what is below it: the guardian, which the caller starts, and
-below it the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest of
-them, so nothing gets away by a double fork, a session of its own or an emptied environment, and "no children left"
-means that all is over. The command sees the supervisor as its parent and may kill or stop it: then the guardian takes
-over and ends all, without mercy; if it is the guardian that dies, the supervisor sees their pipe close and ends all.
-Only a command that looks for both and kills them within the same moment leaves them no time.
+Two processes share the work, each the child subreaper of its descendants: the guardian, which the caller starts, and
+its child, the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest
+subreaper, so no process escapes by a double fork, a session of its own or an emptied environment, and "no children
+left" means that all have ended. The command sees the supervisor as its parent and may kill or stop it: then the
+guardian takes over and kills all processes with SIGKILL. If the guardian dies, the supervisor sees their pipe close and
+terminates all. Only a command that finds both and kills them at nearly the same time can escape.
 
-The guardian's standard input is a pipe that nobody writes to; when that closes, because the caller asks for it or is
-itself dead, everything is ended: SIGTERM, and SIGKILL after a second. A line of JSON on STATUS_FD tells the command's
-process, a second one how it ended and how many of its descendants were still there. Exit code 0: nothing is left; 1:
-something could not be ended. STATUS_FD is open until both are done.
+The guardian's standard input is a pipe. When the pipe becomes readable, because the caller writes to it or closes it,
+or has died, all processes are terminated: with SIGTERM, and with SIGKILL after a second. A first line of JSON on
+STATUS_FD reports the pid of the command, a second one its exit status and the number of its descendants that were still
+running. Exit code 0: no process is left; 1: a process could not be terminated. STATUS_FD is open until guardian and
+supervisor have both exited.
 
-It imports little and nothing of AgenticX, because it starts once per command.
+The module imports little, and nothing of AgenticX, because it starts once per command.
 """
 
 from __future__ import annotations
@@ -33,88 +34,88 @@ TERM_SECONDS = 1.0
 KILL_ROUNDS = 50
 ROUND_SECONDS = 0.02
 LINGER_SECONDS = 0.1
-PATIENCE_SECONDS = TERM_SECONDS + 0.4
+SUPERVISOR_SECONDS = TERM_SECONDS + 0.4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
     status_fd = int(sys.argv[1])
     os.set_inheritable(status_fd, False)
-    watched, lifeline = os.pipe()
-    adopts = _become_subreaper()  # before there is anybody to lose a parent
+    lifeline_read, lifeline_write = os.pipe()
+    is_subreaper = _become_subreaper()  # before any process can lose its parent
     supervisor = os.fork()
     if supervisor:
-        os.close(watched)
-        guard(supervisor, adopts, lifeline)
+        os.close(lifeline_read)
+        run_guardian(supervisor, is_subreaper, lifeline_write)
     else:
-        os.setsid()  # one signal to a process group does not reach both
-        os.dup2(watched, 0)
-        os.close(watched)
-        os.close(lifeline)
-        supervise(sys.argv[2:], status_fd)
+        os.setsid()  # so that one signal to a process group does not reach both
+        os.dup2(lifeline_read, 0)
+        os.close(lifeline_read)
+        os.close(lifeline_write)
+        run_supervisor(sys.argv[2:], status_fd)
 
 
-def guard(supervisor: int, adopts: bool, lifeline: int) -> None:
-    """Pass on that the caller wants an end, and see to it myself where the supervisor does not or cannot."""
-    family = Family(supervisor, adopts, _wake_on_signals())
-    _let_go_of_output()
-    if not family.wait_for_command():
-        os.close(lifeline)
-        _sent(os.kill, supervisor, signal.SIGCONT)
-        family.wait_for_all(PATIENCE_SECONDS)
-    os._exit(0 if family.alone or family.kill() else 1)
+def run_guardian(supervisor: int, is_subreaper: bool, lifeline_write: int) -> None:
+    """Forward the caller's request to terminate, and kill all processes if the supervisor does not or cannot."""
+    tree = ProcessTree(supervisor, is_subreaper, _wake_on_signals())
+    _release_output()
+    if not tree.wait_for_command():
+        os.close(lifeline_write)
+        _send_signal(os.kill, supervisor, signal.SIGCONT)
+        tree.wait_for_all(SUPERVISOR_SECONDS)
+    os._exit(0 if tree.is_empty or tree.kill() else 1)
 
 
-def supervise(arguments: list[str], status_fd: int) -> None:
-    """Start the command, tell how it ended, and end what it left or what is no longer wanted."""
-    adopts = _become_subreaper()
-    wake = _wake_on_signals()
-    family = Family(_start(arguments), adopts, wake)
-    os.write(status_fd, b'{"pid": %d}\n' % family.command)
-    _let_go_of_output()
-    if family.wait_for_command():
-        family.wait_for_all(LINGER_SECONDS)
-        left = len(family.members())
-        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (family.status, left))
-    os._exit(0 if family.end() else 1)
+def run_supervisor(arguments: list[str], status_fd: int) -> None:
+    """Start the command, report its end, and terminate its descendants, or all on request."""
+    is_subreaper = _become_subreaper()
+    wake_fd = _wake_on_signals()
+    tree = ProcessTree(_start_command(arguments), is_subreaper, wake_fd)
+    os.write(status_fd, b'{"pid": %d}\n' % tree.command)
+    _release_output()
+    if tree.wait_for_command():
+        tree.wait_for_all(LINGER_SECONDS)
+        left = len(tree.descendants())
+        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (tree.status, left))
+    os._exit(0 if tree.terminate() else 1)
 
 
-class Family:
-    """A process that one of us started, and its descendants."""
+class ProcessTree:
+    """A process that the guardian or the supervisor started, and its descendants."""
 
-    def __init__(self, command: int, adopts: bool, wake: int) -> None:
+    def __init__(self, command: int, is_subreaper: bool, wake_fd: int) -> None:
         self.command = command
-        self.adopts = adopts
-        self.wake = wake
+        self.is_subreaper = is_subreaper
+        self.wake_fd = wake_fd
         self.status = -1
-        self.alone = False
+        self.is_empty = False
 
     def wait_for_command(self) -> bool:
-        """True when the command has ended, False when the caller wants an end first."""
+        """Wait until the command has ended and return True, or until termination is requested and return False."""
         while True:
             self.reap()
             if self.status >= 0:
                 return True
-            ready, _, _ = select.select([0, self.wake], [], [])
+            ready, _, _ = select.select([0, self.wake_fd], [], [])
             self._drain(ready)
             if 0 in ready:
                 return False
 
     def wait_for_all(self, seconds: float) -> bool:
-        """Whether nothing is left before `seconds` are over."""
+        """Wait up to `seconds` until no process is left; return whether that is so."""
         deadline = time.monotonic() + seconds
-        while not self.alone:
+        while not self.is_empty:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._drain(select.select([self.wake], [], [], left)[0])
+            self._drain(select.select([self.wake_fd], [], [], left)[0])
             self.reap()
         return True
 
-    def end(self) -> bool:
-        """End whatever is left; whether that worked."""
+    def terminate(self) -> bool:
+        """Terminate all processes that are left; return whether that worked."""
         self.reap()
-        if self.alone:
+        if self.is_empty:
             return True
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
@@ -123,59 +124,59 @@ class Family:
         return self.kill()
 
     def kill(self) -> bool:
-        """End whatever is left, with SIGKILL; whether that worked."""
-        for _ in range(KILL_ROUNDS):  # not a time, which may pass while this process itself stands still
+        """Kill all processes that are left; return whether that worked."""
+        for _ in range(KILL_ROUNDS):  # not a time limit, which could pass while this process itself is stopped
             self._signal(signal.SIGKILL)
             if self.wait_for_all(ROUND_SECONDS):
                 return True
         return False
 
     def reap(self) -> None:
-        """Take in whoever has ended; the command's own status is kept."""
+        """Collect the processes that have ended; store the exit status of the command."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self.alone = self.adopts or not self._group_lives()
+                self.is_empty = self.is_subreaper or not self._group_exists()
                 return
             if pid == 0:
                 return
             if pid == self.command:
                 self.status = status
 
-    def members(self) -> list[int]:
-        """Every descendant that still runs."""
-        if not self.adopts:
-            return [self.command] if self._group_lives() else []
+    def descendants(self) -> list[int]:
+        """Return the pids of all descendants that still run."""
+        if not self.is_subreaper:
+            return [self.command] if self._group_exists() else []
         children: dict[int, list[int]] = {}
         for name in os.listdir("/proc"):
-            if name.isdigit() and (parent := _living_parent(name)):
+            if name.isdigit() and (parent := _parent_of_living(name)):
                 children.setdefault(parent, []).append(int(name))
         found: list[int] = []
-        waiting = [os.getpid()]
-        while waiting:
-            below = children.get(waiting.pop(), [])
+        pending = [os.getpid()]
+        while pending:
+            below = children.get(pending.pop(), [])
             found += below
-            waiting += below
+            pending += below
         return found
 
     def _signal(self, number: int) -> None:
-        if not self.adopts:
-            _sent(os.killpg, self.command, number)
+        if not self.is_subreaper:
+            _send_signal(os.killpg, self.command, number)
             return
-        for pid in self.members():
-            _sent(os.kill, pid, number)
+        for pid in self.descendants():
+            _send_signal(os.kill, pid, number)
 
-    def _group_lives(self) -> bool:
-        return _sent(os.killpg, self.command, 0)
+    def _group_exists(self) -> bool:
+        return _send_signal(os.killpg, self.command, 0)
 
     def _drain(self, ready: list[int]) -> None:
-        if self.wake in ready:
-            os.read(self.wake, 4096)
+        if self.wake_fd in ready:
+            os.read(self.wake_fd, 4096)
 
 
-def _living_parent(pid: str) -> int:
-    """The parent of a process that is no zombie, else 0."""
+def _parent_of_living(pid: str) -> int:
+    """Return the parent of a process, or 0 if it is a zombie or does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
@@ -184,7 +185,7 @@ def _living_parent(pid: str) -> int:
     return 0 if state in (b"Z", b"X") else int(parent)
 
 
-def _sent(send: Callable[[int, int], None], pid: int, number: int) -> bool:
+def _send_signal(send: Callable[[int, int], None], pid: int, number: int) -> bool:
     try:
         send(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -204,7 +205,7 @@ def _become_subreaper() -> bool:
 
 
 def _wake_on_signals() -> int:
-    """A descriptor that becomes readable when a child ends; other signals must not end the one who cleans up."""
+    """Return a descriptor that becomes readable when a child ends; ignore signals that would end this process."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -215,10 +216,10 @@ def _wake_on_signals() -> int:
 
 
 def _do_nothing(_number: int, _frame: object) -> None:
-    """A handler, so that the signal is delivered at all."""
+    """Handle a signal by doing nothing; with the default action SIGCHLD would not wake up this process."""
 
 
-def _start(arguments: list[str]) -> int:
+def _start_command(arguments: list[str]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -243,8 +244,8 @@ def _start(arguments: list[str]) -> int:
         os._exit(127)
 
 
-def _let_go_of_output() -> None:
-    """The caller sees the end of the output when the command and its descendants have closed it."""
+def _release_output() -> None:
+    """Redirect output to /dev/null, so that the output ends when the command and its descendants have closed it."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)

@@ -1,10 +1,13 @@
-"""How many of what, as a sentence says it."""
+"""Counts with their nouns, for messages."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+__all__ = ["pluralize"]
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 line`, `2 lines`, `1,000 lines`; the plural is `noun` with an s unless it is given."""
+def pluralize(number: int, noun: str, plural: str = "") -> str:
+    """Return `number` with its noun, such as `1 line`, `2 lines` or `1,000 lines`.
+
+    The plural is `noun` with an s unless `plural` is given.
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

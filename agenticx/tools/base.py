@@ -1,4 +1,4 @@
-"""What a tool is: a schema for the model, an assessment for the gate, and a coroutine that does it."""
+"""The tool protocol: a schema for the model, an assessment for the confirm gate and a coroutine."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 Risk = Literal["read", "write", "execute"]
-"""What a call can do: look at the workspace, change files or other state in it, or run anything at all."""
+"""The effect of a call: reading the workspace, changing files or other state in it, or running any code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What one call would do, worked out before anyone is asked and again before it runs.
+    """A description of the effects of one call, made before the user is asked and again before the call runs.
 
-    `question` is what the person is asked, `reasons` are sentences that help to answer it. `binding` holds everything
-    that the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers
-    it, so a call whose second assessment differs from the one that was shown does not run. Values are JSON.
-    `protected` and `unchecked` (something of the call could not be looked at, or was too much to be) are asked about
-    in every mode; `reasons` say which it is.
+    `question` is shown to the user, `reasons` are sentences that help to answer it. `binding` holds everything that
+    the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so
+    a call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked
+    about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too large to be
+    examined) in every mode; `reasons` state which of the two applies.
     """
 
     risk: Risk
@@ -50,10 +50,10 @@ class Assessment:
 
 @dataclass(slots=True)
 class ToolState:
-    """What tools keep from one call to the next within a session.
+    """State that tools keep between the calls of a session.
 
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
-    the (mtime_ns, size) last read or written through a tool; `context_variables` is the application's own.
+    the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
     """
 
     todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -69,37 +69,39 @@ class ToolState:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result that its tool has shortened already; `truncated` says so to whoever reads it."""
+    """A result that the tool has shortened itself; `truncated` is True if text was left out."""
 
     text: str
     truncated: bool = False
 
 
 class Snapshots(Protocol):
-    """Keeps what files held before and after tools changed them, so that a person can take changes back."""
+    """A record of file contents before and after tools changed them, so that a user can undo changes."""
 
-    def edited(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
-        """A call is about to put `after` where `before` is (None: no file); `path` is resolved, links and all.
+    def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+        """Store that a call is about to replace `before` (None: no file) by `after` at `path`, with all links resolved.
 
-        What is told here is durable on return. Raises `ToolError` if it cannot be kept: then nothing is to be changed.
+        The record is durable on return. Raises `ToolError` if it cannot be stored; the tool must not change the file
+        then.
         """
         ...
 
 
-def _ignore(_type: str, _payload: Mapping[str, Any]) -> None:
+def _discard_event(_type: str, _payload: Mapping[str, Any]) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """What a tool is given beside its arguments; never part of its schema.
+    """The environment of a call, passed to the tool beside its arguments; never part of its schema.
 
-    `emit(type, payload)` puts an event of the tool's own between its call and its result: `tool_progress`
+    `emit(type, payload)` emits an event of the tool between its call and its result: `tool_progress`
     (payload {"output": str}; id, name and elapsed time are filled in), `artifact`, `citation` and the like; types that
-    belong to the engine are refused with `ToolError`. `afterwards(coroutine)` hands over work that must go on after
-    the call is over (ending processes); the turn gives it 3 s and then cancels it. `started(process)` keeps what a
-    process is found by, {pid, started, mark} of `tools.processes`, so that it can be ended after a crash. A tool that
-    changes files tells `snapshots`, where there are any, just before it does.
+    belong to the engine are refused with `ToolError`. `add_background_task(coroutine)` registers work that continues
+    after the call has returned (terminating processes); the turn waits 3 s for it and then cancels it.
+    `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the
+    process can be terminated after a crash. A tool that changes files calls `snapshots.record_edit`, if `snapshots` is
+    not None, just before each change.
     """
 
     workspace: Path
@@ -108,36 +110,36 @@ class ToolContext:
     agent_id: str = "meta"
     state: ToolState = field(default_factory=ToolState)
     clock: Clock = field(default_factory=SystemClock)
-    emit: Callable[[str, Mapping[str, Any]], None] = _ignore
-    afterwards: Callable[[Coroutine[Any, Any, None]], None] | None = None
-    started: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
+    emit: Callable[[str, Mapping[str, Any]], None] = _discard_event
+    add_background_task: Callable[[Coroutine[Any, Any, None]], None] | None = None
+    record_process: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     protected_roots: tuple[Path, ...] = ()
     snapshots: Snapshots | None = None
 
 
 def is_idempotent(tool: Tool) -> bool:
-    """Whether a call of `tool` that a crash cut off may be run again: what it declares, else whether it only reads."""
+    """Return whether a call of `tool` that a crash interrupted may be run again: as declared, else if it only reads."""
     return bool(getattr(tool, "idempotent", tool.read_only))
 
 
 def is_parallel(tool: Tool) -> bool:
-    """Whether calls of `tool` may run beside others: its own declaration, else whether it only reads."""
+    """Return whether calls of `tool` may run concurrently with others: as declared, else if it only reads."""
     return getattr(tool, "parallel", tool.read_only) is True
 
 
 @runtime_checkable
 class Tool(Protocol):
-    """Something an agent can do.
+    """An action that an agent can call.
 
     `read_only` means: no side effect whatever the arguments; a malformed call may be repaired. `timeout` in seconds
     overrides the setting. `run` returns text (anything else is rendered by the engine) or raises `ToolError` with a
-    sentence that the model can act on; whatever else it raises is told to the model too. When it is cancelled (stop,
-    time-out) it may return what it has by then instead of letting that pass: it is added to what is said of the call's
-    end.
+    sentence that the model can act on; any other exception is reported to the model too. When `run` is cancelled (stop,
+    time-out) it may return a partial result instead of raising `CancelledError`: the engine adds it to the result that
+    reports the end of the call.
 
     Two attributes are optional and follow from `read_only` where they are missing. `idempotent`: running the same call
-    twice does no more than running it once, so where a turn goes on after a crash it is run again. `parallel`: calls
-    may run beside neighbouring ones of the round, each once it is permitted.
+    twice has no more effect than running it once, so it is run again when a turn resumes after a crash. `parallel`:
+    calls may run concurrently with neighbouring calls of the round, each as soon as it is permitted.
     """
 
     @property
@@ -147,16 +149,16 @@ class Tool(Protocol):
     @property
     def timeout(self) -> float | None: ...
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return what the call would do; raises `ToolError` for a call that cannot be made.
+        """Return a description of the effects of the call; raise `ToolError` for a call that cannot be made.
 
-        Runs in a thread, so it may look at files, but nobody stops it: a stop of the turn leaves it behind, and a
-        limit (`tool_timeout_seconds`) ends the wait for it. It is called up to three times for one call, at the same
-        time as other calls' assessments, and changes nothing.
+        Runs in a thread, so it may read files, but it is never cancelled: when the turn stops, or when
+        `tool_timeout_seconds` pass, the engine stops waiting and the thread continues. It is called up to three times
+        for one call, concurrently with the assessments of other calls, and must not change anything.
         """
         ...
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as `run` takes them; raises `InvalidArguments` with what would be right."""
+        """Return the arguments as `run` takes them; raise `InvalidArguments` that states the accepted form."""
         ...
 
     def run(self, arguments: Mapping[str, Any], context: ToolContext) -> Awaitable[object]: ...

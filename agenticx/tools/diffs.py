@@ -1,4 +1,4 @@
-"""A bounded unified diff of a file's change, for the person who is asked."""
+"""Bounded unified diffs of file changes, for questions to the user."""
 
 from __future__ import annotations
 
@@ -8,55 +8,59 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import chain
 
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.visible import visible
 
 __all__ = ["unified_diff"]
 
-_CONTEXT = 3
-_COMPARED_LINES = 1_000
-_COMPARED_CHARS = 1_000_000
-_COMPARED_PAIRS = 30_000_000
+_CONTEXT_LINES = 3
+_MAX_COMPARED_LINES = 1_000
+_MAX_COMPARED_CHARS = 1_000_000
+_MAX_COMPARED_PAIRS = 30_000_000
 _POPULAR_FROM = 200
-_SHOWN_CHARS = 20_000
-_SHOWN_LINE = 500
+_MAX_DIFF_CHARS = 20_000
+_MAX_LINE_CHARS = 500
 _SLICE = 65_536
 
 _Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return `before` → `after` in unified format, empty if they are equal, with nothing hidden in its lines.
+    """Return `before` → `after` in unified format, with hidden characters escaped; empty if the texts are equal.
 
-    Long lines and long diffs are cut, which they say. A very large change is shown as one block removed and one added.
-    The work is linear in the texts, and no step of it holds up other threads.
+    Long lines and long diffs are cut, with a note. A very large change is shown as one block removed and one added.
+    The work is linear in the length of the texts, and no step of it blocks other threads for long.
     """
     if before == after:
         return ""
-    change = _changed(before, after)
+    change = _find_change(before, after)
     titles = [f"--- {visible(path)}", f"+++ {visible(path)}"]
     if change.is_small:
-        lines = [*titles, *_compared(change)]
-        return _bounded(lines, len(lines))
+        lines = [*titles, *_compared_lines(change)]
+        return _join_bounded(lines, len(lines))
     removed, added = _count_lines(change.old), _count_lines(change.new)
     above, below = list(_lines(change.above)), list(_lines(change.below))
     old, new = (len(above) + number + len(below) for number in (removed, added))
     block = chain(
-        [*titles, _header([("replace", 0, old, 0, new)], change.skipped)],
-        (_line(" ", line) for line in above),
-        (_line("-", line) for line in _lines(change.old)),
-        (_line("+", line) for line in _lines(change.new)),
-        (_line(" ", line) for line in below),
+        [*titles, _hunk_header([("replace", 0, old, 0, new)], change.skipped)],
+        (_format_line(" ", line) for line in above),
+        (_format_line("-", line) for line in _lines(change.old)),
+        (_format_line("+", line) for line in _lines(change.new)),
+        (_format_line(" ", line) for line in below),
     )
-    return _bounded(block, 3 + len(above) + removed + added + len(below))
+    return _join_bounded(block, 3 + len(above) + removed + added + len(below))
 
 
-# --- what changed -----------------------------------------------------------------------------------------------------
+# --- the changed lines ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Whole lines: those that differ, three equal ones at each side, and how many equal lines come before these."""
+    """The changed lines of two texts.
+
+    All are whole lines: `old` and `new` differ, `above` and `below` are up to three equal lines at each side, and
+    `skipped` is the number of equal lines before `above`.
+    """
 
     skipped: int
     above: str
@@ -67,10 +71,10 @@ class _Change:
     @property
     def is_small(self) -> bool:
         longest = max(_count_lines(self.old), _count_lines(self.new))
-        return longest <= _COMPARED_LINES and len(self.old) + len(self.new) <= _COMPARED_CHARS
+        return longest <= _MAX_COMPARED_LINES and len(self.old) + len(self.new) <= _MAX_COMPARED_CHARS
 
 
-def _changed(before: str, after: str) -> _Change:
+def _find_change(before: str, after: str) -> _Change:
     start = before.rfind("\n", 0, _common_start(before, after)) + 1
     tail = _common_end(before, after, min(len(before), len(after)) - start)
     old_end, new_end = len(before) - tail, len(after) - tail
@@ -78,10 +82,10 @@ def _changed(before: str, after: str) -> _Change:
         rest = before.find("\n", old_end) + 1 or len(before)
         old_end, new_end = rest, new_end + rest - old_end
     first = start
-    for _ in range(_CONTEXT):
+    for _ in range(_CONTEXT_LINES):
         first = before.rfind("\n", 0, max(first - 1, 0)) + 1
     last = old_end
-    for _ in range(_CONTEXT):
+    for _ in range(_CONTEXT_LINES):
         last = before.find("\n", last) + 1 or len(before)
     skipped = _count(before, first)
     return _Change(skipped, before[first:start], before[start:old_end], after[start:new_end], before[old_end:last])
@@ -108,7 +112,7 @@ def _common_start(one: str, other: str) -> int:
 
 
 def _common_end(one: str, other: str, limit: int) -> int:
-    """Return how many of the last `limit` characters are equal."""
+    """Return the number of equal characters at the end of both texts, at most `limit`."""
     one_end, other_end = len(one), len(other)
 
     def equal(low: int, high: int) -> bool:
@@ -129,7 +133,7 @@ def _common_end(one: str, other: str, limit: int) -> int:
 
 
 def _count(text: str, end: int) -> int:
-    """Return the number of line breaks before `end`."""
+    """Return the number of line breaks before offset `end`."""
     return sum(text.count("\n", start, min(start + _SLICE, end)) for start in range(0, end, _SLICE))
 
 
@@ -138,7 +142,7 @@ def _count_lines(text: str) -> int:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines with their line breaks; only `\\n` ends one."""
+    """Yield the lines with their line breaks; only `\\n` ends a line."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -146,64 +150,66 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-# --- lines that are compared ------------------------------------------------------------------------------------------
+# --- the comparison line by line --------------------------------------------------------------------------------------
 
 
-def _compared(change: _Change) -> Iterator[str]:
+def _compared_lines(change: _Change) -> Iterator[str]:
     above, below = list(_lines(change.above)), list(_lines(change.below))
     old = [*above, *_lines(change.old), *below]
     new = [*above, *_lines(change.new), *below]
     for group in _hunks(_opcodes(old, new, len(above), len(below))):
-        yield _header(group, change.skipped)
+        yield _hunk_header(group, change.skipped)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                yield from (_line(" ", line) for line in old[i1:i2])
+                yield from (_format_line(" ", line) for line in old[i1:i2])
             else:
-                yield from (_line("-", line) for line in old[i1:i2])
-                yield from (_line("+", line) for line in new[j1:j2])
+                yield from (_format_line("-", line) for line in old[i1:i2])
+                yield from (_format_line("+", line) for line in new[j1:j2])
 
 
 def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
-    """Return difflib's opcodes for what lies between equal lines at the head and the tail.
+    """Return difflib's opcodes for two lists of lines, of which `head` and `tail` lines at the ends are equal.
 
-    Its cost grows with the pairs of equal lines, times the number of lines: where that is too much, all are replaced.
+    The cost of difflib grows with the number of pairs of equal lines times the number of lines; if that is too high,
+    all lines between head and tail are replaced.
     """
     old_end, new_end = len(old) - tail, len(new) - tail
-    numbers: dict[str, int] = {}  # it compares lines again and again, and they may be long
+    numbers: dict[str, int] = {}  # difflib compares lines many times: numbers are cheap to compare, long lines are not
     before = [numbers.setdefault(line, len(numbers)) for line in old[head:old_end]]
     after = [numbers.setdefault(line, len(numbers)) for line in new[head:new_end]]
     matcher = SequenceMatcher(None, before, after)
-    places = Counter(after)
-    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)  # difflib takes no notice of those
-    pairs = sum(places[line] for line in before if places[line] <= popular)
+    counts = Counter(after)
+    # difflib ignores lines that are more frequent than this.
+    popular = len(after) // 100 + 1 if len(after) >= _POPULAR_FROM else len(after)
+    pairs = sum(counts[line] for line in before if counts[line] <= popular)
     middle: list[_Opcode] = [("replace", head, old_end, head, new_end)]
-    if pairs * min(len(before), len(after)) <= _COMPARED_PAIRS:
+    if pairs * min(len(before), len(after)) <= _MAX_COMPARED_PAIRS:
         middle = [(tag, head + i1, head + i2, head + j1, head + j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes()]
     ends: list[_Opcode] = [("equal", 0, head, 0, head), ("equal", old_end, len(old), new_end, len(new))]
     return [code for code in (ends[0], *middle, ends[1]) if code[1] < code[2] or code[3] < code[4]]
 
 
 def _hunks(opcodes: list[_Opcode]) -> list[list[_Opcode]]:
-    """Changes with three lines around them; those that lie close together in one hunk."""
+    """Return the opcodes grouped into hunks: changes with three lines around them, close ones in one hunk."""
     hunks: list[list[_Opcode]] = [[]]
     for position, (tag, i1, i2, j1, j2) in enumerate(opcodes):
         if tag != "equal":
             hunks[-1].append((tag, i1, i2, j1, j2))
             continue
         first, last = position == 0, position == len(opcodes) - 1
-        if not first and not last and i2 - i1 <= 2 * _CONTEXT:
+        if not first and not last and i2 - i1 <= 2 * _CONTEXT_LINES:
             hunks[-1].append((tag, i1, i2, j1, j2))
             continue
         if not first:
-            size = min(_CONTEXT, i2 - i1)
+            size = min(_CONTEXT_LINES, i2 - i1)
             hunks[-1].append((tag, i1, i1 + size, j1, j1 + size))
         if not last:
-            size = min(_CONTEXT, i2 - i1)
+            size = min(_CONTEXT_LINES, i2 - i1)
             hunks.append([(tag, i2 - size, i2, j2 - size, j2)])
     return [hunk for hunk in hunks if hunk]
 
 
-def _header(group: list[_Opcode], skipped: int) -> str:
+def _hunk_header(group: list[_Opcode], skipped: int) -> str:
     i1, i2, j1, j2 = (skipped + index for index in (group[0][1], group[-1][2], group[0][3], group[-1][4]))
     return f"@@ -{_span(i1, i2)} +{_span(j1, j2)} @@"
 
@@ -213,22 +219,22 @@ def _span(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}" if length != 1 else str(start + 1)
 
 
-def _line(sign: str, line: str) -> str:
+def _format_line(sign: str, line: str) -> str:
     ended = line.endswith("\n")
     text = line.removesuffix("\n").removesuffix("\r") if ended else line
-    shown = visible(text[:_SHOWN_LINE])
-    if len(text) > _SHOWN_LINE:
+    shown = visible(text[:_MAX_LINE_CHARS])
+    if len(text) > _MAX_LINE_CHARS:
         shown += f" ⟨{len(text)} characters⟩"
     return f"{sign}{shown}" + ("" if ended else "\n\\ No newline at end of file")
 
 
-def _bounded(lines: Iterable[str], total: int) -> str:
-    """Join as many of the `total` lines as are shown; those behind them are not even made."""
+def _join_bounded(lines: Iterable[str], total: int) -> str:
+    """Join as many of the `total` lines as fit the limit; the others are not taken from the iterable."""
     shown: list[str] = []
     size = 0
     for line in lines:
         size += len(line) + 1
-        if size > _SHOWN_CHARS:
-            return "\n".join(shown) + f"\n⟨{counted(total - len(shown), 'more line')} of this diff⟩"
+        if size > _MAX_DIFF_CHARS:
+            return "\n".join(shown) + f"\n⟨{pluralize(total - len(shown), 'more line')} of this diff⟩"
         shown.append(line)
     return "\n".join(shown)

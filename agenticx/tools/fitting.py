@@ -1,10 +1,11 @@
-"""Numbers that a model wrote in another form, made what a tool's JSON Schema asks for, where nothing is lost.
+"""Lossless conversion of numbers in arguments to the type that a tool's JSON Schema accepts.
 
 1. A string that is exactly a JSON number (`"12"`, `"-0.5"`, `"1e3"`, no spaces) becomes that number where the schema
-   takes numbers and no such string. Where it takes both, as `int | str` does, the string stays.
-2. A float with an integral value below 2**53 becomes an integer where the schema takes integers and no other numbers.
-   Beyond that a float does not tell which integer was meant.
-3. Both may apply: `"3.0"` fits an integer. Nothing else is converted: no words to booleans, no numbers to strings.
+   accepts numbers and not this string. Where it accepts both, as `int | str` does, the string stays.
+2. A float with an integral value below 2**53 becomes an integer where the schema accepts integers and no other numbers.
+   From 2**53 on, several integers have the same float.
+3. Both may apply: `"3.0"` becomes the integer 3. Nothing else is converted: no words to booleans, no numbers to
+   strings.
 """
 
 from __future__ import annotations
@@ -14,37 +15,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
-__all__ = ["fit"]
+__all__ = ["coerce_numbers"]
 
 _NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<more>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
-_LONGEST_NUMERAL = 400
-"""Characters; longer ones are no number that anybody works with, and reading them takes more than linear time."""
+_MAX_NUMERAL_CHARS = 400
+"""Maximum number of characters; longer numerals are of no use, and parsing them takes more than linear time."""
 
-_EXACT = 2**53
-"""Below it each integer is a float of its own."""
+_EXACT_BELOW = 2**53
+"""Bound below which each integer has a float of its own."""
 
 _Schema = Mapping[str, Any]
 
 
-def fit(schema: _Schema, value: Any) -> tuple[Any, bool]:
-    """Return parsed JSON with its numbers as `schema` asks for them, and whether any was converted.
+def coerce_numbers(schema: _Schema, value: Any) -> tuple[Any, bool]:
+    """Return parsed JSON with its numbers converted as `schema` requires, and whether any was converted.
 
-    Where several schemas may apply to a value (`anyOf`), only what none of them takes is converted. Never raises for
-    what `value` holds; parts that the schema says nothing of, or that do not fit it, are left as they are.
+    Where several schemas may apply to a value (`anyOf`), a value is converted only if none of them accepts it. Never
+    raises, whatever `value` holds; parts that the schema does not describe, or that do not match it, stay unchanged.
     """
-    fitting = _Fitting(schema)
-    return fitting.fitted(value, fitting.alternatives([schema])), fitting.changed
+    coercion = _NumberCoercion(schema)
+    return coercion.coerce(value, coercion.alternatives([schema])), coercion.changed
 
 
-class _Fitting:
-    """One pass over one value. Time is linear in the value, times the alternatives that the schema has for a place."""
+class _NumberCoercion:
+    """One conversion of one value; its time is linear in the size of the value times the alternatives per position."""
 
     def __init__(self, root: _Schema) -> None:
         self._root = root
         self.changed = False
 
     def alternatives(self, schemas: Iterable[object]) -> list[_Schema]:
-        """All schemas that may apply where `schemas` do: references followed, unions opened, each once."""
+        """Return all schemas that may apply where `schemas` do: references and unions resolved, each schema once."""
         found: list[_Schema] = []
         seen: set[int] = set()
         left = list(schemas)
@@ -56,17 +57,17 @@ class _Fitting:
             seen.add(id(known))
             found.append(known)
             if "$ref" in known:
-                left.append(self._referred(known["$ref"]))
+                left.append(self._resolve_reference(known["$ref"]))
             for union in ("anyOf", "oneOf", "allOf"):
                 left += _items(known.get(union))
         return found
 
-    def fitted(self, value: Any, schemas: Sequence[_Schema]) -> Any:
-        """The value with its numbers converted; `schemas` are the alternatives of its place."""
+    def coerce(self, value: Any, schemas: Sequence[_Schema]) -> Any:
+        """Return the value with its numbers converted; `schemas` are the alternatives for its position."""
         if isinstance(value, dict):
-            return self._fitted_members(cast("dict[str, Any]", value), schemas)
+            return self._coerce_members(cast("dict[str, Any]", value), schemas)
         if isinstance(value, list):
-            return self._fitted_entries(cast("list[Any]", value), schemas)
+            return self._coerce_items(cast("list[Any]", value), schemas)
         if not isinstance(value, str | float):
             return value
         number = _number_for(value, schemas)
@@ -75,27 +76,29 @@ class _Fitting:
         self.changed = True
         return number
 
-    def _fitted_members(self, value: dict[str, Any], schemas: Sequence[_Schema]) -> dict[str, Any]:
+    def _coerce_members(self, value: dict[str, Any], schemas: Sequence[_Schema]) -> dict[str, Any]:
         others = self.alternatives(schema.get("additionalProperties") for schema in schemas)
         members = [schema["properties"] for schema in schemas if isinstance(schema.get("properties"), Mapping)]
-        fitted: dict[str, Any] = {}
+        coerced: dict[str, Any] = {}
         for name, member in value.items():
             named = [properties[name] for properties in members if name in properties]
-            fitted[name] = self.fitted(member, self.alternatives(named) if named else others)
-        return fitted
+            coerced[name] = self.coerce(member, self.alternatives(named) if named else others)
+        return coerced
 
-    def _fitted_entries(self, value: list[Any], schemas: Sequence[_Schema]) -> list[Any]:
+    def _coerce_items(self, value: list[Any], schemas: Sequence[_Schema]) -> list[Any]:
         others = self.alternatives(schema.get("items") for schema in schemas)
         prefixes = [_items(schema.get("prefixItems")) for schema in schemas]
-        placed = max(map(len, prefixes), default=0)
-        fitted: list[Any] = []
-        for place, entry in enumerate(value):
-            own = [prefix[place] for prefix in prefixes if place < len(prefix)] if place < placed else []
-            fitted.append(self.fitted(entry, self.alternatives(own) if own else others))
-        return fitted
+        prefix_length = max(map(len, prefixes), default=0)
+        coerced: list[Any] = []
+        for index, entry in enumerate(value):
+            item_schemas = (
+                [prefix[index] for prefix in prefixes if index < len(prefix)] if index < prefix_length else []
+            )
+            coerced.append(self.coerce(entry, self.alternatives(item_schemas) if item_schemas else others))
+        return coerced
 
-    def _referred(self, reference: object) -> object:
-        """The schema at a reference such as `#/$defs/Point`; None if there is none."""
+    def _resolve_reference(self, reference: object) -> object:
+        """Return the schema at a reference such as `#/$defs/Point`, or None if it does not exist."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         found: Any = self._root
@@ -107,40 +110,44 @@ class _Fitting:
 
 
 def _number_for(value: str | float, schemas: Sequence[_Schema]) -> int | float | None:
-    """The number that `value` stands for, if the schemas of its place take that and not the value itself."""
-    takes = _kinds(schemas, value)
+    """Return the number that `value` represents, or None unless `schemas` accept that number and not the value."""
+    accepted = _accepted_types(schemas, value)
     if isinstance(value, str):
-        if "string" in takes or not takes & {"integer", "number"}:
+        if "string" in accepted or not accepted & {"integer", "number"}:
             return None
         number = _read_numeral(value)
-        if isinstance(number, float) and "number" not in takes:
+        if isinstance(number, float) and "number" not in accepted:
             return _as_integer(number, Decimal(value))
-        if isinstance(number, int) and "integer" not in takes and not _is_float(number):
+        if isinstance(number, int) and "integer" not in accepted and not _is_exact_float(number):
             return None
         return number
-    return _as_integer(value, Decimal(value)) if "integer" in takes and "number" not in takes else None
+    return _as_integer(value, Decimal(value)) if "integer" in accepted and "number" not in accepted else None
 
 
-def _kinds(schemas: Sequence[_Schema], value: str | float) -> set[str]:
-    """The JSON types that a place takes, "string" only if it may take this one; both where a schema does not say."""
-    kinds: set[str] = set()
+def _accepted_types(schemas: Sequence[_Schema], value: str | float) -> set[str]:
+    """Return the JSON types that the schemas accept.
+
+    With `enum` or `const`, "string" is included only if `value` is one of the choices. A schema without a type accepts
+    "string" and "number".
+    """
+    types: set[str] = set()
     for schema in schemas:
         if "enum" in schema or "const" in schema:
             choices = [*_items(schema.get("enum")), *([schema["const"]] if "const" in schema else [])]
-            kinds.update(_kind(choice) for choice in choices if not isinstance(choice, str) or choice == value)
+            types.update(_json_type(choice) for choice in choices if not isinstance(choice, str) or choice == value)
         elif isinstance(type_ := schema.get("type"), str):
-            kinds.add(type_)
+            types.add(type_)
         elif isinstance(type_, list):
-            kinds.update(map(str, cast("list[object]", type_)))
-        elif not schema.keys() & _OPENED:
-            kinds |= {"string", "number"}
-    return kinds
+            types.update(map(str, cast("list[object]", type_)))
+        elif not schema.keys() & _COMPOSITES:
+            types |= {"string", "number"}
+    return types
 
 
-_OPENED = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
+_COMPOSITES = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 
-def _kind(choice: object) -> str:
+def _json_type(choice: object) -> str:
     match choice:
         case bool():
             return "boolean"
@@ -155,8 +162,8 @@ def _kind(choice: object) -> str:
 
 
 def _read_numeral(text: str) -> int | float | None:
-    """Return the number that JSON would read; None for any other text and for digits that a float would lose."""
-    if len(text) > _LONGEST_NUMERAL or (numeral := _NUMERAL.fullmatch(text)) is None:
+    """Return the number that a JSON parser would return, or None for other texts and for digits a float would lose."""
+    if len(text) > _MAX_NUMERAL_CHARS or (numeral := _NUMERAL.fullmatch(text)) is None:
         return None
     if not numeral["more"]:
         return int(text)
@@ -166,14 +173,14 @@ def _read_numeral(text: str) -> int | float | None:
     return number
 
 
-def _is_float(number: int) -> bool:
-    """Return whether a float holds the integer to its last digit."""
-    return abs(number) < _EXACT or (abs(number) < 2**1023 and int(float(number)) == number)
+def _is_exact_float(number: int) -> bool:
+    """Return whether a float represents the integer exactly."""
+    return abs(number) < _EXACT_BELOW or (abs(number) < 2**1023 and int(float(number)) == number)
 
 
 def _as_integer(number: float, exact: Decimal) -> int | None:
-    """The integer that `number` is, if it is one that a float can tell from its neighbours."""
-    if not abs(number) < _EXACT or exact != int(number):
+    """Return `number` as an integer if it is integral and below 2**53, else None."""
+    if not abs(number) < _EXACT_BELOW or exact != int(number):
         return None
     return int(number)
 

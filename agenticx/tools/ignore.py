@@ -1,4 +1,4 @@
-"""Which files a project does not want to be looked through: the rules of its .gitignore files."""
+"""The rules of a project's .gitignore files, which exclude files from searches."""
 
 from __future__ import annotations
 
@@ -9,48 +9,49 @@ from agenticx.tools.patterns import LinearPattern, compile_glob
 
 __all__ = ["IgnoreRules"]
 
-_MOST_RULES = 5_000
+_MAX_RULES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: LinearPattern
     base: str
-    keeps: bool
+    negated: bool
     folders_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules in force in one folder: those of its own file behind those of the folders above it.
+    """The rules in force in one folder: those of its own .gitignore behind those of the folders above it.
 
-    Paths are relative to the workspace. As git has it, the last rule that matches decides, a rule without a slash
-    matches at any depth, and nothing below an ignored folder comes back.
+    Paths are relative to the workspace. As in git, the last rule that matches decides, a rule without a slash
+    matches at any depth, and nothing below an ignored folder can be included again.
     """
 
     rules: tuple[_Rule, ...] = ()
 
-    def extended(self, text: str, folder: str) -> IgnoreRules:
-        """Return these rules and those of a .gitignore that lies in `folder` ("" for the workspace itself).
+    def with_rules(self, text: str, folder: str) -> IgnoreRules:
+        """Return these rules and those of a .gitignore in `folder` ("" for the workspace itself).
 
-        Of a longer file only the last 5,000 different lines count: each is compiled, and looked at for each path.
+        Only the last 5,000 distinct lines of a file are used, because each is compiled and tried for each path.
         """
         base = f"{folder}/" if folder else ""
-        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MOST_RULES]  # of equal ones only the last counts
-        parsed = (_parsed(line, base) for line in reversed(lines))
+        # Of equal lines only the last one has an effect.
+        lines = list(dict.fromkeys(reversed(text.splitlines())))[:_MAX_RULES]
+        parsed = (_parse_rule(line, base) for line in reversed(lines))
         return IgnoreRules((*self.rules, *(rule for rule in parsed if rule is not None)))
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether the file or folder at `path` is left out."""
+        """Return whether the file or folder at `path` is excluded."""
         for rule in reversed(self.rules):
             if rule.folders_only and not is_folder:
                 continue
             if path.startswith(rule.base) and rule.pattern.found_in(path[len(rule.base) :]):
-                return not rule.keeps
+                return not rule.negated
         return False
 
 
-def _parsed(line: str, base: str) -> _Rule | None:
+def _parse_rule(line: str, base: str) -> _Rule | None:
     line = line.rstrip()
     if not line or line.startswith("#"):
         return None
@@ -63,6 +64,6 @@ def _parsed(line: str, base: str) -> _Rule | None:
     anchored = "/" in glob
     try:
         pattern = compile_glob(glob.lstrip("/") if anchored else f"**/{glob}")
-    except ToolError:  # a rule that means nothing ignores nothing
+    except ToolError:  # a rule that is no valid glob has no effect
         return None
     return _Rule(pattern, base, keeps, folders_only)

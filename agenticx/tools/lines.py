@@ -1,6 +1,6 @@
-"""The lines of files, however many or long they are: no step of this reads much, so that other threads can run.
+"""Line access to large files in small steps, so that other threads can run between them.
 
-A line ends with `\\n`, and the last one also with the file.
+A line ends with `\\n`; the last one may also end with the file.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Line", "count_lines", "holds_only_utf_8", "lines_from"]
+__all__ = ["TextLine", "count_lines", "is_valid_utf8", "iter_lines"]
 
-_PIECE_BYTES = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The beginning of a line, and how many characters it has in all; bytes that are not UTF-8 are U+FFFD."""
+class TextLine:
+    """The beginning of a line, and the number of characters of the whole line; invalid UTF-8 becomes U+FFFD."""
 
     text: str
     length: int
@@ -24,44 +24,44 @@ class Line:
 
 def count_lines(content: bytes) -> int:
     """Return the number of lines."""
-    breaks = sum(content.count(b"\n", start, start + _PIECE_BYTES) for start in _starts(content))
+    breaks = sum(content.count(b"\n", start, start + _CHUNK_BYTES) for start in _chunk_starts(content))
     return breaks + bool(content and not content.endswith(b"\n"))
 
 
-def lines_from(content: bytes, skipped: int, most_chars: int) -> Iterator[Line]:
-    """Yield the lines after the first `skipped` ones, `most_chars` characters of each at most."""
-    at = _after_lines(content, skipped)
+def iter_lines(content: bytes, skip: int, max_chars: int) -> Iterator[TextLine]:
+    """Yield the lines after the first `skip` ones, each cut at `max_chars` characters."""
+    at = _skip_lines(content, skip)
     while at < len(content):
         end = content.find(b"\n", at)
         end = len(content) if end < 0 else end
-        yield _line(content, at, end, most_chars)
+        yield _read_line(content, at, end, max_chars)
         at = end + 1
 
 
-def holds_only_utf_8(content: bytes) -> bool:
-    """Return whether all of it is UTF-8."""
+def is_valid_utf8(content: bytes) -> bool:
+    """Return whether `content` is valid UTF-8."""
     decoder = getincrementaldecoder("utf-8")()
     try:
-        for start in _starts(content):
-            decoder.decode(content[start : start + _PIECE_BYTES])
+        for start in _chunk_starts(content):
+            decoder.decode(content[start : start + _CHUNK_BYTES])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True
 
 
-def _starts(content: bytes) -> range:
-    return range(0, len(content), _PIECE_BYTES)
+def _chunk_starts(content: bytes) -> range:
+    return range(0, len(content), _CHUNK_BYTES)
 
 
-def _after_lines(content: bytes, skipped: int) -> int:
-    """Return where the lines after the first `skipped` ones begin."""
-    at, left = 0, skipped
+def _skip_lines(content: bytes, skip: int) -> int:
+    """Return the offset behind the first `skip` lines."""
+    at, left = 0, skip
     while left and at < len(content):
-        breaks = content.count(b"\n", at, at + _PIECE_BYTES)
+        breaks = content.count(b"\n", at, at + _CHUNK_BYTES)
         if breaks < left:
             left -= breaks
-            at += _PIECE_BYTES
+            at += _CHUNK_BYTES
         else:
             for _ in range(left):
                 at = content.find(b"\n", at) + 1
@@ -69,11 +69,11 @@ def _after_lines(content: bytes, skipped: int) -> int:
     return at
 
 
-def _line(content: bytes, start: int, end: int, most_chars: int) -> Line:
+def _read_line(content: bytes, start: int, end: int, max_chars: int) -> TextLine:
     decoder = getincrementaldecoder("utf-8")("replace")
     kept, length = "", 0
-    for at in range(start, end, _PIECE_BYTES):
-        piece = decoder.decode(content[at : min(at + _PIECE_BYTES, end)], final=at + _PIECE_BYTES >= end)
-        kept += piece[: most_chars - len(kept)]
-        length += len(piece)
-    return Line(kept, length)
+    for at in range(start, end, _CHUNK_BYTES):
+        chunk = decoder.decode(content[at : min(at + _CHUNK_BYTES, end)], final=at + _CHUNK_BYTES >= end)
+        kept += chunk[: max_chars - len(kept)]
+        length += len(chunk)
+    return TextLine(kept, length)

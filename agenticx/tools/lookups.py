@@ -1,4 +1,4 @@
-"""The file system as one assessment looks at it: each name once, each folder listed once, and all of it bounded."""
+"""Cached and bounded file system look-ups of one assessment of a call."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Literal
 from agenticx.tools.shell_globs import ShellGlob, is_glob
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Entry", "Lookups", "Unclear"]
+__all__ = ["DirectoryEntry", "FileSystemCache", "UncheckableError"]
 
-_LOOKUPS = 10_000
-_LISTED_FOLDERS = 1_000
-_LISTED_ENTRIES = 20_000
-_STEPS = 250_000
-_FOLLOWED_LINKS = 40
-_NAME_BYTES = 255
+_MAX_LOOKUPS = 10_000
+_MAX_LISTED_FOLDERS = 1_000
+_MAX_LISTED_ENTRIES = 20_000
+_MAX_STEPS = 250_000
+_MAX_LINKS = 40
+_MAX_NAME_BYTES = 255
 _SHOWN_CHARS = 200
 
-_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NOT_FOUND = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
-class Unclear(Exception):
-    """Something that a call names cannot be looked at, or not in bounded time; the message is a sentence about it."""
+class UncheckableError(Exception):
+    """Raised for a path or pattern that cannot be examined, or not in bounded time; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One name in a folder; links are not followed to say its kind."""
+class DirectoryEntry:
+    """One name in a folder; its kind is determined without following links."""
 
     name: str
     kind: Literal["folder", "link", "other"]
@@ -43,62 +43,66 @@ class _Status:
     link_target: str
 
 
-class Lookups:
-    """Look-ups of one assessment; made anew for the next, because nothing that it remembers is looked at again.
+class FileSystemCache:
+    """Cached look-ups of one assessment; the next one needs a new instance, because results are never refreshed.
 
-    Every method raises `Unclear` for what cannot be looked at, and once the assessment has looked at too much.
+    Each name is looked up once and each folder is listed once. Every method raises `UncheckableError` for a path that
+    cannot be examined, and as soon as the limits of an assessment are exceeded.
     """
 
     def __init__(self) -> None:
         self._statuses: dict[str, _Status | None] = {}
-        self._listed: dict[str, tuple[Entry, ...]] = {}
+        self._listings: dict[str, tuple[DirectoryEntry, ...]] = {}
         self._globs: dict[str, ShellGlob] = {}
-        self._entries_left = _LISTED_ENTRIES
-        self._steps_left = _STEPS
+        self._entries_left = _MAX_LISTED_ENTRIES
+        self._steps_left = _MAX_STEPS
 
     @property
-    def looked_up(self) -> int:
-        """The number of names that were looked up."""
+    def lookup_count(self) -> int:
+        """The number of names looked up so far."""
         return len(self._statuses)
 
     @property
-    def listed(self) -> tuple[str, ...]:
-        """The folders that were listed."""
-        return tuple(self._listed)
+    def listed_folders(self) -> tuple[str, ...]:
+        """The folders listed so far."""
+        return tuple(self._listings)
 
     def spend(self, steps: int) -> None:
-        """Count steps of work; raises `Unclear` once there were too many."""
+        """Count steps of work; raise `UncheckableError` if their total exceeds the limit."""
         self._steps_left -= steps
         if self._steps_left < 0:
-            raise Unclear("It names more files and patterns than can be checked.")
+            raise UncheckableError("It names more files and patterns than can be checked.")
 
     def resolve(self, start: str, path: str) -> str:
-        """Return where `path` leads from the resolved folder `start`, as `os.path.realpath` does, there or not."""
-        place = "/" if path.startswith("/") else start
+        """Return the path to which `path` resolves from the resolved folder `start`, as `os.path.realpath` does.
+
+        The path need not exist.
+        """
+        current = "/" if path.startswith("/") else start
         parts = path.split("/")[::-1]
         links = 0
-        is_there = True
+        exists = True
         while parts:
             self.spend(1)
             part = parts.pop()
             if part == "..":
-                place, is_there = os.path.dirname(place), True
+                current, exists = os.path.dirname(current), True
             elif part not in {"", "."}:
-                below = f"/{part}" if place == "/" else f"{place}/{part}"
-                status = self._status(below) if is_there else None  # below what is not there is nothing
-                is_there = status is not None
+                child = f"/{part}" if current == "/" else f"{current}/{part}"
+                status = self._status(child) if exists else None  # below a missing name nothing exists
+                exists = status is not None
                 if status is None or not stat.S_ISLNK(status.mode):
-                    place = below
+                    current = child
                     continue
                 links += 1
-                if links > _FOLLOWED_LINKS:
-                    raise _unseen(below, os.strerror(errno.ELOOP))
-                place = "/" if status.link_target.startswith("/") else place
+                if links > _MAX_LINKS:
+                    raise _access_error(child, os.strerror(errno.ELOOP))
+                current = "/" if status.link_target.startswith("/") else current
                 parts += status.link_target.split("/")[::-1]
-        return place
+        return current
 
     def exists(self, start: str, path: str) -> bool:
-        """Return whether there is anything at `path`, if only a link that leads nowhere."""
+        """Return whether anything exists at `path`, including a dangling link."""
         folder, _, name = path.rstrip("/").rpartition("/")
         if name in {"", ".", ".."}:
             return self._status(self.resolve(start, path)) is not None
@@ -106,52 +110,54 @@ class Lookups:
         return self._status(f"{above.rstrip('/')}/{name}") is not None
 
     def is_file(self, path: str) -> bool:
-        """Return whether a regular file is at the resolved `path`."""
+        """Return whether the resolved `path` is a regular file."""
         status = self._status(path)
         return status is not None and stat.S_ISREG(status.mode)
 
     def matches(self, name: str, glob: str) -> bool:
-        """Return whether bash's `glob`, a path component with or without special characters, matches `name`."""
+        """Return whether `glob`, a path component with or without bash's special characters, matches `name`."""
         if not is_glob(glob):
             return name == glob
         return self.glob(glob).matches(name, self.spend)
 
     def glob(self, text: str) -> ShellGlob:
-        """Return a glob, each parsed once."""
+        """Return the parsed glob; each text is parsed once."""
         if text not in self._globs:
             self.spend(len(text))
             self._globs[text] = ShellGlob.parse(text)
         return self._globs[text]
 
     def expand(self, start: str, path: str) -> Iterator[str]:
-        """Yield what the globs of `path` stand for now, from the resolved folder `start`, with all links resolved."""
-        places = ["/" if path.startswith("/") else start]
+        """Yield the existing paths that match the globs of `path`, from the resolved folder `start`, links resolved."""
+        paths = ["/" if path.startswith("/") else start]
         for part in path.split("/"):
             if is_glob(part):
-                places = [found for place in places for found in self._matching(place, part)]
+                paths = [found for base in paths for found in self._matching_entries(base, part)]
             elif part not in {"", "."}:
-                places = [self.resolve(place, part) for place in places if self.exists(place, part)]
-            places = list(dict.fromkeys(places))
-        yield from places
+                paths = [self.resolve(base, part) for base in paths if self.exists(base, part)]
+            paths = list(dict.fromkeys(paths))
+        yield from paths
 
-    def entries(self, folder: str) -> tuple[Entry, ...]:
-        """Return what is in a resolved folder; nothing if it is none."""
-        if folder not in self._listed:
-            if len(self._listed) >= _LISTED_FOLDERS:
-                raise Unclear(f"Its patterns reach more than the {_LISTED_FOLDERS:,} folders that can be checked.")
+    def entries(self, folder: str) -> tuple[DirectoryEntry, ...]:
+        """Return the entries of a resolved folder; none if it is not a folder."""
+        if folder not in self._listings:
+            if len(self._listings) >= _MAX_LISTED_FOLDERS:
+                raise UncheckableError(
+                    f"Its patterns reach more than the {_MAX_LISTED_FOLDERS:,} folders that can be checked."
+                )
             try:
-                self._listed[folder] = tuple(self._scan(folder))
+                self._listings[folder] = tuple(self._scan(folder))
             except OSError as exc:
-                if exc.errno not in _NOTHING_THERE:
-                    raise _unseen(folder, exc.strerror) from exc
-                self._listed[folder] = ()
-            except ValueError:  # half a surrogate pair: no folder is called so
-                self._listed[folder] = ()
-        return self._listed[folder]
+                if exc.errno not in _NOT_FOUND:
+                    raise _access_error(folder, exc.strerror) from exc
+                self._listings[folder] = ()
+            except ValueError:  # a lone surrogate: no folder can have this name
+                self._listings[folder] = ()
+        return self._listings[folder]
 
-    # --- one look each ------------------------------------------------------------------------------------------------
+    # --- uncached look-ups --------------------------------------------------------------------------------------------
 
-    def _matching(self, folder: str, part: str) -> Iterator[str]:
+    def _matching_entries(self, folder: str, part: str) -> Iterator[str]:
         glob = self.glob(part)
         for entry in self.entries(folder):
             if not glob.matches(entry.name, self.spend):
@@ -161,39 +167,43 @@ class Lookups:
             else:
                 yield f"{folder.rstrip('/')}/{entry.name}"
 
-    def _scan(self, folder: str) -> Iterator[Entry]:
+    def _scan(self, folder: str) -> Iterator[DirectoryEntry]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._entries_left -= 1
                 if self._entries_left < 0:
-                    raise Unclear(f"Its patterns reach more than the {_LISTED_ENTRIES:,} files that can be checked.")
+                    raise UncheckableError(
+                        f"Its patterns reach more than the {_MAX_LISTED_ENTRIES:,} files that can be checked."
+                    )
                 is_folder = entry.is_dir(follow_symlinks=False)
-                yield Entry(entry.name, "folder" if is_folder else "link" if entry.is_symlink() else "other")
+                yield DirectoryEntry(entry.name, "folder" if is_folder else "link" if entry.is_symlink() else "other")
 
     def _status(self, path: str) -> _Status | None:
         if path not in self._statuses:
-            if len(self._statuses) >= _LOOKUPS:
-                raise Unclear(f"It names more than the {_LOOKUPS:,} files that can be checked.")
-            self._statuses[path] = _look(path)
+            if len(self._statuses) >= _MAX_LOOKUPS:
+                raise UncheckableError(f"It names more than the {_MAX_LOOKUPS:,} files that can be checked.")
+            self._statuses[path] = _stat_path(path)
         return self._statuses[path]
 
 
-def _look(path: str) -> _Status | None:
-    """Return what is at `path`, None if nothing is or can be.
+def _stat_path(path: str) -> _Status | None:
+    """Return the status of `path`, or None if it does not exist.
 
-    A name of more than 255 bytes, and one that no file can have, stand for nothing.
+    A name of more than 255 bytes, or one that no file can have, does not exist.
     """
     try:
         mode = os.lstat(path).st_mode
         return _Status(mode, os.readlink(path) if stat.S_ISLNK(mode) else "")
     except OSError as exc:
-        too_long = exc.errno == errno.ENAMETOOLONG and len(os.fsencode(path.rpartition("/")[2])) > _NAME_BYTES
-        if exc.errno in _NOTHING_THERE or too_long:
+        too_long = exc.errno == errno.ENAMETOOLONG and len(os.fsencode(path.rpartition("/")[2])) > _MAX_NAME_BYTES
+        if exc.errno in _NOT_FOUND or too_long:
             return None
-        raise _unseen(path, exc.strerror) from exc
-    except ValueError:  # a NUL, or half a surrogate pair
+        raise _access_error(path, exc.strerror) from exc
+    except ValueError:  # a NUL, or a lone surrogate
         return None
 
 
-def _unseen(path: str, why: str | None) -> Unclear:
-    return Unclear(f"It names {visible_line(path, _SHOWN_CHARS)}, which cannot be looked at: {why or 'unknown error'}.")
+def _access_error(path: str, reason: str | None) -> UncheckableError:
+    return UncheckableError(
+        f"It names {visible_line(path, _SHOWN_CHARS)}, which cannot be looked at: {reason or 'unknown error'}."
+    )

@@ -1,4 +1,4 @@
-"""What a command printed: head and tail in bounded memory, and its live progress in bounded events."""
+"""Command output in bounded memory: a buffer of head and tail, and batched progress events."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import codecs
 from collections import deque
 from collections.abc import Callable
 
-from agenticx.tools.visible import tame
+from agenticx.tools.visible import control_pictures
 
-__all__ = ["Excerpt", "Progress"]
+__all__ = ["HeadTailBuffer", "ProgressEmitter"]
 
 
-class Excerpt:
-    """The first and the last bytes of an output of any length, and its true size."""
+class HeadTailBuffer:
+    """The first and the last bytes of an output of any length, and its total size."""
 
     def __init__(self, head_bytes: int, tail_bytes: int) -> None:
         self._head_bytes = head_bytes
@@ -41,65 +41,65 @@ class Excerpt:
         return self.size > self._head_bytes + self._tail_bytes
 
     def text(self) -> str:
-        """What was kept, as text; bytes that are no UTF-8 show as U+FFFD, what was left out as its size."""
+        """Return the buffered bytes as text; invalid UTF-8 becomes U+FFFD, omitted bytes become a note."""
         tail = b"".join(self._tail)
         left_out = self.size - len(self._head) - min(len(tail), self._tail_bytes)
         if left_out <= 0:
-            return tame((bytes(self._head) + tail).decode("utf-8", "replace"))
+            return control_pictures((bytes(self._head) + tail).decode("utf-8", "replace"))
         head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
         kept = tail[-self._tail_bytes :].lstrip(_CONTINUATION)
         note = f"\n[… {left_out:,} of {self.size:,} bytes left out …]\n"
-        return tame(head) + note + tame(kept.decode("utf-8", "replace"))
+        return control_pictures(head) + note + control_pictures(kept.decode("utf-8", "replace"))
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-class Progress:
-    """Gathers output and says it in batches, each bounded and all of them together too."""
+class ProgressEmitter:
+    """A sender of output in batches; the size of each batch and of all together is bounded."""
 
     def __init__(
-        self, say: Callable[[str], None], *, every: float, batch_chars: int = 4_000, total_chars: int = 100_000
+        self, emit: Callable[[str], None], *, interval: float, batch_chars: int = 4_000, total_chars: int = 100_000
     ) -> None:
-        self._say = say
-        self._every = every
+        self._emit = emit
+        self._interval = interval
         self._batch_chars = batch_chars
-        self._room = total_chars
+        self._chars_left = total_chars
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._waiting: list[str] = []
-        self._waiting_chars = 0
-        self._left_out = 0
+        self._pending: list[str] = []
+        self._pending_chars = 0
+        self._dropped_chars = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, chunk: bytes) -> None:
-        """Take in output; it is said `every` real seconds."""
-        if self._room <= 0:
+        """Add output to the pending batch, which is emitted after `interval` real seconds."""
+        if self._chars_left <= 0:
             return
-        text = tame(self._decoder.decode(chunk))
-        kept = text[: self._batch_chars - self._waiting_chars]
-        self._left_out += len(text) - len(kept)
+        text = control_pictures(self._decoder.decode(chunk))
+        kept = text[: self._batch_chars - self._pending_chars]
+        self._dropped_chars += len(text) - len(kept)
         if kept:
-            self._waiting.append(kept)
-            self._waiting_chars += len(kept)
+            self._pending.append(kept)
+            self._pending_chars += len(kept)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._every, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self.flush)
 
     def flush(self) -> None:
-        """Say what waits."""
+        """Emit the pending batch."""
         self.stop()
-        text = "".join(self._waiting)
-        if self._left_out:
-            text += f"\n[… {self._left_out:,} characters …]\n"
-        self._waiting.clear()
-        self._waiting_chars = self._left_out = 0
-        self._room -= len(text)
-        if text and self._room <= 0:
+        text = "".join(self._pending)
+        if self._dropped_chars:
+            text += f"\n[… {self._dropped_chars:,} characters …]\n"
+        self._pending.clear()
+        self._pending_chars = self._dropped_chars = 0
+        self._chars_left -= len(text)
+        if text and self._chars_left <= 0:
             text += "\n[… the rest of the output is not shown live …]\n"
         if text:
-            self._say(text)
+            self._emit(text)
 
     def stop(self) -> None:
-        """Say nothing more by itself."""
+        """Cancel the timer; pending output is emitted by `flush` only."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

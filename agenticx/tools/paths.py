@@ -1,11 +1,11 @@
-"""Paths of file tools: inside the workspace, links resolved, and opened so that nobody can swap them underneath.
+"""File access for tools, restricted to the workspace and safe against links swapped in concurrently.
 
-1. A path is resolved first, links and all, and must then lie inside the resolved workspace. It is opened component by
-   component from the workspace down, each relative to the folder before it and without following links: what was a
-   folder when it was checked and is a link when it is opened is refused, not followed.
-2. `..` is refused rather than worked out: behind a link it means something else than it says.
-3. An absolute path is fine as long as it leads into the workspace; models like to write them.
-4. Only regular files are opened, and none of them by an open that could block.
+1. A path is resolved first, including all links, and must then lie inside the resolved workspace. It is opened
+   component by component from the workspace down, each relative to the folder before it and without following links: a
+   component that was a folder when it was checked and is a link when it is opened is refused, not followed.
+2. `..` is refused rather than resolved: behind a link, `link/..` is not the folder that holds the link.
+3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
+4. Only regular files are opened, and never by an `open` that could block.
 """
 
 from __future__ import annotations
@@ -22,9 +22,17 @@ from agenticx.errors import ToolError
 from agenticx.messages import new_id
 from agenticx.tools.visible import visible
 
-__all__ = ["FolderEntry", "Place", "locate", "read_file", "remove_file", "replace_file", "scan_folder"]
+__all__ = [
+    "FolderEntry",
+    "WorkspacePath",
+    "read_file",
+    "remove_file",
+    "replace_file",
+    "resolve_in_workspace",
+    "scan_folder",
+]
 
-_PATH_BYTES = 3_000
+_MAX_PATH_BYTES = 3_000
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -32,15 +40,15 @@ _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A path inside the workspace with all links resolved; whether anything is there is another question.
+class WorkspacePath:
+    """A path inside the workspace with all links resolved; it may not exist.
 
-    `named` is the path as it was given, where links made it lead elsewhere.
+    `given_parts` are the parts of the path as it was given, if links made it lead elsewhere, else None.
     """
 
     root: Path
     parts: tuple[str, ...]
-    named: tuple[str, ...] | None = None
+    given_parts: tuple[str, ...] | None = None
 
     @property
     def path(self) -> Path:
@@ -48,23 +56,23 @@ class Place:
 
     @property
     def relative(self) -> str:
-        """As it is shown and given: relative to the workspace, "." for the workspace itself."""
+        """The path relative to the workspace, for display and as a tool argument; "." for the workspace itself."""
         return "/".join(self.parts) or "."
 
 
-def locate(text: str, workspace: Path) -> Place:
-    """Return where `text` leads; raises `ToolError` unless that is inside the workspace."""
-    shown = visible(text[:_PATH_BYTES])
-    if not text or "\0" in text[:_PATH_BYTES]:
+def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
+    """Return the path to which `text` resolves; raise `ToolError` unless it is inside the workspace."""
+    shown = visible(text[:_MAX_PATH_BYTES])
+    if not text or "\0" in text[:_MAX_PATH_BYTES]:
         raise ToolError(
             f"the path {shown[:100]!r} is empty or holds a NUL; give one relative to the workspace, such as '.'"
         )
     try:
-        size = max(len(text), len(os.fsencode(text[:_PATH_BYTES])))
+        size = max(len(text), len(os.fsencode(text[:_MAX_PATH_BYTES])))
     except UnicodeEncodeError as exc:
-        raise ToolError(f"the path {shown[:100]!r} is no text that a file can be named by; give another") from exc
-    if size > _PATH_BYTES:
-        raise ToolError(f"the path {shown[:100]!r}… is longer than {_PATH_BYTES:,} bytes; give a shorter one")
+        raise ToolError(f"the path {shown[:100]!r} cannot be encoded as a file name; give another") from exc
+    if size > _MAX_PATH_BYTES:
+        raise ToolError(f"the path {shown[:100]!r}… is longer than {_MAX_PATH_BYTES:,} bytes; give a shorter one")
     if ".." in text.split("/"):
         raise ToolError(f"the path {shown!r} contains '..'; give a path that goes down from the workspace")
     try:
@@ -72,65 +80,65 @@ def locate(text: str, workspace: Path) -> Place:
         resolved = Path(os.path.realpath(root / text))
     except (OSError, RuntimeError) as exc:
         raise ToolError(f"the path {shown!r} cannot be resolved: {getattr(exc, 'strerror', None) or exc}") from exc
-    straight = Path(os.path.normpath(root / text))
+    lexical = Path(os.path.normpath(root / text))
     if not resolved.is_relative_to(root) or any(resolved.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
-        leads = "" if straight == resolved else f" (it leads to {visible(str(resolved))!r})"
+        leads = "" if lexical == resolved else f" (it leads to {visible(str(resolved))!r})"
         raise ToolError(
             f"the path {shown!r}{leads} is outside the workspace {visible(str(root))!r}; give a path relative to it"
         )
-    return Place(root, resolved.relative_to(root).parts, None if straight == resolved else straight.parts)
+    return WorkspacePath(root, resolved.relative_to(root).parts, None if lexical == resolved else lexical.parts)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_file(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
-    """The first `limit` bytes of a regular file, and its status as it was when they were read."""
-    with _explained(place), _parent(place) as folder:
-        _require_regular(os.stat(_name(place), dir_fd=folder, follow_symlinks=False), place)
-        descriptor = os.open(_name(place), _FILE_FLAGS, dir_fd=folder)
+def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]:
+    """Return the first `limit` bytes of a regular file, and its status at the time of reading."""
+    with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
+        _require_regular(os.stat(_name(target), dir_fd=folder, follow_symlinks=False), target)
+        descriptor = os.open(_name(target), _FILE_FLAGS, dir_fd=folder)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            _require_regular(status, place)
+            _require_regular(status, target)
             return file.read(limit), status
 
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """One name in a folder; `link_target` is what a symbolic link says, as it says it."""
+    """One name in a folder; `link_target` is the unresolved target of a symbolic link, else None."""
 
     name: str
     is_folder: bool
     link_target: str | None
 
 
-def scan_folder(place: Place) -> list[FolderEntry]:
-    """What is in a folder, by name; links are not followed, things that are no files are named all the same."""
-    with _explained(place), _descend(place, place.parts) as folder, os.scandir(folder) as entries:
+def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
+    """Return the entries of a folder, sorted by name; links are not followed, special files are included."""
+    with _os_errors_as_tool_errors(target), _open_folder(target, target.parts) as folder, os.scandir(folder) as entries:
         found: list[FolderEntry] = []
         for entry in entries:
-            target = None
+            link_target = None
             if entry.is_symlink():
                 with suppress(OSError):
-                    target = os.readlink(entry.name, dir_fd=folder)
-            found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), target))
+                    link_target = os.readlink(entry.name, dir_fd=folder)
+            found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), link_target))
         return sorted(found, key=lambda entry: entry.name)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def replace_file(place: Place, content: bytes, *, mode: int | None = None) -> os.stat_result:
-    """Put `content` there in one step: whoever looks sees the old file or the new one, after a crash too.
+def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = None) -> os.stat_result:
+    """Replace a file atomically by `content`: readers see the old or the new file, also after a crash.
 
-    Missing folders are made. An existing file keeps its permissions, and its owner where we may give it; a
-    new one gets `mode`.
+    Missing folders are created. An existing file keeps its permissions, and its owner where this process may set it;
+    a new file gets `mode`.
     """
-    name = _name(place)
-    with _explained(place), _parent(place, create=True) as folder:
-        before = _status(name, folder)
+    name = _name(target)
+    with _os_errors_as_tool_errors(target), _open_parent(target, create=True) as folder:
+        before = _stat_or_none(name, folder)
         if before is not None:
-            _require_regular(before, place)
+            _require_regular(before, target)
         temporary = f".{name[:100]}.{new_id('tmp')}"
         descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
         try:
@@ -154,41 +162,41 @@ def replace_file(place: Place, content: bytes, *, mode: int | None = None) -> os
         return status
 
 
-def remove_file(place: Place) -> None:
-    """Take a regular file away; the folder that it was in stays."""
-    name = _name(place)
-    with _explained(place), _parent(place) as folder:
-        _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+def remove_file(target: WorkspacePath) -> None:
+    """Remove a regular file; its folder stays."""
+    name = _name(target)
+    with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
+        _require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), target)
         os.unlink(name, dir_fd=folder)
         os.fsync(folder)
 
 
-def _status(name: str, folder: int) -> os.stat_result | None:
+def _stat_or_none(name: str, folder: int) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-# --- going down without following anything ----------------------------------------------------------------------------
+# --- opening folders without following links --------------------------------------------------------------------------
 
 
-def _name(place: Place) -> str:
-    if not place.parts:
+def _name(target: WorkspacePath) -> str:
+    if not target.parts:
         raise ToolError("'.' is the workspace itself, a folder; name a file in it")
-    return place.parts[-1]
+    return target.parts[-1]
 
 
 @contextmanager
-def _parent(place: Place, *, create: bool = False) -> Generator[int]:
-    with _descend(place, place.parts[:-1], create=create) as folder:
+def _open_parent(target: WorkspacePath, *, create: bool = False) -> Generator[int]:
+    with _open_folder(target, target.parts[:-1], create=create) as folder:
         yield folder
 
 
 @contextmanager
-def _descend(place: Place, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
-    """A descriptor of the folder `parts` below the root."""
-    current = os.open(place.root, _FOLDER_FLAGS)
+def _open_folder(target: WorkspacePath, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
+    """Open the folder `parts` below the root and yield its descriptor."""
+    current = os.open(target.root, _FOLDER_FLAGS)
     try:
         for part in parts:
             if create:
@@ -202,21 +210,21 @@ def _descend(place: Place, parts: tuple[str, ...], *, create: bool = False) -> G
         os.close(current)
 
 
-def _require_regular(status: os.stat_result, place: Place) -> None:
+def _require_regular(status: os.stat_result, target: WorkspacePath) -> None:
     if stat.S_ISREG(status.st_mode):
         return
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     kind = next((word for test, word in kinds if test(status.st_mode)), "a device or link")
-    raise ToolError(f"{visible(place.relative)!r} is {kind}, not a file; name a regular file")
+    raise ToolError(f"{visible(target.relative)!r} is {kind}, not a file; name a regular file")
 
 
 @contextmanager
-def _explained(place: Place) -> Generator[None]:
-    """The operating system's refusals as sentences."""
+def _os_errors_as_tool_errors(target: WorkspacePath) -> Generator[None]:
+    """Raise `OSError` of the block as `ToolError` with a sentence for the model."""
     try:
         yield
     except OSError as exc:
-        shown = visible(place.relative)
+        shown = visible(target.relative)
         match exc.errno:
             case errno.ENOENT:
                 raise ToolError(f"{shown!r} does not exist; list_files shows what does") from exc

@@ -1,10 +1,10 @@
-r"""Patterns whose matching time is linear in the text, so that no pattern and no file can hang a search.
+r"""Regular expressions and globs with linear matching time, so that no search can hang.
 
-Python's `re` backtracks and holds the interpreter while it does. The engine here is the one that pydantic brings along
-for its string patterns (Rust's `regex` crate): no look-around, no back-references, no blow-up. It compiles a repetition
-by writing out what is repeated, classes such as `\w` with all letters there are: `\w{1000}` takes 10 MB and a tenth of
-a second in which nothing else runs. So a pattern is refused that comes to more than a few thousand characters or a
-hundred such classes, written out.
+Python's `re` backtracks and holds the interpreter lock meanwhile. The engine used here is Rust's `regex` crate, which
+pydantic includes for its string patterns: it has no look-around and no back-references, and its matching time is
+linear. It compiles a repetition by expanding it, and a class such as `\w` into all letters of Unicode: `\w{1000}` takes
+10 MB and a tenth of a second in which no other thread runs. So a pattern is refused if its expansion has more than a
+few thousand characters or a hundred such classes.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from agenticx.errors import ToolError
 
 __all__ = ["LinearPattern", "compile_glob", "compile_pattern"]
 
-_MOST_CHARS = 8_192
-_MOST_CLASSES = 100
-_LONGEST_PATH = 4_096
+_MAX_CHARS = 8_192
+_MAX_CLASSES = 100
+_MAX_PATH_CHARS = 4_096
 _SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class LinearPattern:
-    """A compiled pattern."""
+    """A compiled pattern with linear matching time."""
 
     validator: SchemaValidator
 
     def found_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in `text`, which holds no lone surrogates."""
+        """Return whether the pattern matches anywhere in `text`, which must not hold lone surrogates."""
         return self.validator.isinstance_python(text)
 
 
 def compile_pattern(pattern: str) -> LinearPattern:
-    """Compile a regular expression; raises `ToolError` that says what is wrong with it."""
+    """Compile a regular expression; raise `ToolError` that states the mistake if it is not accepted."""
     _check_size(pattern)
     try:
         schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex", strict=True)
         return LinearPattern(SchemaValidator(schema))
     except SchemaError as exc:
-        raise ToolError(f"the pattern {_shown(pattern)} cannot be used: {_reason(str(exc))}") from exc
+        raise ToolError(f"the pattern {_quoted(pattern)} cannot be used: {_reason(str(exc))}") from exc
 
 
-def _shown(pattern: str) -> str:
+def _quoted(pattern: str) -> str:
     return repr(pattern) if len(pattern) <= _SHOWN_CHARS else f"{pattern[:_SHOWN_CHARS]!r}…"
 
 
 def _check_size(pattern: str) -> None:
-    """Raise `ToolError` for a pattern that would take long to compile; linear in its length."""
-    if len(pattern) > _MOST_CHARS:
-        raise ToolError(f"the pattern has {len(pattern):,} characters; give one of at most {_MOST_CHARS:,}")
+    """Raise `ToolError` for a pattern that would take long to compile; runs in time linear in its length."""
+    if len(pattern) > _MAX_CHARS:
+        raise ToolError(f"the pattern has {len(pattern):,} characters; give one of at most {_MAX_CHARS:,}")
     sums, last = [_Size(0, 0)], _Size(0, 0)
     for token in _TOKEN.finditer(pattern):
         match token.lastgroup:
@@ -72,22 +72,22 @@ def _check_size(pattern: str) -> None:
                 last = added = _Size(1, 1 if _UNICODE_CLASS.search(token[0]) else 0)
         sums[-1] = _Size(sums[-1].characters + added.characters, sums[-1].classes + added.classes)
     characters, classes = sum(size.characters for size in sums), sum(size.classes for size in sums)
-    if characters > _MOST_CHARS or classes > _MOST_CLASSES:
+    if characters > _MAX_CHARS or classes > _MAX_CLASSES:
         raise ToolError(
-            f"the pattern {_shown(pattern)} repeats too much: written out, it may have {_MOST_CHARS:,} characters and "
-            f"{_MOST_CLASSES} classes such as \\w; use + or * instead of counts, or [a-z] instead of \\w"
+            f"the pattern {_quoted(pattern)} repeats too much: written out, it may have {_MAX_CHARS:,} characters and "
+            f"{_MAX_CLASSES} classes such as \\w; use + or * instead of counts, or [a-z] instead of \\w"
         )
 
 
 class _Size(NamedTuple):
-    """The characters and the classes of all scripts in a piece of a pattern, written out."""
+    """The numbers of characters and of Unicode classes in the expansion of a part of a pattern."""
 
     characters: int
     classes: int
 
 
 def _count(digits: str | None) -> int:
-    return min(int((digits or "0")[:9] or 0), 10 * _MOST_CHARS)
+    return min(int((digits or "0")[:9] or 0), 10 * _MAX_CHARS)
 
 
 _TOKEN = re.compile(
@@ -108,10 +108,10 @@ def _reason(message: str) -> str:
 def compile_glob(glob: str) -> LinearPattern:
     """Compile a glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders.
 
-    Raises `ToolError` as `compile_pattern` does, and for a glob that is longer than any path.
+    Raises `ToolError` as `compile_pattern` does, and for a glob longer than any path.
     """
-    if len(glob) > _LONGEST_PATH:
-        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_LONGEST_PATH:,}")
+    if len(glob) > _MAX_PATH_CHARS:
+        raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_MAX_PATH_CHARS:,}")
     return compile_pattern(f"^(?s:{_translate(glob)})$")
 
 
@@ -142,5 +142,5 @@ def _translate(glob: str) -> str:
     return "".join(parts)
 
 
-_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # no longer than a name may be
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # at most as long as a file name
 _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")

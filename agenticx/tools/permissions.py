@@ -1,4 +1,4 @@
-"""What a permission mode says about a call: allow it, ask the person, or deny it."""
+"""The permission modes and their decision about a call: allow it, ask the user, or deny it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ _ALLOWED: dict[PermissionMode, frozenset[Risk]] = {
 }
 _PLAN_REASON = (
     "The session is in plan mode, where only reading is allowed: "
-    "describe the change instead, the person can leave plan mode to have it made."
+    "describe the change instead; the user can leave plan mode to have it made."
 )
 _PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
-_UNCHECKED_REASON = "What cannot be checked is asked about in every mode."
+_UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
     "write": "It changes files or other state.",
-    "execute": "It runs code with the person's full power.",
+    "execute": "It runs code with the user's full permissions.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one assessment; `rule` names what decided, `reasons` are sentences for whoever reads it."""
+    """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
+
+    `rule` is the permission mode, or a name such as "protected", "unchecked" or "tool".
+    """
 
     decision: Decision
     rule: str
@@ -41,7 +44,7 @@ class Verdict:
 
 
 def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
-    """Return what `mode` says about a call; what is protected or unchecked is never allowed unasked."""
+    """Return the verdict of `mode` about a call; a protected or unchecked call is never allowed without asking."""
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:

@@ -1,11 +1,12 @@
-"""Commands as families of processes that end as a whole.
+"""Commands that are terminated with all their descendants.
 
-Each command runs below two small processes (`_supervisor.py`), child subreapers of all that the command starts; two, so
-that a command that kills its parent is not free. Ours stays out of it: we adopt no strangers, disturb nobody's
-`waitpid`, need no child watcher, and if we are killed they see our end of their pipe close and end the family all the
-same. Every process of a family also carries a mark in its environment, by which it is found should both have been
-killed; who keeps what `RunningCommand.begun` tells can end it even then and after a restart. Off Linux there is
-neither; there the command's process group is ended, and descendants that leave the group get away.
+Each command runs below two small processes (`_supervisor.py`), child subreapers of all descendants of the command; two,
+so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts no foreign processes,
+does not interfere with other uses of `waitpid` and needs no child watcher. If this process is killed, the two see its
+end of their pipe close and terminate the command. Every descendant also has a mark in its environment, by which it is
+found if both have been killed; an application that stores the result of `RunningCommand.wait_started` can terminate
+the descendants even then and after a restart. Other systems than Linux have neither subreapers nor marks: there the
+command's process group is terminated, and descendants that leave the group continue to run.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from agenticx.threads import run_in_thread
 
 __all__ = [
     "MARK",
-    "CommandEnd",
+    "CommandExit",
     "RunningCommand",
     "StartedProcess",
-    "end_left_over",
-    "marked_processes",
+    "find_marked_processes",
+    "kill_leftovers",
     "start_command",
 ]
 
 MARK = "AGX_CALL_MARK"
-"""The variable that every process of a call carries."""
+"""Name of the environment variable that marks every process of a call."""
 
 _SUPERVISOR = Path(__file__).with_name("_supervisor.py")
-_GONE_SECONDS = 2.7
-_MARK_SECONDS = 0.3
+_CLOSE_SECONDS = 2.7
+_KILL_SECONDS = 0.3
 _READ_BYTES = 65_536
 _DRAIN_BYTES = 1024 * 1024
 
@@ -52,18 +53,18 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CommandEnd:
-    """How a command ended: its exit code (negative: the signal), and how many descendants it left running."""
+class CommandExit:
+    """The end of a command: its exit code (negative: the signal), and the number of descendants still running."""
 
     exit_code: int
-    left_running: int
+    leftover_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """A command as it can be found again: its process, which leads a session, when that started, and its mark.
+    """The identity of a command: its process, which leads a session, the start time of the process, and its mark.
 
-    `started` is in clock ticks since the machine started (Linux; 0 where that is not known).
+    `started` is in clock ticks since the system booted (Linux; 0 where that is not known).
     """
 
     pid: int
@@ -81,8 +82,8 @@ def start_command(
 ) -> RunningCommand:
     """Start a program (an absolute path and its arguments) below a supervisor of its own.
 
-    Standard input is empty; standard output and error come mixed, as they were written, to `on_output` on the event
-    loop. Raises `ToolError` if nothing could be started.
+    Standard input is empty. `on_output` is called on the event loop with standard output and standard error, in the
+    order in which they were written. Raises `ToolError` if the program could not be started.
     """
     mark = f"{call_id}.{new_id('run')}"
     (control_read, control_write), (output_read, output_write), (status_read, status_write) = _pipes(3)
@@ -108,7 +109,7 @@ def start_command(
 
 
 def _pipes(count: int) -> list[tuple[int, int]]:
-    """As many pipes, or none: raises `ToolError`."""
+    """Return `count` new pipes; raise `ToolError` and leave none open if that fails."""
     made: list[tuple[int, int]] = []
     try:
         for _ in range(count):
@@ -121,7 +122,10 @@ def _pipes(count: int) -> list[tuple[int, int]]:
 
 
 class RunningCommand:
-    """A command with all its descendants. Whoever started it calls `end`, and `gone` to know that it worked."""
+    """A running command with all its descendants.
+
+    The caller must call `terminate`, also after the command has ended, and may await `wait_closed` for its completion.
+    """
 
     def __init__(
         self,
@@ -137,45 +141,49 @@ class RunningCommand:
         self._control: int | None = control
         self._output: int | None = output
         self._on_output = on_output
-        self._report = bytearray()
+        self._status_bytes = bytearray()
         self._loop = asyncio.get_running_loop()
-        self._begun: asyncio.Future[StartedProcess | None] = self._loop.create_future()
-        self._ended: asyncio.Future[CommandEnd | None] = self._loop.create_future()
-        self._supervisor_over: asyncio.Future[int] = self._loop.create_future()
+        self._started: asyncio.Future[StartedProcess | None] = self._loop.create_future()
+        self._exited: asyncio.Future[CommandExit | None] = self._loop.create_future()
+        self._supervisor_exited: asyncio.Future[int] = self._loop.create_future()
         os.set_blocking(output, False)
         os.set_blocking(status, False)
         self._loop.add_reader(output, self._read_output)
         self._loop.add_reader(status, partial(self._read_status, status))
 
-    async def begun(self) -> StartedProcess | None:
-        """Until the command runs; None if that never came to be."""
-        return await asyncio.shield(self._begun)
+    async def wait_started(self) -> StartedProcess | None:
+        """Wait until the command runs and return its identity; return None if it could not be started."""
+        return await asyncio.shield(self._started)
 
-    async def wait(self) -> CommandEnd:
-        """Until the command itself has ended and its output is read, whatever its descendants still do.
+    async def wait(self) -> CommandExit:
+        """Wait until the command itself has ended and its output is read; do not wait for its descendants.
 
-        Raises `ToolError` if its supervisor was ended from outside.
+        Raises `ToolError` if its supervisor was killed.
         """
-        end = await asyncio.shield(self._ended)
+        end = await asyncio.shield(self._exited)
         if end is None:
-            raise ToolError("the command was ended from outside, together with the process that watched over it")
+            raise ToolError("the command was ended from outside, together with its supervisor process")
         return end
 
-    def end(self) -> None:
-        """Have everything ended: SIGTERM now, SIGKILL after a second. Returns at once, needs nobody to wait."""
+    def terminate(self) -> None:
+        """Request the termination of all processes: SIGTERM now, SIGKILL after a second.
+
+        Returns at once; the termination completes even if no one awaits `wait_closed`.
+        """
         self._close_output()
         if self._control is not None:
-            with suppress(BrokenPipeError):  # closing alone is not seen while a fork of ours holds the pipe too
+            # Closing is not noticed while a forked child of this process has the pipe open: write a byte too.
+            with suppress(BrokenPipeError):
                 os.write(self._control, b"!")
             os.close(self._control)
             self._control = None
-            self._process.send_signal(signal.SIGCONT)  # the command may have stopped the one that shall end it
+            self._process.send_signal(signal.SIGCONT)  # the command may have stopped the guardian
 
-    async def gone(self) -> None:
-        """Until no process of this command is left, at most 3 real seconds after `end`; what resists is logged."""
+    async def wait_closed(self) -> None:
+        """Wait until no process of this command is left, up to 3 real seconds after `terminate`; log remaining ones."""
         try:
-            async with asyncio.timeout(_GONE_SECONDS):
-                clean = await asyncio.shield(self._supervisor_over) == 0
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                clean = await asyncio.shield(self._supervisor_exited) == 0
         except TimeoutError:
             clean = False
             self._process.kill()
@@ -183,10 +191,10 @@ class RunningCommand:
         if not clean and sys.platform.startswith("linux"):
             await run_in_thread(_kill_marked, self.mark, name="agx ending processes")
 
-    # --- what comes from below ----------------------------------------------------------------------------------------
+    # --- output and status --------------------------------------------------------------------------------------------
 
     def _read_output(self) -> bool:
-        """Take in one piece of the output; whether there may be more right now."""
+        """Read one chunk of the output; return whether more may be available now."""
         if self._output is None:
             return False
         try:
@@ -207,39 +215,43 @@ class RunningCommand:
 
     def _read_status(self, descriptor: int) -> None:
         chunk = os.read(descriptor, _READ_BYTES)
-        self._report += chunk
-        told = self._told()
-        if not self._begun.done() and (told or not chunk):
-            self._begun.set_result(_found(told[0]["pid"], self.mark) if told else None)
-        if (not chunk or len(told) > 1) and not self._ended.done():
-            self._command_over()
+        self._status_bytes += chunk
+        reports = self._status_reports()
+        if not self._started.done() and (reports or not chunk):
+            self._started.set_result(_started_process(reports[0]["pid"], self.mark) if reports else None)
+        if (not chunk or len(reports) > 1) and not self._exited.done():
+            self._finish_command()
         if not chunk:
             self._loop.remove_reader(descriptor)
             os.close(descriptor)
-            self._supervisor_over.set_result(self._process.wait())  # it closed its last descriptor by exiting
+            # The status pipe closes when the guardian and the supervisor exit, so this does not block for long.
+            self._supervisor_exited.set_result(self._process.wait())
 
-    def _command_over(self) -> None:
-        """The command has ended, so all that it printed is in the pipe; what its descendants add is not waited for."""
+    def _finish_command(self) -> None:
+        """Read the rest of the output and set the result of `wait`.
+
+        The command has ended, so all its output is in the pipe; output that its descendants add later is not read.
+        """
         for _ in range(_DRAIN_BYTES // _READ_BYTES):
             if not self._read_output():
                 break
-        told = self._told()
-        if len(told) < 2:
-            self._ended.set_result(None)
+        reports = self._status_reports()
+        if len(reports) < 2:
+            self._exited.set_result(None)
             return
-        report = told[1]
-        self._ended.set_result(CommandEnd(os.waitstatus_to_exitcode(report["status"]), report["left"]))
+        report = reports[1]
+        self._exited.set_result(CommandExit(os.waitstatus_to_exitcode(report["status"]), report["left"]))
 
-    def _told(self) -> list[dict[str, int]]:
-        """The whole lines of the supervisor's report."""
-        return [json.loads(line) for line in self._report.split(b"\n")[:-1]]
-
-
-# --- by their mark ----------------------------------------------------------------------------------------------------
+    def _status_reports(self) -> list[dict[str, int]]:
+        """Return the complete lines of the supervisor's status."""
+        return [json.loads(line) for line in self._status_bytes.split(b"\n")[:-1]]
 
 
-def marked_processes(mark: str) -> list[int]:
-    """The living processes whose environment carries `mark` (Linux)."""
+# --- finding processes by their mark ----------------------------------------------------------------------------------
+
+
+def find_marked_processes(mark: str) -> list[int]:
+    """Return the pids of the living processes whose environment contains `mark` (Linux)."""
     wanted = f"{MARK}={mark}".encode()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environment_of(name)]
 
@@ -247,50 +259,53 @@ def marked_processes(mark: str) -> list[int]:
 def _environment_of(pid: str) -> list[bytes]:
     try:
         return Path("/proc", pid, "environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or it is not ours
+    except OSError:  # the process has ended, or belongs to another user
         return []
 
 
-def end_left_over(process: StartedProcess) -> None:
-    """End what is left of a command that an earlier process of ours started; blocks for up to a third of a second.
+def kill_leftovers(process: StartedProcess) -> None:
+    """Kill the processes left over from a command of an earlier run; block for up to a third of a second.
 
-    Processes that carry the mark are ours, and so is the session of the process that was recorded, if it is still the
-    one that started then.
+    These are the processes that carry the mark, and the session of the recorded process, if the process with its pid
+    is still the same, by its start time.
     """
-    _kill_all(lambda: {*marked_processes(process.mark), *_session_of(process)})
+    _kill_all(lambda: {*find_marked_processes(process.mark), *_session_members(process)})
 
 
-def _found(pid: int, mark: str) -> StartedProcess:
-    return StartedProcess(pid, _stat(str(pid)).started, mark)
+def _started_process(pid: int, mark: str) -> StartedProcess:
+    return StartedProcess(pid, _read_stat(str(pid)).started, mark)
 
 
-def _session_of(process: StartedProcess) -> list[int]:
-    if not process.started or _stat(str(process.pid)).started != process.started:
+def _session_members(process: StartedProcess) -> list[int]:
+    if not process.started or _read_stat(str(process.pid)).started != process.started:
         return []
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _stat(name).session == process.pid]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _read_stat(name).session == process.pid]
 
 
 @dataclass(frozen=True, slots=True)
-class _Stat:
+class _ProcessStat:
     session: int = 0
     started: int = 0
 
 
-def _stat(pid: str) -> _Stat:
-    """What https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html tells of a process that is no zombie."""
+def _read_stat(pid: str) -> _ProcessStat:
+    """Return fields of /proc/PID/stat, all 0 for a zombie or a process that does not exist.
+
+    Format: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    """
     try:
         fields = Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return _Stat()
-    return _Stat() if fields[0] == b"Z" else _Stat(session=int(fields[3]), started=int(fields[19]))
+        return _ProcessStat()
+    return _ProcessStat() if fields[0] == b"Z" else _ProcessStat(session=int(fields[3]), started=int(fields[19]))
 
 
 def _kill_marked(mark: str) -> None:
-    _kill_all(lambda: marked_processes(mark))
+    _kill_all(lambda: find_marked_processes(mark))
 
 
 def _kill_all(find: Callable[[], Collection[int]]) -> None:
-    deadline = time.monotonic() + _MARK_SECONDS
+    deadline = time.monotonic() + _KILL_SECONDS
     while found := find():
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):

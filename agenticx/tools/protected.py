@@ -1,12 +1,12 @@
-"""Paths that decide what runs or who is asked, so that no agent changes them unasked, in any mode.
+"""Protected paths: files that control execution or permissions, never changed without asking the user.
 
-Whoever writes a shell start-up file, a git hook or an editor's task gets to run code later, outside every gate; whoever
-writes our own settings gets to move the gate. What a person runs knowingly, such as a Makefile, is not protected; what
-common tools run by themselves is: environment and hook managers, CI systems, other agents.
+Writing a shell start-up file, a git hook or an editor's task runs code later, outside every confirm gate; writing
+AgenticX's own settings changes the gate. Files that a user runs knowingly, such as a Makefile, are not protected; files
+that common tools run automatically are: those of environment and hook managers, CI systems and other agents.
 
-Two lists: settings are protected wherever they are named, in a shell command too. Instruction files of agents
-(`CLAUDE.md`, `.cursorrules`) and files that commands name all day (`conftest.py`) are protected against the file tools'
-writing only; a shell command may name them, even behind `>`.
+There are two lists. Settings are protected wherever they are named, also in a shell command. Instruction files of
+agents (`CLAUDE.md`, `.cursorrules`) and files that ordinary commands often name (`conftest.py`) are protected only
+against writing by the file tools; a shell command may name them, even behind `>`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.tools.visible import visible, without_blanks
+from agenticx.tools.visible import visible, without_invisible
 
 __all__ = [
     "PROTECTED_AFFIXES",
     "PROTECTED_NAMES",
     "PROTECTED_PAIRS",
+    "changes_bare_repository",
     "is_within",
-    "makes_repository",
-    "named_part",
     "protected_part",
-    "reason_for",
+    "protected_settings_part",
+    "protection_reason",
 ]
 
 # Folders of version control, hook managers, editors, environments, package managers and CI systems.
@@ -36,7 +36,7 @@ _FOLDERS = """
     .idea .idx .ipython .jj .jupyter .kube .lefthook .lefthook-local .m2 .mise .mvn .nvim .password-store .run
     .semaphore .ssh .svn .teamcity .tekton .vim .vs .vscode .woodpecker .yarn .zed .zuul.d mise-tasks
 """
-# Folders of agents: settings, hooks and servers that they start, beside their instructions.
+# Folders of agents: they hold settings, hooks and servers to start, beside instructions.
 _AGENT_FOLDERS = """
     .agenticx .aiassistant .amazonq .amp .augment .claude .cline .codebuddy .codeium .codex .continue .copilot .crush
     .cursor .devin .factory .gemini .goose .iflow .junie .kilocode .kiro .lingma .opencode .openhands .qoder .qwen .roo
@@ -70,15 +70,15 @@ _AGENT_FILES = """
 PROTECTED_NAMES = frozenset(
     f"{_FOLDERS} {_AGENT_FOLDERS} {_START_UP_FILES} {_HOOK_AND_CI_FILES} {_AGENT_FILES}".split()
 )
-# A name with a slash is two neighbouring parts of a path.
+# A name with a slash is a pair of adjacent parts of a path.
 _PAIRS = """
     .config/agenticx .config/autostart .config/crush .config/fish .config/git .config/goose .config/mise .config/nvim
     .config/opencode .config/systemd .config/tmux .config/wezterm .config/zed .github/actions .github/hooks
     .github/workflows .local/bin mise/config.toml
 """
 PROTECTED_PAIRS = tuple((above, below) for above, _, below in (pair.partition("/") for pair in _PAIRS.split()))
-_NAMED = PROTECTED_NAMES | frozenset(_PAIRS.split())
-# Names of which only the beginning and the end are fixed: `.env.local`, `mise.production.toml`.
+_SETTINGS = PROTECTED_NAMES | frozenset(_PAIRS.split())
+# Prefixes and suffixes of names such as `.env.local` and `mise.production.toml`.
 PROTECTED_AFFIXES = (
     (".env.", ""),
     (".lintstagedrc.", ""),
@@ -88,13 +88,13 @@ PROTECTED_AFFIXES = (
     ("", ".code-workspace"),
     ("mise.", ".toml"),
 )
-# Run by whoever starts Python, a test or a project's tools. Commands name them all day, so only writing them counts.
-_WRITTEN_NAMES = """
+# Run when Python, a test or a project's tools start. Ordinary commands often name them, so only writing is protected.
+_WRITE_PROTECTED_NAMES = """
     .config .local .tox .venv appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml buildspec.yml cloudbuild.yaml
     cloudbuild.yml codefresh.yml conftest.py jenkinsfile node_modules pip.conf screwdriver.yaml sitecustomize.py
     usercustomize.py venv wercker.yml zuul.yaml
 """
-# What other agents are told at the start of each of their sessions.
+# Instructions that other agents read at the start of each of their sessions.
 _INSTRUCTION_NAMES = """
     .agent .agents .airules .augment-guidelines .clinerules .continuerules .cursorrules .goosehints .kilocoderules
     .roorules .rules .windsurfrules agent.md agents.local.md agents.md agents.override.md claude.local.md claude.md
@@ -104,69 +104,72 @@ _INSTRUCTIONS = frozenset(
     {*_INSTRUCTION_NAMES.split(), ".github/agents", ".github/chatmodes", ".github/instructions", ".github/prompts"}
 )
 _INSTRUCTION_AFFIXES = (("", ".instructions.md"), (".clinerules-", ""), (".roorules-", ""))
-_WRITTEN = _INSTRUCTIONS | frozenset(_WRITTEN_NAMES.split())
-_WRITTEN_AFFIXES = (("", ".pth"), *_INSTRUCTION_AFFIXES)
+_WRITE_PROTECTED = _INSTRUCTIONS | frozenset(_WRITE_PROTECTED_NAMES.split())
+_WRITE_PROTECTED_AFFIXES = (("", ".pth"), *_INSTRUCTION_AFFIXES)
 _REPOSITORY_NAMES = "commondir config config.worktree hooks info modules objects packed-refs refs worktrees"
-_OF_A_REPOSITORY = frozenset(_REPOSITORY_NAMES.split())
+_REPOSITORY_PARTS = frozenset(_REPOSITORY_NAMES.split())
 
 
 def protected_part(path: Path, roots: Iterable[Path] = ()) -> str | None:
-    """Return the part of `path` that makes writing it an act to ask about, if any. Case does not count."""
-    parts = _folded(path.parts)
-    named = _first_named(parts, _NAMED, PROTECTED_AFFIXES) or _first_named(parts, _WRITTEN, _WRITTEN_AFFIXES)
+    """Return the part of `path` that protects it against writing, or None. Case is ignored."""
+    parts = _normalized(path.parts)
+    named = _first_match(parts, _SETTINGS, PROTECTED_AFFIXES) or _first_match(
+        parts, _WRITE_PROTECTED, _WRITE_PROTECTED_AFFIXES
+    )
     return named or next((str(root) for root in roots if is_within(path, root)), None)
 
 
-def reason_for(part: str) -> str:
-    """Return the sentence that says why `part`, which `protected_part` returned, is protected."""
-    if part in _INSTRUCTIONS or any(_has(part, affix) for affix in _INSTRUCTION_AFFIXES):
-        return f"{visible(part)} tells other agents what to do."
-    return f"{visible(part)} decides what runs on this machine or who is asked."
+def protection_reason(part: str) -> str:
+    """Return a sentence with the reason why `part`, a result of `protected_part`, is protected."""
+    if part in _INSTRUCTIONS or any(_has_affix(part, affix) for affix in _INSTRUCTION_AFFIXES):
+        return f"{visible(part)} contains instructions for other agents."
+    return f"{visible(part)} decides what runs on this machine or which calls need approval."
 
 
-def named_part(parts: Iterable[str]) -> str | None:
-    """Return the first of a path's parts that is protected wherever it is named, in a shell command too.
+def protected_settings_part(parts: Iterable[str]) -> str | None:
+    """Return the first of a path's parts that is protected wherever it is named, also in a shell command, or None.
 
-    Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not among them: a command may name
-    them, also behind `>`.
+    Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not included: a command may name
+    them, even behind `>`.
     """
-    return _first_named(_folded(parts), _NAMED, PROTECTED_AFFIXES)
+    return _first_match(_normalized(parts), _SETTINGS, PROTECTED_AFFIXES)
 
 
-def _first_named(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
+def _first_match(parts: tuple[str, ...], names: frozenset[str], affixes: tuple[tuple[str, str], ...]) -> str | None:
     for part in parts:
-        if part in names or any(_has(part, affix) for affix in affixes):
+        if part in names or any(_has_affix(part, affix) for affix in affixes):
             return part
     return next((pair for pair in map("/".join, pairwise(parts)) if pair in names), None)
 
 
-def _has(part: str, affix: tuple[str, str]) -> bool:
+def _has_affix(part: str, affix: tuple[str, str]) -> bool:
     return part.startswith(affix[0]) and part.endswith(affix[1])
 
 
-def makes_repository(root: Path, parts: tuple[str, ...]) -> bool:
-    """Whether writing there makes or changes a bare git repository, whose configuration names programs git runs.
+def changes_bare_repository(root: Path, parts: tuple[str, ...]) -> bool:
+    """Return whether writing the file `parts` below `root` creates or changes a bare git repository.
 
-    Git takes a folder for one by its HEAD, objects and refs, whatever it is called, as soon as it stands in it.
+    The configuration of a repository names programs that git runs. When git runs in a folder, whatever its name, it
+    recognises a bare repository by HEAD, objects and refs.
     """
-    folded = _folded(parts)
+    folded = _normalized(parts)
     if folded[-1:] == ("head",):
         return True
     return any(
-        part in _OF_A_REPOSITORY and os.path.lexists(root.joinpath(*parts[:depth], "HEAD"))
+        part in _REPOSITORY_PARTS and os.path.lexists(root.joinpath(*parts[:depth], "HEAD"))
         for depth, part in enumerate(folded)
     )
 
 
 def is_within(path: Path, root: Path) -> bool:
-    """Whether `path` is `root` or lies in it, also where `root` is reached through a link."""
+    """Return whether `path` is `root` or lies in it, also if `root` is reached through a link."""
     return path.is_relative_to(root) or path.is_relative_to(os.path.realpath(root))
 
 
-def _folded(parts: Iterable[str]) -> tuple[str, ...]:
-    """Return names as the least particular file systems compare them: HFS+ ignores characters that show nothing."""
-    return tuple(_shown(part).casefold().rstrip(". ") or part for part in parts)
+def _normalized(parts: Iterable[str]) -> tuple[str, ...]:
+    """Return names in the form that the most lenient file systems compare: HFS+ ignores invisible characters."""
+    return tuple(_without_invisible(part).casefold().rstrip(". ") or part for part in parts)
 
 
-def _shown(part: str) -> str:
-    return part if part.isascii() else without_blanks(part)
+def _without_invisible(part: str) -> str:
+    return part if part.isascii() else without_invisible(part)

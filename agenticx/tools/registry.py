@@ -1,4 +1,4 @@
-"""Tools made of functions, and the ordered box of tools that a turn works with."""
+"""Tools made from functions, and the ordered collection of tools that a turn uses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Assess = Callable[[Mapping[str, Any], ToolContext], Assessment]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionTool:
-    """A tool that is a function.
+    """A tool made from a function.
 
-    A coroutine function runs on the event loop; a plain function runs in a daemon thread of its own, which is left
-    behind when the call is cancelled, so it must not rely on being stopped.
+    A coroutine function runs on the event loop. A plain function runs in a daemon thread of its own; the thread
+    continues when the call is cancelled, so the function must not rely on being stopped.
     """
 
     function: Callable[..., Any]
@@ -42,7 +42,7 @@ class FunctionTool:
     assessor: Assess | None
 
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """What `assessor` says, else the declared risk; in both cases bound to the schema as it is now."""
+        """Return the assessment of `assessor`, else one of the declared risk, bound to the current schema."""
         if self.assessor is not None:
             assessment = self.assessor(arguments, context)
         else:
@@ -50,11 +50,11 @@ class FunctionTool:
         return replace(assessment, binding={**assessment.binding, "schema": self.schema_digest})
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See `CallSchema.validate`."""
+        """Return the arguments as Python values; see `CallSchema.validate`."""
         return self.signature.validate(arguments)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Call the function with validated arguments and what is injected; raises what it raises."""
+        """Call the function with validated and injected arguments; its exceptions are not caught."""
         keywords = self.signature.inject(arguments, context)
         if _is_coroutine_function(self.function):
             return await self.function(**keywords)
@@ -62,7 +62,7 @@ class FunctionTool:
         return await result if inspect.isawaitable(result) else result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, as if it had not been decorated."""
+        """Call the function itself, as if it had not been decorated."""
         return self.function(*args, **kwargs)
 
 
@@ -118,12 +118,13 @@ def tool(
     parallel: bool | None = None,
     assess: Assess | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
+    """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
-    Name and description come from the function unless they are given. What is not declared harmless is asked about:
-    the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
-    `idempotent` (a call that a crash cut off may be run again) and `parallel` (calls may run beside others of the
-    round, at most 8 at a time) from `read_only`; `timeout` is in seconds; `assess` judges each call by its arguments.
+    Name and description come from the function unless they are given. The user is asked about every tool that is not
+    declared harmless: the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
+    `idempotent` (a call that a crash interrupted may be run again) and `parallel` (calls may run concurrently with
+    others of the round, at most 8 at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by
+    its arguments.
     Raises `TypeError` for a generator function, whose calls have no result.
 
     >>> @tool(risk="read")
@@ -148,7 +149,7 @@ def tool(
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
     schema = ToolSchema(
-        _checked_name(name or _name_of(function)),
+        _validate_name(name or _name_of(function)),
         signature.description if description is None else description,
         signature.parameters,
     )
@@ -167,21 +168,21 @@ def tool(
     )
 
 
-def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """`given` if it is a tool, else a tool made of the function that it is."""
-    if isinstance(given, Tool):
-        _refuse_generator(given.run, given.schema.name)
-        return given
-    if callable(given):
-        return tool(given)
-    raise TypeError(f"{given!r} is neither a tool nor a function")
+def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
+    """Return `candidate` if it is a tool, else a tool made from it if it is a function; raise `TypeError` otherwise."""
+    if isinstance(candidate, Tool):
+        _refuse_generator(candidate.run, candidate.schema.name)
+        return candidate
+    if callable(candidate):
+        return tool(candidate)
+    raise TypeError(f"{candidate!r} is neither a tool nor a function")
 
 
 def _refuse_generator(function: Callable[..., Any], name: str) -> None:
-    """Raise `TypeError` if calling `function` only makes a generator, under partials, method objects and caches too.
+    """Raise `TypeError` if `function` is a generator function, also inside partials, method objects and caches.
 
-    A wrapper that is a function of its own (`functools.wraps`) may collect what a generator yields: what it returns is
-    looked at in each call.
+    A wrapper that is itself a function (`functools.wraps`) is accepted, because it may collect the items of the
+    generator; the engine checks its result in each call.
     """
     wrapped: Any = function
     while True:
@@ -194,7 +195,7 @@ def _refuse_generator(function: Callable[..., Any], name: str) -> None:
     for called in (wrapped, type(wrapped).__call__):
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise TypeError(
-                f"{name!r} is a generator function, and a call of a tool has one result: "
+                f"{name!r} is a generator function, but a tool call has one result: "
                 "return a value, such as a text or a list, instead of yielding"
             )
 
@@ -208,8 +209,8 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _checked_name(name: str) -> str:
-    """The names that every provider accepts."""
+def _validate_name(name: str) -> str:
+    """Return `name`; raise `ValueError` unless every provider accepts it."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ValueError(f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or -, or pass `name=`")
     return name
@@ -221,42 +222,42 @@ def _digest(schema: ToolSchema) -> str:
 
 
 class Toolbox:
-    """Tools by name, in the order they were given, which is the order the model sees them in."""
+    """A mapping of names to tools, in the order given, which is the order in which the model sees them."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         if callable(tools):
             raise TypeError(f"tools are given as a sequence; write [{tools!r}]")
         self._tools: dict[str, Tool] = {}
-        for given in tools:
-            made = as_tool(given)
-            if made.schema.name in self._tools:
-                raise ValueError(f"two tools are called {made.schema.name!r}; give one of them another name")
-            self._tools[made.schema.name] = made
-        self._schemas = tuple(made.schema for made in self._tools.values())
+        for candidate in tools:
+            added = as_tool(candidate)
+            if added.schema.name in self._tools:
+                raise ValueError(f"two tools are called {added.schema.name!r}; give one of them another name")
+            self._tools[added.schema.name] = added
+        self._schemas = tuple(member.schema for member in self._tools.values())
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """The same tuple each time, so that providers' prompt caches stay warm."""
+        """Return the schemas of all tools, the same tuple each time, so that providers' prompt caches stay valid."""
         return self._schemas
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name, if there is one."""
+        """Return the tool of that name, or None."""
         return self._tools.get(name)
 
     def get(self, name: str) -> Tool:
-        """The tool of that name; raises `ToolError` that lists the known ones."""
+        """Return the tool of that name; raise `ToolError` that lists the known tools if there is none."""
         found = self._tools.get(name)
         if found is None:
             raise ToolError(f"unknown tool {name!r}; known tools: {', '.join(self._tools) or 'none'}")
         return found
 
     def only(self, names: Iterable[str]) -> Toolbox:
-        """The tools of these names, in this box's order; raises `ToolError` for a name that it does not hold."""
+        """Return a toolbox of these tools, in the order of this one; raise `ToolError` for an unknown name."""
         wanted = {name: self.get(name) for name in names}
-        return Toolbox(kept for name, kept in self._tools.items() if name in wanted)
+        return Toolbox(member for name, member in self._tools.items() if name in wanted)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -1,9 +1,10 @@
-"""A function's signature and docstring as a JSON Schema for the model and a validator for what the model sends.
+"""JSON Schemas and argument validators made from the signatures and docstrings of functions.
 
-1. Values are JSON, and validation is strict: `"1"` and `1.0` are no integers, `1` is no boolean; the one widening is an
-   integer where a number is asked for. The engine converts numbers in another form where nothing is lost (`fitting`)
-   and says so; any other conversion would hide a mistake of the model's, and a model that is told corrects itself.
-2. Unknown arguments are refused. A name that the model made up means that it misread what the tool does.
+1. Values are JSON, and validation is strict: `"1"` and `1.0` are not integers, `1` is not a boolean; the only widening
+   is an integer where a number is expected. The engine converts numbers in another form where nothing is lost
+   (`fitting`) and reports it; any other conversion would hide a mistake of the model, which a model corrects when it
+   gets the error.
+2. Unknown arguments are refused: a model that invents a name has misunderstood what the tool does.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from agenticx.tools.base import ToolContext
 
 __all__ = ["CallSchema", "read_signature"]
 
-_SHOWN_ERRORS = 3
-_SHOWN_VALUE = 60
-_WITH_VALUES = 10
-"""Mistakes whose values are shown; of more, each may hold most of the arguments again, and copying them takes long."""
+_MAX_SHOWN_ERRORS = 3
+_MAX_VALUE_CHARS = 60
+_MAX_ERRORS_WITH_VALUES = 10
+"""Number of errors up to which values are shown; with more, copying large values for each error would take long."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSchema:
-    """How a function is called by a model.
+    """The interface of a function for a model.
 
-    `parameters` is the JSON Schema; `context_name` and `takes_variables` say what `inject` adds, none of which is
-    part of the schema.
+    `parameters` is the JSON Schema; `context_name` and `takes_variables` determine the arguments that `inject` adds,
+    which are not part of the schema.
     """
 
     description: str
@@ -50,17 +51,17 @@ class CallSchema:
     adapter: TypeAdapter[dict[str, Any]]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as Python values; raises `InvalidArguments` that names each field and what would be right."""
+        """Return the arguments as Python values; raise `InvalidArguments` that names each wrong field and its type."""
         try:
             text = json.dumps(arguments)
             return self.adapter.validate_json(text, strict=True)
         except ValidationError as exc:
-            raise InvalidArguments(_sentence(exc, self.parameters)) from exc
+            raise InvalidArguments(_error_text(exc, self.parameters)) from exc
         except (TypeError, ValueError, RecursionError) as exc:
             raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
 
     def inject(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """The keyword arguments of the function: what the model sent, and what it never sees."""
+        """Return the keyword arguments of the function: those of the model and the injected ones it never sees."""
         injected: dict[str, Any] = {}
         if self.context_name is not None:
             injected[self.context_name] = context
@@ -70,7 +71,7 @@ class CallSchema:
 
 
 def read_signature(function: Callable[..., Any]) -> CallSchema:
-    """How a model calls `function`; raises TypeError where its signature cannot be described.
+    """Return the call schema of `function`; raise `TypeError` if its signature cannot be described.
 
     Parameters are described by `Annotated[..., "text"]` or `Field(description=…)`, else by the docstring's `Args:`.
     """
@@ -97,26 +98,28 @@ _VARIABLES = "context_variables"
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """What the parameter's annotation means; `ToolContext` for each way to write it, `Any` where there is none."""
+    """Return the parameter's resolved annotation: `ToolContext` for each spelling of it, `Any` if it is missing."""
     annotation = parameter.annotation
     if annotation is parameter.empty:
         return Any
-    if isinstance(annotation, str) and _CONTEXT.fullmatch(annotation):
-        return ToolContext  # it may be imported for type checkers alone
-    owner = _plain_function(function)
+    if isinstance(annotation, str) and _CONTEXT_ANNOTATION.fullmatch(annotation):
+        return ToolContext  # it may be imported under TYPE_CHECKING only
+    owner = _unwrapped_function(function)
     holder = type("Holder", (), {"__annotations__": {parameter.name: annotation}})
     names = {**getattr(owner, "__globals__", {}), **_closure(owner)}
     try:
         hint = get_type_hints(holder, globalns=names, include_extras=True)[parameter.name]
     except (NameError, SyntaxError) as exc:
-        raise TypeError(f"the annotation of {_where(function, parameter)} cannot be resolved: {exc}") from exc
+        raise TypeError(
+            f"the annotation of {_describe_parameter(function, parameter)} cannot be resolved: {exc}"
+        ) from exc
     return ToolContext if hint is ToolContext or ToolContext in get_args(hint) else hint
 
 
-_CONTEXT = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
+_CONTEXT_ANNOTATION = re.compile(r"(?:\w+\.)*ToolContext(?:\s*\|\s*None)?|Optional\[(?:\w+\.)*ToolContext\]")
 
 
-def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrapped_function(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -126,32 +129,32 @@ def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The names that the function takes from around it; one that has no value yet is left out."""
+    """Return the names and values of the function's closure; a name without a value yet is left out."""
     if not inspect.isfunction(function) or function.__closure__ is None:
         return {}
     found: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
-        with suppress(ValueError):  # it is empty
+        with suppress(ValueError):  # the cell is empty
             found[name] = cell.cell_contents
     return found
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise TypeError(f"parameter {str(parameter)!r} of a tool has no name of its own; give each argument one")
+        raise TypeError(f"parameter {str(parameter)!r} of a tool has no single name; declare each argument by name")
     if isinstance(parameter.default, FieldInfo):
         raise TypeError(f"write parameter {parameter.name!r} of a tool as `Annotated[type, Field(…)] = default`")
-    own = _own_description(annotation) or description
+    own = _annotated_description(annotation) or description
     extra: dict[str, Any] = {}
     if parameter.default is not parameter.empty:
-        with suppress(PydanticSerializationError):  # a default that JSON cannot show is still the function's default
+        with suppress(PydanticSerializationError):  # a default that is not JSON is left out of the schema
             extra["default"] = to_jsonable_python(parameter.default)
     described = Annotated[annotation, Field(description=own, json_schema_extra=extra or None)]
     return described if parameter.default is parameter.empty else NotRequired[described]
 
 
-def _own_description(annotation: Any) -> str | None:
-    """`Annotated[int, "how many"]` or `Annotated[int, Field(description="how many")]`."""
+def _annotated_description(annotation: Any) -> str | None:
+    """Return the text of `Annotated[int, "text"]` or `Annotated[int, Field(description="text")]`, else None."""
     if get_origin(annotation) is not Annotated:
         return None
     for extra in get_args(annotation)[1:]:
@@ -162,7 +165,7 @@ def _own_description(annotation: Any) -> str | None:
     return None
 
 
-def _where(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
+def _describe_parameter(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
     return f"parameter {parameter.name!r} of {getattr(function, '__qualname__', function)!r}"
 
 
@@ -170,7 +173,11 @@ def _where(function: Callable[..., Any], parameter: inspect.Parameter) -> str:
 
 
 def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """A TypedDict rather than a model: any parameter name is allowed, and the result is the plain dict to call with."""
+    """Return a validator of the arguments.
+
+    It is made from a TypedDict rather than a model, so that any parameter name is allowed and the result is the plain
+    dict of keyword arguments.
+    """
     arguments = cast(Any, TypedDict)("Arguments", dict(fields))
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
@@ -181,7 +188,7 @@ def _adapter(function: Callable[..., Any], fields: Mapping[str, Any]) -> TypeAda
 
 
 class _WithoutTitles(GenerateJsonSchema):
-    """Titles only repeat the names, in every request."""
+    """A JSON Schema generator without titles, which would only repeat the names in every request."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -201,7 +208,7 @@ _ARGUMENT = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The text before the first section, and each argument's description (Google style)."""
+    """Return the text before the first section, and each argument's description (Google style)."""
     lines = text.splitlines()
     start = next((index for index, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
     described: dict[str, str] = {}
@@ -224,19 +231,19 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     return "\n".join(lines[:start]).strip(), described
 
 
-# --- the sentence -----------------------------------------------------------------------------------------------------
+# --- the error message ------------------------------------------------------------------------------------------------
 
 
-def _sentence(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
-    include_input = exc.error_count() <= _WITH_VALUES
+def _error_text(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
+    include_input = exc.error_count() <= _MAX_ERRORS_WITH_VALUES
     errors = exc.errors(include_url=False, include_context=False, include_input=include_input)
-    sentences = [_one(error, parameters) for error in errors[:_SHOWN_ERRORS]]
-    if len(errors) > _SHOWN_ERRORS:
-        sentences.append(f"and {len(errors) - _SHOWN_ERRORS} more")
+    sentences = [_describe_error(error, parameters) for error in errors[:_MAX_SHOWN_ERRORS]]
+    if len(errors) > _MAX_SHOWN_ERRORS:
+        sentences.append(f"and {len(errors) - _MAX_SHOWN_ERRORS} more")
     return "; ".join(sentences)
 
 
-def _one(error: Any, parameters: Mapping[str, Any]) -> str:
+def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
     where = ".".join(str(step) for step in error["loc"])
     match error["type"]:
         case "missing":
@@ -254,4 +261,4 @@ def _one(error: Any, parameters: Mapping[str, Any]) -> str:
             if "input" not in error:
                 return sentence
             given = repr(error["input"])
-            return f"{sentence}, not {given if len(given) <= _SHOWN_VALUE else given[:_SHOWN_VALUE] + '…'}"
+            return f"{sentence}, not {given if len(given) <= _MAX_VALUE_CHARS else given[:_MAX_VALUE_CHARS] + '…'}"

@@ -1,20 +1,20 @@
-"""Brace expansion as bash does it, bounded: `{a,b}`, nested, with what stands before and behind; ranges as globs."""
+"""Bounded brace expansion as in bash: nested `{a,b}` with prefix and suffix, and ranges as globs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-__all__ = ["EXPANDED_WORDS", "expand_braces", "has_braces"]
+__all__ = ["MAX_EXPANDED_WORDS", "expand_braces", "has_braces"]
 
-EXPANDED_WORDS = 64
-_STEPS = 512
+MAX_EXPANDED_WORDS = 64
+_MAX_STEPS = 512
 _INNERMOST = re.compile(r"(\$?)\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.-?\d+)?|[A-Za-z]\.\.[A-Za-z](?:\.\.-?\d+)?")
-_RANGE_DIGITS = 9
-# What literal braces become until the word is expanded.
-_HIDE = str.maketrans("{}", "\ue001\ue002")
-_SHOW = str.maketrans("\ue001\ue002", "{}")
+_MAX_RANGE_DIGITS = 9
+# Placeholders for literal braces until the word is expanded.
+_ESCAPE = str.maketrans("{}", "\ue001\ue002")
+_UNESCAPE = str.maketrans("\ue001\ue002", "{}")
 
 
 def has_braces(text: str) -> bool:
@@ -23,26 +23,26 @@ def has_braces(text: str) -> bool:
 
 
 def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
-    """Return the words that bash makes of `word`, or None if they are more than `EXPANDED_WORDS` or too much work.
+    """Return the words to which bash expands `word`, or None if they are more than `MAX_EXPANDED_WORDS` or too costly.
 
-    A range of letters becomes `?`, one of numbers a glob of as many digits as a number of it may have. `spend` is told
-    how many characters are looked at, and returns whether the work may go on.
+    A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `spend` is
+    called with the number of characters to process, and returns False if the expansion must stop.
     """
     found: dict[str, None] = {}
-    waiting = [word]
-    for _ in range(_STEPS):
-        if not waiting:
+    pending = [word]
+    for _ in range(_MAX_STEPS):
+        if not pending:
             return list(found)
-        text = waiting.pop()
+        text = pending.pop()
         if not spend(len(text)):
             return None
         group = _INNERMOST.search(text)
         if group is None:
-            found[text.translate(_SHOW)] = None
+            found[text.translate(_UNESCAPE)] = None
         else:
             choices = _choices(group)
-            waiting += [f"{text[: group.start()]}{choice}{text[group.end() :]}" for choice in choices]
-        if len(found) + len(waiting) > EXPANDED_WORDS:
+            pending += [f"{text[: group.start()]}{choice}{text[group.end() :]}" for choice in choices]
+        if len(found) + len(pending) > MAX_EXPANDED_WORDS:
             return None
     return None
 
@@ -50,12 +50,12 @@ def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
 def _choices(group: re.Match[str]) -> list[str]:
     parameter, body = group[1], group[2]
     if parameter:
-        return [group[0].translate(_HIDE)]
+        return [group[0].translate(_ESCAPE)]
     if "," in body:
         return list(dict.fromkeys(body.split(",")))
     ends = _RANGE.fullmatch(body)
     if ends is None:
-        return [group[0].translate(_HIDE)]
+        return [group[0].translate(_ESCAPE)]
     if ends[1] is None:
         return ["?"]
-    return ["[-0-9]" * digits for digits in range(1, min(max(len(ends[1]), len(ends[2])), _RANGE_DIGITS) + 1)]
+    return ["[-0-9]" * digits for digits in range(1, min(max(len(ends[1]), len(ends[2])), _MAX_RANGE_DIGITS) + 1)]

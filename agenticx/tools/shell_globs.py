@@ -1,7 +1,7 @@
-"""Globs of one path component as bash matches them: `*`, `?` and `[…]`, in bounded time.
+"""Matching of bash globs of one path component (`*`, `?` and `[…]`) in bounded time.
 
-A `[…]` with a class such as `[:alpha:]`, `[.x.]` or `[=x=]` in it is taken to match any character, so that such a glob
-matches rather too much than too little.
+A `[…]` that contains a class such as `[:alpha:]`, `[.x.]` or `[=x=]` is treated as matching any character, so that the
+glob may match too much but never too little.
 """
 
 from __future__ import annotations
@@ -10,76 +10,76 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["ShellGlob", "is_glob", "with_simple_classes"]
+__all__ = ["ShellGlob", "is_glob", "simplify_classes"]
 
 _SPECIAL = re.compile(r"[*?[]")
 _NAMED_CLASSES = (":", ".", "=")
-_CUT_OR_NAMED = re.compile(r"[\s;|&<>()`$=:,\ue000[]")
+_SEPARATOR_OR_CLASS = re.compile(r"[\s;|&<>()`$=:,\ue000[]")
 _STAR = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """One character of a `[…]`: single characters and ranges."""
+    """A parsed `[…]`, which matches one character: single characters and ranges."""
 
     negated: bool
     characters: frozenset[str]
     ranges: tuple[tuple[str, str], ...]
 
-    def holds(self, character: str) -> bool:
+    def contains(self, character: str) -> bool:
         found = character in self.characters or any(low <= character <= high for low, high in self.ranges)
         return found is not self.negated
 
 
 _Token = str | _Class
-"""`*`, `?`, a class, or any other character, which stands for itself."""
+"""`*`, `?`, a class, or a literal character."""
 
 
 def is_glob(text: str) -> bool:
-    """Return whether `text` holds a character that bash may expand."""
+    """Return whether `text` holds a character that may begin a glob."""
     return _SPECIAL.search(text) is not None
 
 
-def with_simple_classes(path: str) -> str:
-    """Return `path` with `?` in place of each `[…]` that holds a separator of words, a quoted character or a class."""
-    return "/".join(map(_with_simple_classes, path.split("/")))
+def simplify_classes(path: str) -> str:
+    """Return `path` with `?` for each `[…]` that holds a word separator, a quoted character or a named class."""
+    return "/".join(map(_simplify_part, path.split("/")))
 
 
-def _with_simple_classes(part: str) -> str:
-    pieces: list[str] = []
-    place = 0
-    last = _last_named(part)
-    while (start := part.find("[", place)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
-        is_simple = _CUT_OR_NAMED.search(part, start + 1, end) is None
-        pieces += (part[place:start], part[start : end + 1] if is_simple else "?")
-        place = end + 1
-    return "".join([*pieces, part[place:]])
+def _simplify_part(part: str) -> str:
+    parts: list[str] = []
+    position = 0
+    last = _last_class_ends(part)
+    while (start := part.find("[", position)) >= 0 and (end := _end_of_class(part, start, last)) >= 0:
+        is_simple = _SEPARATOR_OR_CLASS.search(part, start + 1, end) is None
+        parts += (part[position:start], part[start : end + 1] if is_simple else "?")
+        position = end + 1
+    return "".join([*parts, part[position:]])
 
 
 @dataclass(frozen=True, slots=True)
 class ShellGlob:
-    """A parsed glob. `prefix` and `suffix` are its literal beginning and end."""
+    """A parsed glob. `prefix` and `suffix` are literal; `min_length` is the length of the shortest match."""
 
     tokens: tuple[_Token, ...]
     prefix: str
     suffix: str
-    shortest: int
+    min_length: int
 
     @classmethod
     def parse(cls, text: str) -> ShellGlob:
-        """Parse a glob; a `[` that is never closed stands for itself, as in bash."""
+        """Parse a glob; an unclosed `[` is a literal character, as in bash."""
         tokens = tuple(_tokens(text))
         prefix = _literals(tokens)
         suffix = "" if len(prefix) == len(tokens) else _literals(tokens[::-1])[::-1]
         return cls(tokens, prefix, suffix, sum(token != _STAR for token in tokens))
 
     def matches(self, name: str, spend: Callable[[int], None]) -> bool:
-        """Return whether the glob matches all of `name`. `spend` is told the steps that it took, and may raise.
+        """Return whether the glob matches all of `name`. `spend` is called with the steps taken, and may raise.
 
-        A leading `*`, `?` or `[` matches no dot.
+        A leading `*`, `?` or `[` does not match a dot.
         """
         spend(1)
-        if len(name) < self.shortest or not name.startswith(self.prefix) or not name.endswith(self.suffix):
+        if len(name) < self.min_length or not name.startswith(self.prefix) or not name.endswith(self.suffix):
             return False
         if name.startswith(".") and not self.prefix:
             return False
@@ -88,64 +88,64 @@ class ShellGlob:
             return True
         return _matches(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
 
-    def may_begin(self, beginning: str, spend: Callable[[int], None]) -> int:
-        """Return how much of `beginning` the glob fixes if a name that it matches may begin so, else 0."""
+    def fixed_prefix_length(self, beginning: str, spend: Callable[[int], None]) -> int:
+        """Return how many characters of `beginning` the glob fixes, or 0 if no matching name can begin with it."""
         for position, character in enumerate(beginning):
             spend(1)
             token = self.tokens[position] if position < len(self.tokens) else None
             if token == _STAR:
                 return position
-            if token is None or not _fits(token, character, spend):
+            if token is None or not _token_matches(token, character, spend):
                 return 0
         return len(beginning)
 
-    def fixed(self) -> int:
-        """Return how many characters the glob fixes, to one or to a few."""
-        return _fixed(self.tokens)
+    def fixed_count(self) -> int:
+        """Return the number of characters that the glob fixes, by a literal or by a `[…]` that is not negated."""
+        return _count_fixed(self.tokens)
 
-    def spelled(self) -> int:
-        """Return how many characters the glob fixes; none if they are all in the ending behind its last dot."""
+    def fixed_stem_count(self) -> int:
+        """Return `fixed_count()`, or 0 if all fixed characters are in the ending behind the last dot."""
         dots = [index for index, token in enumerate(self.tokens) if token == "."]
         stem = self.tokens[: dots[-1]] if dots else self.tokens
-        return _fixed(self.tokens) if _fixed(stem) else 0
+        return _count_fixed(self.tokens) if _count_fixed(stem) else 0
 
 
-def _fixed(tokens: tuple[_Token, ...]) -> int:
+def _count_fixed(tokens: tuple[_Token, ...]) -> int:
     return sum(not token.negated if isinstance(token, _Class) else token not in "*?" for token in tokens)
 
 
 def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
-    """Match with one place to come back to: behind the last star, one character further each time."""
-    position = place = 0
+    """Match with a single backtracking point: after the last star, one character further for each retry."""
+    token_index = index = 0
     star: int | None = None
     retried = 0
-    while place < len(text):
+    while index < len(text):
         spend(1)
-        token = tokens[position] if position < len(tokens) else None
+        token = tokens[token_index] if token_index < len(tokens) else None
         if token == _STAR:
-            star, retried = position, place
-            position += 1
-        elif token is not None and _fits(token, text[place], spend):
-            position, place = position + 1, place + 1
+            star, retried = token_index, index
+            token_index += 1
+        elif token is not None and _token_matches(token, text[index], spend):
+            token_index, index = token_index + 1, index + 1
         elif star is not None:
             retried += 1
-            position, place = star + 1, retried
+            token_index, index = star + 1, retried
         else:
             return False
-    return all(token == _STAR for token in tokens[position:])
+    return all(token == _STAR for token in tokens[token_index:])
 
 
-def _fits(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
+def _token_matches(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
     match token:
         case _Class():
             spend(len(token.ranges))
-            return token.holds(character)
+            return token.contains(character)
         case _:
             return token in ("?", character)
 
 
 def _literals(tokens: tuple[_Token, ...]) -> str:
-    """Return the characters that `tokens` begin with, up to the first that is special."""
+    """Return the literal characters at the beginning of `tokens`."""
     characters: list[str] = []
     for token in tokens:
         if isinstance(token, _Class) or token in "*?":
@@ -158,7 +158,7 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     index = 0
     unclosed = False
-    last = _last_named(text)
+    last = _last_class_ends(text)
     while index < len(text):
         character = text[index]
         end = -1
@@ -174,13 +174,13 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _last_named(text: str) -> dict[str, int]:
-    """Return where the last `:]`, `.]` and `=]` are, each -1 if there is none."""
+def _last_class_ends(text: str) -> dict[str, int]:
+    """Return the offsets of the last `:]`, `.]` and `=]`, each -1 if there is none."""
     return {sign: text.rfind(f"{sign}]") for sign in _NAMED_CLASSES}
 
 
 def _end_of_class(text: str, start: int, last: dict[str, int]) -> int:
-    """Return where the `[…]` that begins at `start` ends, or -1; a `]` in first place belongs to it."""
+    """Return the offset of the `]` that ends the `[…]` at `start`, or -1; a `]` in first position is literal."""
     index = start + 1 + (text[start + 1 : start + 2] in {"!", "^"})
     index += text[index : index + 1] == "]"
     while index < len(text):

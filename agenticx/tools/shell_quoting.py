@@ -1,4 +1,4 @@
-"""Quoting in a shell command: which characters bash takes literally."""
+"""Removal of the quoting of a shell command, with a mark for each special character that is quoted."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-__all__ = ["QUOTED", "UnquotedText", "without_quoting"]
+__all__ = ["QUOTED", "UnquotedText", "remove_quoting"]
 
 QUOTED = "\ue000"
-"""What stands for a quoted character that would be special without its quotes."""
+"""Replacement for a quoted character that would be special without its quotes."""
 
 _SPECIAL = re.compile(r"[\s;|&<>()`$=:,\[\]{}*?!~#]")
 _CODE = re.compile(
@@ -26,19 +26,19 @@ _DOUBLE = re.compile(r"\\\n|\\.|\"|\$\(|`|\$\{\w+\}|\$\w*|[^\\\"$`]+|.", re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class UnquotedText:
-    """A command without its quotes; `is_complete` tells whether each quote was closed."""
+    """A command without its quotes; `is_complete` is True if each quote was closed."""
 
     text: str
     is_complete: bool
 
 
-def without_quoting(command: str) -> UnquotedText:
+def remove_quoting(command: str) -> UnquotedText:
     """Remove quotes and backslashes; quoted characters that would be special are replaced by `QUOTED`."""
     return _Reader(command).read()
 
 
 class _Reader:
-    """One pass over a command. `levels` is the nesting: code in `(…)` or backquotes, text in double quotes."""
+    """A parser that passes once over a command. `_levels` is the nesting of `(…)`, backquotes and double quotes."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -114,11 +114,11 @@ class _Reader:
         closes = {")": "(", "`": "`"}.get(token)
         if closes is not None and self._levels[-1:] == [closes]:
             self._levels.pop()
-        elif token != ")":  # one that closes nothing ends the pattern of a `case`
+        elif token != ")":  # an unmatched `)` ends the pattern of a `case`
             self._levels.append("`" if token == "`" else "(")
 
     def _read_here_documents(self) -> None:
-        """Take the lines up to the delimiters for quoted text; a `<<` without its delimiter shifts a number."""
+        """Treat the lines up to the delimiters as quoted text; a `<<` without a delimiter line is a bit shift."""
         for delimiter in self._delimiters:
             ends = self._ends_of_lines().get(delimiter, [])
             index = bisect_left(ends, self._position + len(delimiter))
@@ -129,7 +129,7 @@ class _Reader:
         self._delimiters.clear()
 
     def _ends_of_lines(self) -> dict[str, list[int]]:
-        """Return where lines of each text end; tabs before it do not count."""
+        """Return the end offsets of the lines, by their text without tabs around it."""
         if self._ends is None:
             self._ends = {}
             end = -1

@@ -1,13 +1,15 @@
-"""What the words of a shell command name: protected paths, folders of ours, files with secrets.
+"""A search for protected paths, private folders and secret files in the words of a shell command.
 
-Quotes and backslashes are taken out, `~`, `$HOME` and `$PWD` put in, braces and globs tried, and a folder that one word
-names may be where another starts, as after `cd`. This is done twice: for the words that bash makes of the command, in
-which quoted characters are no globs or braces, and for the text without any quotes, which another shell or program may
-read (`bash -c '…'`). A name put together by other variables or substitutions is not seen: this asks where it can, it
-does not prove that a command is harmless. What bash may read in another way than it is read here is `unchecked`.
+Quotes and backslashes are removed, `~`, `$HOME` and `$PWD` are replaced by their values, braces and globs are expanded,
+and a word may be relative to a folder that another word names, as after `cd`. This is done twice: for the words that
+bash makes of the command, in which quoted characters are neither globs nor braces, and for the text without any quotes,
+which another shell or program may interpret (`bash -c '…'`). A name composed of other variables or substitutions is not
+recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
+interpret differently from this module is reported as `unchecked`.
 
-The work is linear in the command and bounded: of a command of more than 64 KiB nothing is examined, of a word the first
-4,096 bytes, and files, folders and globs are looked at as far as `Lookups` goes. What lies beyond is `unchecked`.
+The work is linear in the command and bounded: a command of more than 64 KiB is not examined at all, a word only in its
+first 4,096 bytes, and files, folders and globs within the limits of `FileSystemCache`. Anything beyond is reported as
+`unchecked`.
 """
 
 from __future__ import annotations
@@ -21,19 +23,19 @@ from itertools import pairwise
 from pathlib import Path
 
 from agenticx.secret_names import is_secret_file
-from agenticx.tools.lookups import Lookups, Unclear
-from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, named_part
+from agenticx.tools.lookups import FileSystemCache, UncheckableError
+from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.shell_braces import expand_braces, has_braces
-from agenticx.tools.shell_globs import ShellGlob, is_glob, with_simple_classes
-from agenticx.tools.shell_quoting import QUOTED, UnquotedText, without_quoting
-from agenticx.tools.visible import without_blanks
+from agenticx.tools.shell_globs import ShellGlob, is_glob, simplify_classes
+from agenticx.tools.shell_quoting import QUOTED, UnquotedText, remove_quoting
+from agenticx.tools.visible import without_invisible
 
 __all__ = ["EXAMINED_COMMAND_BYTES", "EXAMINED_WORD_BYTES", "NamedPaths", "examine"]
 
 EXAMINED_COMMAND_BYTES = 64 * 1024
 EXAMINED_WORD_BYTES = 4_096
-_BRACED_CHARS = 256 * 1024
-_NAME_CHARS = 255
+_MAX_BRACE_CHARS = 256 * 1024
+_MAX_NAME_CHARS = 255
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
 _BRACES = re.compile(r"[{,}]")
@@ -48,8 +50,8 @@ _CODED_CHARACTERS = re.compile(r"\$'[^']*\\[0-7xuUc]")
 _OTHER_GLOBS = re.compile(r"shopt|setopt|extglob|dotglob|globdots|glob_dots|GLOBIGNORE|BASHOPTS")
 _EXTENDED_GLOB = re.compile(r"(?<=[^\s$;|&<>()0-9])[@?*+!]\(")
 
-_Upwards = tuple[str, int | None, tuple[str, ...]]
-"""A word, and what `_upwards` makes of it."""
+_ParentPath = tuple[str, int | None, tuple[str, ...]]
+"""A word, and the result of `_split_parents` for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class NamedPaths:
     """The result of examining a command.
 
     `protected` is the first word that names a protected path, `secret` the first that names an existing file which
-    usually holds keys or passwords. `unchecked` is a sentence about what could not be examined, if anything.
+    usually holds keys or passwords. `unchecked` is a sentence about the part that could not be examined, or None.
     """
 
     protected: str | None = None
@@ -65,179 +67,184 @@ class NamedPaths:
     unchecked: str | None = None
 
 
-def examine(command: str, workspace: Path, roots: Iterable[Path], lookups: Lookups) -> NamedPaths:
-    """Examine the words of a command that is to run in `workspace`, a resolved path; `roots` are protected too."""
+def examine(command: str, workspace: Path, roots: Iterable[Path], file_system: FileSystemCache) -> NamedPaths:
+    """Examine the words of a command to be run in `workspace`, a resolved path; `roots` are protected too."""
     size = len(command.encode("utf-8", "surrogatepass"))
     if size > EXAMINED_COMMAND_BYTES:
         sentence = f"The command has {size:,} bytes; one of more than {EXAMINED_COMMAND_BYTES:,} bytes is not checked."
         return NamedPaths(unchecked=sentence)
-    words = _Words.of(command, str(workspace), lookups)
+    words = _Words.parse(command, str(workspace), file_system)
     targets = dict.fromkeys(target for root in roots for target in (str(root), os.path.realpath(root)))
     protected = secret = None
-    unchecked = words.unread
+    unchecked = words.unchecked
     try:
-        protected = words.naming_protected(targets)
-        secret = words.naming_secret()
-        existing = list(words.existing())
-        protected = protected or words.leading_to_protected(existing, targets)
-        secret = secret or words.leading_to_secret(existing)
-    except Unclear as exc:
+        protected = words.find_protected_name(targets)
+        secret = words.find_secret_name()
+        existing = list(words.resolved_paths())
+        protected = protected or words.find_protected_path(existing, targets)
+        secret = secret or words.find_secret_path(existing)
+    except UncheckableError as exc:
         unchecked = unchecked or str(exc)
     return NamedPaths(protected, secret, unchecked)
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words of a command, each once. `bare` is the command without quoting; `unread` says what is left out."""
+    """The distinct words of a command.
 
-    bare: str
+    `stripped` is the command without quote characters; `unchecked` is a sentence about the part that is left out, if
+    any.
+    """
+
+    stripped: str
     texts: tuple[str, ...]
-    unread: str | None
+    unchecked: str | None
     workspace: str
-    lookups: Lookups
+    file_system: FileSystemCache
 
     @classmethod
-    def of(cls, command: str, workspace: str, lookups: Lookups) -> _Words:
-        bare = _with_folders(re.sub(r"\\\n|[\"'\\]", "", command), workspace)
-        unquoted = without_quoting(command)
-        collected = _Collected()
-        collected.add_bare(bare)
-        collected.add_unquoted(_with_folders(unquoted.text, workspace))
-        unread = collected.unread or _unread_syntax(command, unquoted)
-        return cls(bare, tuple(collected.texts), unread, workspace, lookups)
+    def parse(cls, command: str, workspace: str, file_system: FileSystemCache) -> _Words:
+        stripped = _expand_folders(re.sub(r"\\\n|[\"'\\]", "", command), workspace)
+        unquoted = remove_quoting(command)
+        collected = _WordCollector()
+        collected.add_stripped(stripped)
+        collected.add_unquoted(_expand_folders(unquoted.text, workspace))
+        unchecked = collected.unchecked or _unsupported_syntax(command, unquoted)
+        return cls(stripped, tuple(collected.texts), unchecked, workspace, file_system)
 
-    def naming_protected(self, targets: Iterable[str]) -> str | None:
-        """Return the word that names a protected path as it is written, if any; what is in `targets` is protected."""
-        if "AGX_HOME" in self.bare or "AGX_TOKEN_FILE" in self.bare:
+    def find_protected_name(self, targets: Iterable[str]) -> str | None:
+        """Return the word that names a protected path as it is written, or None; `targets` are protected too."""
+        if "AGX_HOME" in self.stripped or "AGX_TOKEN_FILE" in self.stripped:
             return "AGX_HOME"
-        named = next((target for target in targets if target in self.bare), None)
+        named = next((target for target in targets if target in self.stripped), None)
         named = named or next((text for text in self.texts if self._names_protected(text)), None)
-        named = named or self._naming_pair()
-        paths = [(text, *_upwards(text)) for text in self.texts]
+        named = named or self._find_protected_pair()
+        paths = [(text, *_split_parents(text)) for text in self.texts]
         for target in targets:
-            named = named or self._leading_into(target, paths)
+            named = named or self._find_path_into(target, paths)
         return named
 
-    def naming_secret(self) -> str | None:
-        """Return the word that is the name of an existing file which usually holds keys or passwords, if any."""
+    def find_secret_name(self) -> str | None:
+        """Return the word that is the name of an existing file which usually holds keys or passwords, or None."""
         folders = self._folders()
         for text in self.texts:
             parts = text.split("/")
-            if len(parts[-1]) <= _NAME_CHARS and is_secret_file(*parts):
-                self.lookups.spend(len(folders))
-                if any(self.lookups.exists(folder, text) for folder in folders):
+            if len(parts[-1]) <= _MAX_NAME_CHARS and is_secret_file(*parts):
+                self.file_system.spend(len(folders))
+                if any(self.file_system.exists(folder, text) for folder in folders):
                     return text
         return None
 
-    def existing(self) -> Iterator[tuple[str, str]]:
-        """Yield where the words lead, and what globs stand for right now, with all links resolved."""
+    def resolved_paths(self) -> Iterator[tuple[str, str]]:
+        """Yield the words with the paths to which they resolve, and with the existing paths that match their globs."""
         for folder in self._folders():
             for text in self.texts:
-                yield text, self.lookups.resolve(folder, text)
+                yield text, self.file_system.resolve(folder, text)
             for text in filter(is_glob, self.texts):
-                for path in self.lookups.expand(folder, text):
+                for path in self.file_system.expand(folder, text):
                     yield text, path
 
-    def leading_to_protected(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
-        """Return the word that leads to a protected path, if any."""
+    def find_protected_path(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
+        """Return the word that resolves to a protected path, or None."""
         below = tuple(f"{target.rstrip('/')}/" for target in targets)
         for text, path in existing:
-            if f"{path}/".startswith(below) or named_part(self._inside(path)) is not None:
+            if f"{path}/".startswith(below) or protected_settings_part(self._inside(path)) is not None:
                 return text
         return None
 
-    def leading_to_secret(self, existing: Iterable[tuple[str, str]]) -> str | None:
-        """Return the word that leads to a file which usually holds keys or passwords, if any."""
+    def find_secret_path(self, existing: Iterable[tuple[str, str]]) -> str | None:
+        """Return the word that resolves to a file which usually holds keys or passwords, or None."""
         for text, path in existing:
-            if is_secret_file(*self._inside(path)) and self.lookups.is_file(path):
+            if is_secret_file(*self._inside(path)) and self.file_system.is_file(path):
                 return text
         return None
 
     # --- paths --------------------------------------------------------------------------------------------------------
 
     def _names_protected(self, text: str) -> bool:
-        if named_part(self._inside(os.path.join(self.workspace, text))) is not None:
+        if protected_settings_part(self._inside(os.path.join(self.workspace, text))) is not None:
             return True
-        return is_glob(text) and any(map(self._may_become_protected, text.split("/")))
+        return is_glob(text) and any(map(self._may_match_protected, text.split("/")))
 
     def _inside(self, path: str) -> list[str]:
-        """Return the parts of a path, relative to the workspace where it lies in it: that one's own do not count."""
+        """Return the parts of a path, without those of the workspace if it lies inside it."""
         path = os.path.normpath(path)
         if path == self.workspace:
             return []
         return path.removeprefix(f"{self.workspace.rstrip('/')}/").strip("/").split("/")
 
     def _folders(self) -> list[str]:
-        """Return the folders in which parts of the command may run, with all links resolved: the workspace first."""
-        changed = (self.lookups.resolve(self.workspace, name) for name in _changed_folders(self.bare))
+        """Return the resolved folders in which parts of the command may run, the workspace first."""
+        changed = (self.file_system.resolve(self.workspace, name) for name in _changed_folders(self.stripped))
         return list(dict.fromkeys([self.workspace, *changed]))
 
-    def _naming_pair(self) -> str | None:
-        """Return the word that names a pair such as `.github/workflows`, by globs or from a folder of another word."""
+    def _find_protected_pair(self) -> str | None:
+        """Return the word that names a pair such as `.github/workflows`, by globs or relative to another word."""
         for text in filter(is_glob, self.texts):
             for above, below in pairwise(text.split("/")):
-                if below.strip("*") and any(self._fit(pair, (above, below)) for pair in PROTECTED_PAIRS):
+                if below.strip("*") and any(self._all_match(pair, (above, below)) for pair in PROTECTED_PAIRS):
                     return text
-        changed = {_last_part(folder) for folder in _changed_folders(self.bare)}
+        changed = {_last_part(folder) for folder in _changed_folders(self.stripped)}
         folders = changed | {_last_part(text) for text in self.texts}
         starts = {text.removeprefix("./").casefold(): text for text in self.texts}
         for first, second in PROTECTED_PAIRS:
-            if not self._any_fits(first, folders):
+            if not self._any_matches(first, folders):
                 continue
-            is_changed = self._any_fits(first, changed)
+            is_changed = self._any_matches(first, changed)
             for start, text in starts.items():
                 above, slash, _ = start.partition("/")
-                if (slash or is_changed) and above.strip("*") and self.lookups.matches(second, above):
+                if (slash or is_changed) and above.strip("*") and self.file_system.matches(second, above):
                     return text
         return None
 
-    def _any_fits(self, name: str, globs: set[str]) -> bool:
-        return name in globs or any(glob.strip("*") and self.lookups.matches(name, glob) for glob in globs)
+    def _any_matches(self, name: str, globs: set[str]) -> bool:
+        return name in globs or any(glob.strip("*") and self.file_system.matches(name, glob) for glob in globs)
 
     # --- globs --------------------------------------------------------------------------------------------------------
 
-    def _may_become_protected(self, part: str) -> bool:
-        """Return whether a glob such as `.gi*` matches a protected name, there or not.
+    def _may_match_protected(self, part: str) -> bool:
+        """Return whether a glob such as `.gi*` matches a protected name, whether or not the file exists.
 
-        One that does not begin with a dot has to fix half of the name, beside its ending: `*.json` names nothing.
+        A glob without a leading dot must fix at least half of the name, and not only its ending: `*.json` does not
+        count.
         """
         if not is_glob(part):
             return False
-        glob = self.lookups.glob(without_blanks(part).casefold())
+        glob = self.file_system.glob(without_invisible(part).casefold())
         is_dotted = glob.prefix.startswith(".")
-        spelled = len(part) if is_dotted else glob.spelled()
-        if not spelled:
-            return self._may_end(part.casefold())
+        fixed = len(part) if is_dotted else glob.fixed_stem_count()
+        if not fixed:
+            return self._may_match_ending(part.casefold())
         for name in _candidates(glob):
-            if (is_dotted or 2 * spelled >= len(name)) and glob.matches(name, self.lookups.spend):
+            if (is_dotted or 2 * fixed >= len(name)) and glob.matches(name, self.file_system.spend):
                 return True
         for beginning in _BEGINNINGS:
             if is_dotted is not beginning.startswith("."):
                 continue
             least = 1 if is_dotted else len(beginning) // 2
-            if spelled >= least and glob.may_begin(beginning, self.lookups.spend) >= max(least, 1):
+            if fixed >= least and glob.fixed_prefix_length(beginning, self.file_system.spend) >= max(least, 1):
                 return True
-        return self._may_end(part.casefold())
+        return self._may_match_ending(part.casefold())
 
-    def _may_end(self, part: str) -> bool:
+    def _may_match_ending(self, part: str) -> bool:
         """Return whether a glob fixes at least a third of a protected ending such as `.code-workspace`."""
         last = part.rpartition(".")[2]
-        fixed = self.lookups.glob(last).fixed()
+        fixed = self.file_system.glob(last).fixed_count()
         return any(
-            part.endswith(ending[1:]) or (3 * fixed >= len(ending) and self.lookups.matches(ending, f".{last}"))
+            part.endswith(ending[1:]) or (3 * fixed >= len(ending) and self.file_system.matches(ending, f".{last}"))
             for ending in _ENDINGS
         )
 
-    def _leading_into(self, target: str, paths: list[_Upwards]) -> str | None:
-        """Return the word that leads to or into `target`, from the workspace or a folder that other words lead to."""
+    def _find_path_into(self, target: str, paths: list[_ParentPath]) -> str | None:
+        """Return the word that leads to or into `target`, from the workspace or from a folder of another word."""
         names = _parts(target)
-        paths = [(text, ups, parts) for text, ups, parts in paths if _may_lead(parts, names)]
+        paths = [(text, parents, parts) for text, parents, parts in paths if _may_lead_to(parts, names)]
         folders = [_parts(self.workspace)]
-        for folder in folders:  # it grows: by folders on the way to the target
-            for text, ups, parts in paths:
-                self.lookups.spend(1)
-                base = () if ups is None else folder[: max(len(folder) - ups, 0)]
-                if names[: len(base)] != base or not self._fit(names[len(base) :], parts):
+        for folder in folders:  # the list grows by folders on the way to the target
+            for text, parents, parts in paths:
+                self.file_system.spend(1)
+                base = () if parents is None else folder[: max(len(folder) - parents, 0)]
+                if names[: len(base)] != base or not self._all_match(names[len(base) :], parts):
                     continue
                 depth = len(base) + len(parts)
                 if depth >= len(names):
@@ -246,15 +253,15 @@ class _Words:
                     folders.append(names[:depth])
         return None
 
-    def _fit(self, names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-        return all(self.lookups.matches(name, part) for name, part in zip(names, parts, strict=False))
+    def _all_match(self, names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+        return all(self.file_system.matches(name, part) for name, part in zip(names, parts, strict=False))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _with_folders(text: str, workspace: str) -> str:
-    """Return a command with well-known folders put in."""
+def _expand_folders(text: str, workspace: str) -> str:
+    """Return a command with `~`, `$HOME` and `$PWD` replaced by the folders they denote."""
     known = (
         (r"\$\{?HOME\b\}?|(?<![\w/.~])~(?=[/\s;|&<>)]|$)", os.path.expanduser("~")),
         (r"\$\{?PWD\b\}?", workspace),
@@ -264,8 +271,8 @@ def _with_folders(text: str, workspace: str) -> str:
     return text
 
 
-def _unread_syntax(command: str, unquoted: UnquotedText) -> str | None:
-    """Return a sentence about what bash may read in another way than it is read here, if anything."""
+def _unsupported_syntax(command: str, unquoted: UnquotedText) -> str | None:
+    """Return a sentence about syntax that bash may interpret differently from this module, or None."""
     if not unquoted.is_complete:
         return "Its quotes are not all closed, so that its words are not checked."
     if _CODED_CHARACTERS.search(command):
@@ -277,41 +284,39 @@ def _unread_syntax(command: str, unquoted: UnquotedText) -> str | None:
     return None
 
 
-class _Collected:
-    """The words of a command, each once, and a sentence about what is left out of them."""
+class _WordCollector:
+    """A collector of the distinct words of a command; `unchecked` is a sentence about the part that is left out."""
 
     def __init__(self) -> None:
         self.texts: dict[str, None] = {}
-        self.unread: str | None = None
-        self._room = _BRACED_CHARS
+        self.unchecked: str | None = None
+        self._chars_left = _MAX_BRACE_CHARS
 
-    def add_bare(self, bare: str) -> None:
-        """Add the words of a command without any quotes, where words that were quoted may be code."""
-        for run in dict.fromkeys(bare.split()):
-            text = _beginning(run)
-            if text != run:
-                self.unread = (
-                    f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
-                )
+    def add_stripped(self, stripped: str) -> None:
+        """Add the words of a command without any quotes, because quoted words may be code."""
+        for token in dict.fromkeys(stripped.split()):
+            text = _truncated(token)
+            if text != token:
+                self.unchecked = _TOO_LONG
             self._add(text)
             for word in self._expanded(text):
                 self._add(word)
 
     def add_unquoted(self, unquoted: str) -> None:
-        """Add the words of a command in which `QUOTED` stands for special characters that are quoted."""
-        for run in dict.fromkeys(unquoted.split()):
-            words = [run]
-            if has_braces(run):
-                expanded = None if len(run) > EXAMINED_WORD_BYTES else expand_braces(run, self._spend)
+        """Add the words of a command in which `QUOTED` replaces special characters that are quoted."""
+        for token in dict.fromkeys(unquoted.split()):
+            words = [token]
+            if has_braces(token):
+                expanded = None if len(token) > EXAMINED_WORD_BYTES else expand_braces(token, self._spend)
                 if expanded is None:
-                    self.unread = self.unread or _TOO_MANY_BRACES
+                    self.unchecked = self.unchecked or _TOO_MANY_BRACES
                 words = expanded or []
             for word in words:
-                for text in with_simple_classes(word).split(QUOTED):
-                    self._add(_beginning(text))
+                for text in simplify_classes(word).split(QUOTED):
+                    self._add(_truncated(text))
 
     def _expanded(self, text: str) -> list[str]:
-        """Return what brace expansion makes of a text; of one with too many braces the first of their choices."""
+        """Return the brace expansion of a text; with too many braces, its prefix followed by each of the pieces."""
         if "{" not in text:
             return []
         expanded = expand_braces(text, self._spend) if has_braces(text) else None
@@ -320,29 +325,29 @@ class _Collected:
         prefix, *choices = _BRACES.split(text)
         if self._spend(sum(len(prefix) + len(choice) for choice in choices)):
             return [prefix + choice for choice in choices]
-        self.unread = self.unread or _TOO_MANY_BRACES
+        self.unchecked = self.unchecked or _TOO_MANY_BRACES
         return []
 
     def _add(self, text: str) -> None:
-        simple = with_simple_classes(text) if "[" in text else text
+        simple = simplify_classes(text) if "[" in text else text
         for whole in dict.fromkeys((text, simple)):
             self.texts.update(dict.fromkeys((whole, *_SEPARATORS.split(whole))))
         self.texts.pop("", None)
 
     def _spend(self, characters: int) -> bool:
-        self._room -= characters
-        return self._room >= 0
+        self._chars_left -= characters
+        return self._chars_left >= 0
 
 
 _TOO_LONG = f"A word of it has more than {EXAMINED_WORD_BYTES:,} bytes, of which the rest is not checked."
-_TOO_MANY_BRACES = "Its braces stand for more words than can be checked."
+_TOO_MANY_BRACES = "Its braces expand to more words than can be checked."
 
 
-def _changed_folders(bare: str) -> list[str]:
-    """Return the words behind `cd` and options that change the folder."""
+def _changed_folders(stripped: str) -> list[str]:
+    """Return the words that follow `cd` and options that change the folder."""
     found: dict[str, None] = {}
     is_next = False
-    for word in _COMMAND_WORDS.findall(bare):
+    for word in _COMMAND_WORDS.findall(stripped):
         if word in _FOLDER_CHANGES:
             is_next = True
         elif is_next and not word.startswith("-"):
@@ -352,7 +357,7 @@ def _changed_folders(bare: str) -> list[str]:
 
 
 def _candidates(glob: ShellGlob) -> Iterable[str]:
-    """Return the protected names that begin and end as the glob does."""
+    """Return the protected names with the prefix of the glob; without a prefix, those with its suffix and no dot."""
     if not glob.prefix:
         return [name for name in _NAMES_WITHOUT_DOT if name.endswith(glob.suffix)]
     first = bisect_left(_SORTED_NAMES, glob.prefix)
@@ -364,12 +369,12 @@ def _last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2].casefold()
 
 
-def _beginning(run: str) -> str:
-    if 4 * len(run) <= EXAMINED_WORD_BYTES:
-        return run
-    encoded = run.encode("utf-8", "surrogatepass")
+def _truncated(token: str) -> str:
+    if 4 * len(token) <= EXAMINED_WORD_BYTES:
+        return token
+    encoded = token.encode("utf-8", "surrogatepass")
     if len(encoded) <= EXAMINED_WORD_BYTES:
-        return run
+        return token
     return encoded[:EXAMINED_WORD_BYTES].decode("utf-8", "ignore")
 
 
@@ -377,13 +382,13 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in os.path.normpath(path).casefold().split("/") if part)
 
 
-def _may_lead(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Return whether a path begins with a name on the way to the target, or with a glob."""
+def _may_lead_to(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Return whether a path is empty or begins with one of the names or with a glob."""
     return not parts or parts[0] in names or is_glob(parts[0])
 
 
-def _upwards(text: str) -> tuple[int | None, tuple[str, ...]]:
-    """Return how many folders a relative path goes up first (None: it is absolute), and the parts that follow."""
+def _split_parents(text: str) -> tuple[int | None, tuple[str, ...]]:
+    """Return the number of leading `..` of a relative path (None: it is absolute), and the parts that follow."""
     parts = _parts(text)
     if text.startswith("/"):
         return None, parts

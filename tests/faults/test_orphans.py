@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.tools.processes import StartedProcess, end_left_over
+from agenticx.tools.processes import StartedProcess, kill_leftovers
 from tests.faults.studios import Commands, Studio, World
 from tests.patience import PATIENCE
 
@@ -54,9 +54,9 @@ def test_a_stranger_that_got_the_number_of_a_recorded_process_is_left_alone() ->
     stranger = subprocess.Popen(["sleep", "6000"], start_new_session=True)
     fields = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()
     started = int(fields[19])
-    end_left_over(StartedProcess(stranger.pid, started - 1, "call_0.run_of_somebody"))
+    kill_leftovers(StartedProcess(stranger.pid, started - 1, "call_0.run_of_somebody"))
     assert stranger.poll() is None
-    end_left_over(StartedProcess(stranger.pid, started, "call_0.run_of_somebody"))
+    kill_leftovers(StartedProcess(stranger.pid, started, "call_0.run_of_somebody"))
     assert stranger.wait(PATIENCE) == -signal.SIGKILL
 
 

@@ -46,7 +46,7 @@ async def look(n: int, context: ToolContext) -> str:
 @tool(risk="write")
 async def note(n: int, context: ToolContext) -> str:
     """Keep a note and tidy up behind."""
-    context.afterwards(asyncio.sleep(0.002))
+    context.add_background_task(asyncio.sleep(0.002))
     await asyncio.sleep(0.002)
     return f"kept {n}"
 

@@ -25,7 +25,7 @@ from agenticx.runtime.result_text import (
     without_times,
 )
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_cut_turn
-from agenticx.tools.looking import seems_to_look
+from agenticx.tools.looking import seems_read_only
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, TEXTS, repeated
@@ -109,7 +109,7 @@ def _polled(results: list[tuple[ToolCall, str]]) -> Generator[None]:
 
 def _looked(commands: list[str]) -> Generator[None]:
     for command in commands:
-        seems_to_look(command)
+        seems_read_only(command)
         yield
 
 
@@ -183,8 +183,8 @@ RESULT_CASES = [
             "odd calls": lambda size: [(_call('{"a":' + "[" * 4_000), "status: x\n" * 400)] * (size // 8_000),
         },
     ),
-    Case(of=seems_to_look, run=seems_to_look, inputs=TEXTS),
-    Case(of=seems_to_look, variant="2,000 characters", run=_looked, inputs=_pieces(2_000, TEXTS)),
+    Case(of=seems_read_only, run=seems_read_only, inputs=TEXTS),
+    Case(of=seems_read_only, variant="2,000 characters", run=_looked, inputs=_pieces(2_000, TEXTS)),
     Case(
         of=TurnLog,
         variant="at debug",

@@ -32,7 +32,7 @@ from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.tool_output import bounded, is_large, jsonable, render, rendered
 from agenticx.runtime.turn import Turn
-from agenticx.tools.fitting import fit
+from agenticx.tools.fitting import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
 from tests.linear.case import Case, Make
 from tests.linear.histories import LONG_HISTORIES
@@ -213,7 +213,7 @@ RUNTIME_CASES = [
         inputs=JSON,
     ),
     Case(of=validated, run=_validated, inputs=_ARGUMENTS, where="thread"),
-    Case(of=fit, run=lambda value: fit(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"),
+    Case(of=coerce_numbers, run=lambda value: coerce_numbers(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"),
     Case(of=write_json, run=lambda value: write_json(value, len), inputs=_VALUES, where="thread"),
     Case(of=TurnOutput, variant="answers in text", run=_fault, inputs=JSON | TEXTS, where="thread"),
     Case(of=TurnOutput, variant="answers in calls", run=_settled, inputs=JSON, where="thread"),

@@ -106,9 +106,9 @@ EXCUSED: dict[str, str] = {
             llms.gemini._request.sent_names llms.ollama._request.sent_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary tools.protected.reason_for
+            runtime.compactor.is_summary tools.protected.protection_reason
             llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
-            runtime.output.OutputType runtime.question.size_of tools.output.Progress
+            runtime.output.OutputType runtime.question.size_of tools.output.ProgressEmitter
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
             cli.render.JsonLines cli.render.Terminal logs.hidden_members
@@ -119,7 +119,7 @@ EXCUSED: dict[str, str] = {
             llms.openai_responses._request.tool_rows llms.anthropic._request.held_schema
             llms.anthropic._request.tool_name llms.gemini._request.function_declarations
             llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
-            tools.protected.makes_repository cli.render.output_for
+            tools.protected.changes_bare_repository cli.render.output_for
         """,
         "it carries events and looks at none of their texts": "sessions.batches.Batches",
     }.items()

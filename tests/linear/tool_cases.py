@@ -21,19 +21,19 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
-from agenticx.tools.lines import count_lines, holds_only_utf_8, lines_from
-from agenticx.tools.lookups import Lookups, Unclear
-from agenticx.tools.output import Excerpt
+from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
+from agenticx.tools.lookups import FileSystemCache, UncheckableError
+from agenticx.tools.output import HeadTailBuffer
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
-from agenticx.tools.protected import named_part, protected_part
+from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell_braces import expand_braces, has_braces
-from agenticx.tools.shell_globs import is_glob, with_simple_classes
-from agenticx.tools.shell_quoting import without_quoting
+from agenticx.tools.shell_globs import is_glob, simplify_classes
+from agenticx.tools.shell_quoting import remove_quoting
 from agenticx.tools.shell_words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
-from agenticx.tools.visible import tame, visible, visible_line, without_blanks, without_controls
+from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line, without_invisible
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS, repeated
@@ -106,7 +106,7 @@ _CHANGES: dict[str, Make] = {
 
 
 def _excerpt(chunks: list[bytes]) -> Generator[None]:
-    excerpt = Excerpt(8_000, 16_000)
+    excerpt = HeadTailBuffer(8_000, 16_000)
     for chunk in chunks:
         excerpt.add(chunk)
         yield
@@ -118,11 +118,11 @@ def _lined(text: str) -> object:
     """Count the lines of a file, and read what stands behind half of them."""
     content = text.encode("utf-8", "surrogatepass")
     lines = count_lines(content)
-    return holds_only_utf_8(content), [*islice(lines_from(content, lines // 2, 2_000), 2_000)]
+    return is_valid_utf8(content), [*islice(iter_lines(content, lines // 2, 2_000), 2_000)]
 
 
 def _ignored(text: str) -> object:
-    rules = IgnoreRules().extended(text[: 256 * 1024], "")
+    rules = IgnoreRules().with_rules(text[: 256 * 1024], "")
     return rules.ignores("a/b/c.txt", is_folder=False)
 
 
@@ -161,18 +161,18 @@ _GLOBS: dict[str, Make] = {
 
 def _matched(glob: str) -> object:
     """Match a glob with long names, and a short one with what it is itself."""
-    looks = Lookups()
+    looks = FileSystemCache()
     try:
         return [looks.matches(name, glob) for name in ("a" * 255, "ab" * 100, ".a")], looks.matches(glob, "*a*b*c")
-    except Unclear:
+    except UncheckableError:
         return None
 
 
 def _resolved(path: str) -> object:
-    looks, path = Lookups(), path[:EXAMINED_WORD_BYTES]
+    looks, path = FileSystemCache(), path[:EXAMINED_WORD_BYTES]
     try:
         return looks.resolve("/", path), looks.exists("/", path), looks.is_file(path), list(looks.expand("/", path))
-    except Unclear:
+    except UncheckableError:
         return None
 
 
@@ -195,17 +195,17 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
 TOOL_CASES = [
     Case(of=visible, run=visible, inputs=TEXTS, where="thread"),
     Case(of=visible_line, run=visible_line, inputs=TEXTS),
-    Case(of=without_controls, run=without_controls, inputs=TEXTS, where="program"),
-    Case(of=tame, run=lambda text: tame(text[: 64 * 1024]), inputs=TEXTS),
+    Case(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program"),
+    Case(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
     Case(
         of=examine,
-        run=lambda text: examine(text, _HERE, (_HERE / "x",), Lookups()),
+        run=lambda text: examine(text, _HERE, (_HERE / "x",), FileSystemCache()),
         inputs=COMMANDS,
         where="thread",
-        also=(Lookups, expand_braces, has_braces, with_simple_classes, without_quoting),
+        also=(FileSystemCache, expand_braces, has_braces, simplify_classes, remove_quoting),
     ),
-    Case(of=Lookups, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
-    Case(of=Lookups, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
+    Case(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
+    Case(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
     Case(
         of=is_plainly_harmless,
         run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
@@ -217,12 +217,12 @@ TOOL_CASES = [
         run=lambda text: protected_part(Path(text)),
         inputs=TEXTS,
         where="thread",
-        also=(named_part, without_blanks),
+        also=(protected_settings_part, without_invisible),
     ),
     Case(of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"),
     Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
     Case(
-        of=Excerpt,
+        of=HeadTailBuffer,
         run=_excerpt,
         inputs={
             "one chunk": lambda size: [b"a" * size],
@@ -231,14 +231,14 @@ TOOL_CASES = [
         },
     ),
     Case(
-        of=lines_from,
+        of=iter_lines,
         run=_lined,
         inputs={
             **TEXTS,
             "empty lines": repeated("\n"),
         },
         where="thread",
-        also=(count_lines, holds_only_utf_8),
+        also=(count_lines, is_valid_utf8),
     ),
     Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
     Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
-from agenticx.tools.looking import seems_to_look
+from agenticx.tools.looking import seems_read_only
 
 __all__ = [
     "FILES",
@@ -171,7 +171,8 @@ def _recorded(call: Call) -> RecordedCall:
         arguments=arguments_text(call),
         result=call["result"],
         outcome=call.get("outcome", "ok"),
-        read_only=call["tool"] in READ_ONLY or (call["tool"] == SHELL and seems_to_look(call["arguments"]["command"])),
+        read_only=call["tool"] in READ_ONLY
+        or (call["tool"] == SHELL and seems_read_only(call["arguments"]["command"])),
     )
 
 

@@ -232,7 +232,7 @@ async def test_a_plain_function_may_hand_over_work_too(play):
 
     def odd(context: ToolContext):
         """Hand over work, from a thread."""
-        context.afterwards(clean_up())
+        context.add_background_task(clean_up())
 
     data = await one_result(play, odd)
 
@@ -248,7 +248,7 @@ async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_progr
 
     async def odd(context: ToolContext):
         """Hand over work."""
-        context.afterwards(leave())
+        context.add_background_task(leave())
 
     data = await one_result(play, odd)
 
@@ -372,7 +372,7 @@ async def test_what_the_journal_raises_inside_a_tool_ends_the_turn_whatever_the_
     async def launch(context: ToolContext):
         """Start a process."""
         try:
-            await context.started({"pid": 1, "started": 1, "mark": "m"})
+            await context.record_process({"pid": 1, "started": 1, "mark": "m"})
         except StoreError:
             if reaction == "pass":
                 raise
@@ -394,7 +394,7 @@ async def test_the_engines_error_in_one_of_several_calls_ends_the_others_at_once
         """Start a process, or hang."""
         if n != 2:
             await asyncio.Event().wait()
-        await context.started({"pid": 1, "started": 1, "mark": "m"})
+        await context.record_process({"pid": 1, "started": 1, "mark": "m"})
 
     runtime = play.runtime(ScriptedModel([[call("launch", {"n": n}) for n in range(4)]]))
     began = asyncio.get_running_loop().time()

@@ -225,7 +225,7 @@ async def test_work_handed_to_afterwards_goes_on_behind_the_terminal_event(play)
         try:
             await asyncio.Event().wait()
         finally:
-            context.afterwards(clean_up())
+            context.add_background_task(clean_up())
 
     stop = Timed("tool_call")
 

@@ -162,7 +162,7 @@ async def test_a_full_session_keeps_no_more_and_the_oldest_make_room_for_others(
     shared = SnapshotFolder(tmp_path / "shared", all_bytes=6_000)
     for number in range(3):
         kept = shared.of(f"ses_{number}")
-        kept.edited("call", workspace / "x", None, os.urandom(2_500))
+        kept.record_edit("call", workspace / "x", None, os.urandom(2_500))
         os.utime(kept.folder / "edits.jsonl", (number, number))
     left = [shared.of(f"ses_{number}").content(shared.of(f"ses_{number}").edits()[0].after) for number in range(3)]
     assert [content is not None for content in left] == [False, True, True]

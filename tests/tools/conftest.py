@@ -1,4 +1,4 @@
-"""What the tool tests share: a workspace, a context that keeps what tools emit, and one way to call a tool."""
+"""Fixtures of the tool tests: a workspace, and a runner that assesses and calls tools."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from agenticx.tools.base import ToolOutput
 
 
 @dataclass
-class Bench:
-    """Calls tools as the engine does: validate, assess, run. `emitted` and `afterwork` are what they handed over."""
+class ToolRunner:
+    """A caller of tools that proceeds as the engine does: validate, assess, run.
+
+    `emitted` are the events that tools emitted, `background_tasks` the tasks that they added.
+    """
 
     workspace: Path
     protected_roots: tuple[Path, ...] = ()
     emitted: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    afterwork: list[asyncio.Task[None]] = field(default_factory=list)
+    background_tasks: list[asyncio.Task[None]] = field(default_factory=list)
     context: ToolContext = field(init=False)
 
     def __post_init__(self) -> None:
@@ -29,7 +32,7 @@ class Bench:
             workspace=self.workspace,
             call_id="call_1",
             emit=lambda type_, payload: self.emitted.append((type_, payload)),
-            afterwards=lambda work: self.afterwork.append(asyncio.ensure_future(work)),
+            add_background_task=lambda work: self.background_tasks.append(asyncio.ensure_future(work)),
             protected_roots=self.protected_roots,
         )
 
@@ -41,7 +44,7 @@ class Bench:
         return result.text if isinstance(result, ToolOutput) else result
 
     def files(self) -> dict[str, str]:
-        """Every file of the workspace with its text."""
+        """Return the texts of all files of the workspace by path."""
         return {
             str(path.relative_to(self.workspace)): path.read_text(encoding="utf-8", errors="replace")
             for path in sorted(self.workspace.rglob("*"))
@@ -57,11 +60,11 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bench(workspace: Path) -> Bench:
-    return Bench(workspace)
+def runner(workspace: Path) -> ToolRunner:
+    return ToolRunner(workspace)
 
 
 @pytest.fixture
-def bench_at() -> type[Bench]:
-    """For benches that stand elsewhere or protect something."""
-    return Bench
+def make_runner() -> type[ToolRunner]:
+    """Return a factory of runners with a given workspace or given protected roots."""
+    return ToolRunner

@@ -1,4 +1,4 @@
-"""The assessment of a call is linear and bounded, and what it cannot look at is asked about."""
+"""Tests of assessments: they are linear and bounded, and unexamined parts are asked about."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
-from agenticx.tools.lookups import Lookups
+from agenticx.tools.lookups import FileSystemCache
 from agenticx.tools.shell_globs import ShellGlob
 from agenticx.tools.shell_words import examine
 from tests.linear.growth import grows_linearly
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.promise("H4")
 NOBODY = 65534
 
 
-def decisions(bench, command: str) -> list[str]:
-    assessment = bench.assess(bash_exec, command=command)
+def decisions(runner, command: str) -> list[str]:
+    assessment = runner.assess(bash_exec, command=command)
     return [decide(mode, assessment).decision for mode in ("default", "accept_edits", "auto")]
 
 
-def last_reason(bench, command: str) -> str:
-    return bench.assess(bash_exec, command=command).reasons[-1]
+def last_reason(runner, command: str) -> str:
+    return runner.assess(bash_exec, command=command).reasons[-1]
 
 
 # --- what is too long -------------------------------------------------------------------------------------------------
@@ -52,15 +52,15 @@ def last_reason(bench, command: str) -> str:
         "cat " + "a/" * 3_000,
     ],
 )
-def test_a_word_of_more_than_4096_bytes_is_asked_about_in_every_mode(bench, command) -> None:
-    assert decisions(bench, command) == ["ask"] * 3
-    assert last_reason(bench, command) == "A word of it has more than 4,096 bytes, of which the rest is not checked."
+def test_a_word_of_more_than_4096_bytes_is_asked_about_in_every_mode(runner, command) -> None:
+    assert decisions(runner, command) == ["ask"] * 3
+    assert last_reason(runner, command) == "A word of it has more than 4,096 bytes, of which the rest is not checked."
 
 
-def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_in_part(bench) -> None:
-    assert decisions(bench, "echo " + "word " * 13_000) == ["allow"] * 3
+def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_cut(runner) -> None:
+    assert decisions(runner, "echo " + "word " * 13_000) == ["allow"] * 3
     for command in ("echo " + "word " * 14_000, "echo " + "é " * 30_000, "x" * 1_000_000):
-        assessment = bench.assess(bash_exec, command=command)
+        assessment = runner.assess(bash_exec, command=command)
         assert decide("auto", assessment).rule == "unchecked"
         size = f"{len(command.encode()):,}"
         sentence = f"The command has {size} bytes; one of more than 65,536 bytes is not checked."
@@ -68,40 +68,40 @@ def test_a_command_of_more_than_64_kib_is_asked_about_in_every_mode_and_shown_in
         assert len(assessment.command or "") < 66_000
 
 
-def test_what_a_long_word_begins_with_is_examined(bench) -> None:
-    assessment = bench.assess(bash_exec, command="cat .git/" + "x" * 100 + "/" * 5_000)
+def test_the_beginning_of_a_long_word_is_examined(runner) -> None:
+    assessment = runner.assess(bash_exec, command="cat .git/" + "x" * 100 + "/" * 5_000)
     assert (assessment.protected, assessment.unchecked) == (True, True)
 
 
 # --- what cannot be looked at -----------------------------------------------------------------------------------------
 
 
-def test_a_word_longer_than_any_files_name_names_nothing_protected(bench) -> None:
+def test_a_word_longer_than_any_file_name_is_not_protected(runner) -> None:
     long = "a" * 300
-    assert decisions(bench, f"echo {long}") == ["allow"] * 3
+    assert decisions(runner, f"echo {long}") == ["allow"] * 3
     for command in (f"echo {long * 5} | base64 -d", f'git commit -m "{long}"', f"cat {long}", f"cat x/{long}/y"):
-        assert decisions(bench, command) == ["ask", "ask", "allow"], command
+        assert decisions(runner, command) == ["ask", "ask", "allow"], command
 
 
-def test_the_rest_of_a_command_with_a_long_word_is_examined(bench) -> None:
-    assert bench.assess(bash_exec, command=f"echo {'a' * 300} >> .bashrc").protected
-    assert bench.assess(bash_exec, command=f"cat {'a' * 300}/.git/config").protected
+def test_the_rest_of_a_command_with_a_long_word_is_examined(runner) -> None:
+    assert runner.assess(bash_exec, command=f"echo {'a' * 300} >> .bashrc").protected
+    assert runner.assess(bash_exec, command=f"cat {'a' * 300}/.git/config").protected
 
 
 @pytest.mark.parametrize("command", ["cat loop", "cat loop/x", "echo hello; ls a/loop", "cat lo*", "cd loop && ls"])
-def test_what_cannot_be_looked_at_is_asked_about_in_every_mode(bench, command) -> None:
-    (bench.workspace / "loop").symlink_to("loop")
-    (bench.workspace / "a").mkdir()
-    (bench.workspace / "a" / "loop").symlink_to("../loop")
-    assert decisions(bench, command) == ["ask"] * 3
-    assert last_reason(bench, command) == (
-        f"It names {bench.workspace}/loop, which cannot be looked at: {os.strerror(errno.ELOOP)}."
+def test_a_path_that_cannot_be_examined_is_asked_about_in_every_mode(runner, command) -> None:
+    (runner.workspace / "loop").symlink_to("loop")
+    (runner.workspace / "a").mkdir()
+    (runner.workspace / "a" / "loop").symlink_to("../loop")
+    assert decisions(runner, command) == ["ask"] * 3
+    assert last_reason(runner, command) == (
+        f"It names {runner.workspace}/loop, which cannot be looked at: {os.strerror(errno.ELOOP)}."
     )
 
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """As root: as the user nobody, whom the permissions of files hold."""
+    """Run the block as user nobody if this process is root, because file permissions do not apply to root."""
     if os.geteuid() != 0:
         yield
         return
@@ -113,30 +113,30 @@ def without_privileges() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("command", ["cat closed/x", "ls closed/*", "cat link", "grep -r x ."])
-def test_a_folder_that_may_not_be_entered_is_asked_about(bench_at, command) -> None:
+def test_a_folder_without_permission_is_asked_about(make_runner, command) -> None:
     with tempfile.TemporaryDirectory() as made:
         workspace = Path(os.path.realpath(made))
         (workspace / "closed").mkdir()
         (workspace / "link").symlink_to("closed/x")
         workspace.chmod(0o755)
         (workspace / "closed").chmod(0)
-        bench = bench_at(workspace)
+        runner = make_runner(workspace)
         try:
             with without_privileges():
-                asked = decisions(bench, command)
-                reason = last_reason(bench, command)
+                decided = decisions(runner, command)
+                reason = last_reason(runner, command)
         finally:
             (workspace / "closed").chmod(0o700)
     if command.startswith("grep"):  # no word names it
-        assert asked == ["ask", "ask", "allow"]
+        assert decided == ["ask", "ask", "allow"]
     else:
-        assert asked == ["ask"] * 3
+        assert decided == ["ask"] * 3
         assert reason.endswith(f"which cannot be looked at: {os.strerror(errno.EACCES)}.")
 
 
-def test_what_lies_below_a_file_is_nothing_and_not_unclear(bench) -> None:
-    (bench.workspace / "notes").touch()
-    assert decisions(bench, "cat notes/x") == ["allow"] * 3
+def test_a_path_below_a_file_counts_as_missing_and_not_as_unchecked(runner) -> None:
+    (runner.workspace / "notes").touch()
+    assert decisions(runner, "cat notes/x") == ["allow"] * 3
 
 
 ODD = [
@@ -156,99 +156,102 @@ ODD = [
 PIECES = [*ODD, *"*?[]{},!^-;&|<>$`'\"\\=: \t\n/.", "cd ", "cat ", "grep -r x ", "ls ", ".g", "*/*", "{a,b}", "[^a-]"]
 
 
-def test_no_error_leaves_the_assessment_of_any_command(bench) -> None:
-    (bench.workspace / "loop").symlink_to("loop")
-    (bench.workspace / "a").mkdir()
-    (bench.workspace / "a" / "loop").symlink_to("../loop")
+def test_the_assessment_of_any_command_raises_no_error(runner) -> None:
+    (runner.workspace / "loop").symlink_to("loop")
+    (runner.workspace / "a").mkdir()
+    (runner.workspace / "a" / "loop").symlink_to("../loop")
     seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
     print(f"AGX_SEED={seed}")
-    choose = random.Random(seed)
+    chooser = random.Random(seed)
     for _ in range(2_000):
-        command = "".join(choose.choices(PIECES, k=choose.randrange(1, 9)))
-        assessment = bash_exec.assess({"command": command}, bench.context)
+        command = "".join(chooser.choices(PIECES, k=chooser.randrange(1, 9)))
+        assessment = bash_exec.assess({"command": command}, runner.context)
         assert decide("auto", assessment).decision in {"allow", "ask"}
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "\ud800", "loop", "loop/x", "a\0b", "x/" * 2_000])
-def test_an_odd_path_is_refused_or_assessed_by_the_file_tools(bench, path) -> None:
-    (bench.workspace / "loop").symlink_to("loop")
+def test_an_odd_path_is_refused_or_assessed_by_the_file_tools(runner, path) -> None:
+    (runner.workspace / "loop").symlink_to("loop")
     for tool, arguments in (
         (file_read, {}),
         (file_write, {"content": "x"}),
         (file_edit, {"old_text": "a", "new_text": "b"}),
     ):
         with suppress(ToolError):
-            assert tool.assess({"path": path, **arguments}, bench.context).path
+            assert tool.assess({"path": path, **arguments}, runner.context).path
 
 
-def test_text_that_cannot_be_written_is_refused(bench) -> None:
-    with pytest.raises(ToolError, match="half a character"):
-        file_write.assess({"path": "a", "content": "\ud800"}, bench.context)
+def test_text_that_cannot_be_encoded_is_refused(runner) -> None:
+    with pytest.raises(ToolError, match="lone surrogate"):
+        file_write.assess({"path": "a", "content": "\ud800"}, runner.context)
 
 
 # --- how much is looked at --------------------------------------------------------------------------------------------
 
 _listings: list[str] = []
-_watched = False
+_hook_installed = False
 
 
-def watch_listings() -> None:
-    """Have the interpreter itself tell which folders are listed, by whatever code."""
-    global _watched
-    if not _watched:
-        _watched = True
+def record_listings() -> None:
+    """Record in `_listings` every folder that any code lists, by an audit hook of the interpreter."""
+    global _hook_installed
+    if not _hook_installed:
+        _hook_installed = True
         sys.addaudithook(lambda event, args: _listings.append(str(args[0])) if event == "os.scandir" else None)
     _listings.clear()
 
 
-def test_each_folder_is_listed_once_and_only_for_globs(bench) -> None:
+def test_each_folder_is_listed_once_and_only_for_globs(runner) -> None:
     for name in ("a", "b", "c"):
-        (bench.workspace / name).mkdir()
-        (bench.workspace / name / "x").touch()
-    watch_listings()
-    bench.assess(bash_exec, command="ls a b c x y z")
+        (runner.workspace / name).mkdir()
+        (runner.workspace / name / "x").touch()
+    record_listings()
+    runner.assess(bash_exec, command="ls a b c x y z")
     assert _listings == []
-    bench.assess(bash_exec, command=" ".join(f"*{n} */*{n} */x?{n} ./a/../*.{n} {{*,a/*}}" for n in range(64)))
-    assert sorted(_listings) == sorted(map(str, (bench.workspace, *map(bench.workspace.joinpath, "abc"))))
+    runner.assess(bash_exec, command=" ".join(f"*{n} */*{n} */x?{n} ./a/../*.{n} {{*,a/*}}" for n in range(64)))
+    assert sorted(_listings) == sorted(map(str, (runner.workspace, *map(runner.workspace.joinpath, "abc"))))
 
 
 @pytest.fixture
-def crowded(bench):
-    """A workspace with a folder of more files than an assessment looks at."""
-    folder = bench.workspace / "many"
+def large_folder_runner(runner):
+    """Return a runner whose workspace has a folder of more files than an assessment lists."""
+    folder = runner.workspace / "many"
     folder.mkdir()
     for number in range(20_001):
         os.mknod(folder / f"f{number}")
-    return bench
+    return runner
 
 
-def test_a_folder_with_too_many_files_is_asked_about_where_a_glob_reaches_it(crowded) -> None:
-    assert decisions(crowded, "ls many") == ["allow"] * 3
-    watch_listings()
-    assert decisions(crowded, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
-    assert _listings == [f"{crowded.workspace}/many"]
-    assert last_reason(crowded, "ls many/*") == "Its patterns reach more than the 20,000 files that can be checked."
-    assert decisions(crowded, "ls many/f1 *") == ["ask", "ask", "allow"]
+def test_a_folder_with_too_many_files_is_asked_about_if_a_glob_reaches_it(large_folder_runner) -> None:
+    assert decisions(large_folder_runner, "ls many") == ["allow"] * 3
+    record_listings()
+    assert decisions(large_folder_runner, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
+    assert _listings == [f"{large_folder_runner.workspace}/many"]
+    assert (
+        last_reason(large_folder_runner, "ls many/*")
+        == "Its patterns reach more than the 20,000 files that can be checked."
+    )
+    assert decisions(large_folder_runner, "ls many/f1 *") == ["ask", "ask", "allow"]
 
 
-def test_a_glob_of_many_parts_is_expanded(bench_at, workspace) -> None:
+def test_a_glob_of_many_parts_is_expanded(make_runner, workspace) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (home / "token").touch()
     (workspace / "a" / "b" / "c").mkdir(parents=True)
     (workspace / "a" / "b" / "c" / "d").symlink_to(home)
-    bench = bench_at(workspace, protected_roots=(home,))
-    assert bench.assess(bash_exec, command="cat */*/*/*/token").protected
-    assert not bench.assess(bash_exec, command="cat */*/*/token").protected
+    runner = make_runner(workspace, protected_roots=(home,))
+    assert runner.assess(bash_exec, command="cat */*/*/*/token").protected
+    assert not runner.assess(bash_exec, command="cat */*/*/token").protected
 
 
-def test_a_link_is_found_behind_any_number_of_words(bench_at, workspace) -> None:
+def test_a_link_is_found_after_any_number_of_words(make_runner, workspace) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (workspace / "way-in").symlink_to(home)
-    bench = bench_at(workspace, protected_roots=(home,))
+    runner = make_runner(workspace, protected_roots=(home,))
     words = " ".join(f"word{n}" for n in range(2_000))
-    assert bench.assess(bash_exec, command=f"echo {words} way-in/token").protected
+    assert runner.assess(bash_exec, command=f"echo {words} way-in/token").protected
 
 
 COMMANDS = {
@@ -279,26 +282,26 @@ COMMANDS = {
 
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.cases(quick=5)
-def test_assessing_a_command_costs_no_more_than_its_size(bench, kind) -> None:
-    """Up to the size from which nothing is examined, and beyond it."""
-    (bench.workspace / "file").touch()
+def test_assessing_a_command_costs_no_more_than_its_size(runner, kind) -> None:
+    """Check sizes up to the limit from which nothing is examined, and beyond it."""
+    (runner.workspace / "file").touch()
     make = COMMANDS[kind]
-    assert grows_linearly(lambda size: bench.assess(bash_exec, command=make(size)), 3_000, 60_000)
-    assert grows_linearly(lambda size: bench.assess(bash_exec, command=make(size)), 50_000, 1_000_000)
+    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)
+    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 50_000, 1_000_000)
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.cases(quick=8)
-def test_a_command_has_no_more_than_so_many_names_looked_up(bench, kind) -> None:
-    lookups = Lookups()
-    found = examine(COMMANDS[kind](65_000), bench.workspace, (bench.workspace.parent / "agx-home",), lookups)
-    assert lookups.looked_up <= 10_000
-    assert set(lookups.listed) <= {str(bench.workspace), "/"}
-    assert lookups.looked_up < 10_000 or found.unchecked is not None
+def test_the_number_of_lookups_for_a_command_is_bounded(runner, kind) -> None:
+    lookups = FileSystemCache()
+    found = examine(COMMANDS[kind](65_000), runner.workspace, (runner.workspace.parent / "agx-home",), lookups)
+    assert lookups.lookup_count <= 10_000
+    assert set(lookups.listed_folders) <= {str(runner.workspace), "/"}
+    assert lookups.lookup_count < 10_000 or found.unchecked is not None
 
 
 @pytest.mark.parametrize(
-    ("glob", "fitting", "others"),
+    ("glob", "matching", "others"),
     [
         ("*", ["a", "ab"], [".a"]),
         ("a*", ["a", "ab"], ["ba"]),
@@ -315,9 +318,9 @@ def test_a_command_has_no_more_than_so_many_names_looked_up(bench, kind) -> None
         ("a**b", ["ab", "axxb"], ["a"]),
     ],
 )
-def test_a_glob_matches_as_in_bash(glob, fitting, others) -> None:
+def test_a_glob_matches_as_in_bash(glob, matching, others) -> None:
     parsed = ShellGlob.parse(glob)
-    assert [name for name in (*fitting, *others) if parsed.matches(name, lambda _: None)] == fitting
+    assert [name for name in (*matching, *others) if parsed.matches(name, lambda _: None)] == matching
 
 
 # --- diffs ------------------------------------------------------------------------------------------------------------
@@ -338,9 +341,9 @@ def test_a_diff_costs_no_more_than_the_size_of_its_texts(kind) -> None:
     assert grows_linearly(lambda size: unified_diff(before(size), after(size), "x"), 50_000, 1_000_000)
 
 
-def test_a_change_in_a_large_file_is_shown_at_its_line(bench) -> None:
-    (bench.workspace / "f").write_text("line\n" * 200_000 + "here\n" + "line\n" * 200_000)
-    diff = bench.assess(file_edit, path="f", old_text="here", new_text="there").diff
+def test_a_change_in_a_large_file_is_shown_at_its_line(runner) -> None:
+    (runner.workspace / "f").write_text("line\n" * 200_000 + "here\n" + "line\n" * 200_000)
+    diff = runner.assess(file_edit, path="f", old_text="here", new_text="there").diff
     lines = [" line"] * 3
     assert (diff or "").splitlines() == [
         "--- f",
@@ -353,7 +356,7 @@ def test_a_change_in_a_large_file_is_shown_at_its_line(bench) -> None:
     ]
 
 
-def test_an_edit_that_makes_a_file_huge_is_refused_before_it_is_made(bench) -> None:
-    (bench.workspace / "f").write_text("a" * 100_000)
+def test_an_edit_that_makes_a_file_huge_is_refused_before_it_is_made(runner) -> None:
+    (runner.workspace / "f").write_text("a" * 100_000)
     with pytest.raises(ToolError, match="would have more than 16,777,216 characters"):
-        bench.assess(file_edit, path="f", old_text="a", new_text="b" * 1_000_000, replace_all=True)
+        runner.assess(file_edit, path="f", old_text="a", new_text="b" * 1_000_000, replace_all=True)

@@ -1,4 +1,4 @@
-"""The tools that come along, as a set."""
+"""Tests of the built-in tools as a set."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_every_schema_is_valid_described_and_closed(tool: Tool) -> None:
     assert [name for name, schema in parameters["properties"].items() if "description" not in schema] == []
 
 
-def test_what_is_public_is_listed() -> None:
+def test_public_names_are_sorted_and_exist() -> None:
     assert agenticx.tools.__all__ == sorted(agenticx.tools.__all__)
     assert all(hasattr(agenticx.tools, name) for name in agenticx.tools.__all__)
 
 
 @pytest.mark.parametrize("package", ["httpx", "structlog", "rich", "ctypes", "starlette"])
 @pytest.mark.cases(quick=2)
-def test_importing_the_tools_stays_light(package) -> None:
+def test_importing_the_tools_imports_no_heavy_packages(package) -> None:
     program = f"import sys, agenticx.tools, agenticx.tools.builtin; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

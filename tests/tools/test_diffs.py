@@ -1,4 +1,4 @@
-"""Diffs for the person who is asked."""
+"""Tests of the diffs in questions to the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_change_is_shown_with_three_lines_around_it() -> None:
     ]
 
 
-def test_a_missing_last_line_break_and_hidden_characters_are_said() -> None:
+def test_a_missing_last_line_break_and_hidden_characters_are_marked() -> None:
     assert unified_diff("", "a\u202eb", "x\x1b").splitlines() == [
         "--- x⟨U+001B⟩",
         "+++ x⟨U+001B⟩",
@@ -36,7 +36,7 @@ def test_equal_texts_have_no_diff() -> None:
     assert unified_diff("a\n", "a\n", "x") == ""
 
 
-def test_huge_changes_stay_bounded_and_say_so() -> None:
+def test_the_diff_of_a_huge_change_is_cut_with_a_note() -> None:
     before, after = "".join(f"a{n}\n" for n in range(50_000)), "".join(f"b{n}\n" for n in range(50_000))
     diff = unified_diff(before, after, "x")
 
@@ -51,10 +51,10 @@ lines = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c c\n"]), max_size=30)
 @given(lines, lines)
 def test_applying_the_diff_to_the_old_text_gives_the_new(before, after) -> None:
     diff = unified_diff("".join(before), "".join(after), "x")
-    assert "".join(applied(before, diff.split("\n")[2:]) if diff else before) == "".join(after)
+    assert "".join(apply_diff(before, diff.split("\n")[2:]) if diff else before) == "".join(after)
 
 
-def applied(before: list[str], diff: list[str]) -> list[str]:
+def apply_diff(before: list[str], diff: list[str]) -> list[str]:
     result: list[str] = []
     position = 0
     for line in diff:

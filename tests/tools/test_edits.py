@@ -1,4 +1,4 @@
-"""Changing files: atomic, bound to what was shown, and never over somebody else's change."""
+"""Tests of the tools that change files: atomic writes, bound to the question, no lost changes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from agenticx.tools.builtin.shell import bash_exec
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_new_file_is_created_with_its_folders(bench) -> None:
-    assessment = bench.assess(file_write, path="a/b/c.txt", content="one\ntwo\n")
+async def test_a_new_file_is_created_with_its_folders(runner) -> None:
+    assessment = runner.assess(file_write, path="a/b/c.txt", content="one\ntwo\n")
     assert (assessment.risk, assessment.question, assessment.reasons, assessment.path, assessment.protected) == (
         "write",
         "Create a/b/c.txt?",
@@ -29,48 +29,48 @@ async def test_a_new_file_is_created_with_its_folders(bench) -> None:
         False,
     )
     assert assessment.diff == "--- a/b/c.txt\n+++ a/b/c.txt\n@@ -0,0 +1,2 @@\n+one\n+two"
-    assert bench.files() == {}
+    assert runner.files() == {}
 
-    assert await bench.call(file_write, path="a/b/c.txt", content="one\ntwo\n") == "Created a/b/c.txt (8 bytes)."
-    assert bench.files() == {"a/b/c.txt": "one\ntwo\n"}
-
-
-async def test_one_is_no_plural(bench) -> None:
-    assert bench.assess(file_write, path="z.txt", content="z").reasons == ("It creates a file: 1 line, 1 byte.",)
-    assert await bench.call(file_write, path="z.txt", content="z") == "Created z.txt (1 byte)."
+    assert await runner.call(file_write, path="a/b/c.txt", content="one\ntwo\n") == "Created a/b/c.txt (8 bytes)."
+    assert runner.files() == {"a/b/c.txt": "one\ntwo\n"}
 
 
-async def test_an_overwrite_shows_its_diff_and_keeps_the_permissions(bench) -> None:
-    script = bench.workspace / "run.sh"
+async def test_a_count_of_one_is_singular(runner) -> None:
+    assert runner.assess(file_write, path="z.txt", content="z").reasons == ("It creates a file: 1 line, 1 byte.",)
+    assert await runner.call(file_write, path="z.txt", content="z") == "Created z.txt (1 byte)."
+
+
+async def test_an_overwrite_shows_its_diff_and_keeps_the_permissions(runner) -> None:
+    script = runner.workspace / "run.sh"
     script.write_text("echo 1\n")
     script.chmod(0o750)
 
-    assessment = bench.assess(file_write, path="run.sh", content="echo 2\n")
+    assessment = runner.assess(file_write, path="run.sh", content="echo 2\n")
     assert (assessment.question, assessment.diff) == (
         "Overwrite run.sh?",
         "--- run.sh\n+++ run.sh\n@@ -1 +1 @@\n-echo 1\n+echo 2",
     )
-    assert await bench.call(file_write, path="run.sh", content="echo 2\n") == "Overwrote run.sh (7 bytes)."
+    assert await runner.call(file_write, path="run.sh", content="echo 2\n") == "Overwrote run.sh (7 bytes)."
     assert stat.S_IMODE(script.stat().st_mode) == 0o750
-    assert bench.files() == {"run.sh": "echo 2\n"}
+    assert runner.files() == {"run.sh": "echo 2\n"}
 
 
-async def test_an_edit_replaces_exactly_what_was_named(bench) -> None:
-    (bench.workspace / "f").write_text("a = 1\nb = 1\n")
+async def test_an_edit_replaces_exactly_the_given_text(runner) -> None:
+    (runner.workspace / "f").write_text("a = 1\nb = 1\n")
 
-    assessment = bench.assess(file_edit, path="f", old_text="b = 1", new_text="b = 2")
+    assessment = runner.assess(file_edit, path="f", old_text="b = 1", new_text="b = 2")
     assert assessment.diff == "--- f\n+++ f\n@@ -1,2 +1,2 @@\n a = 1\n-b = 1\n+b = 2"
-    assert await bench.call(file_edit, path="f", old_text="b = 1", new_text="b = 2") == "Replaced 1 occurrence in f."
-    assert await bench.call(file_edit, path="f", old_text=" = ", new_text="=", replace_all=True) == (
+    assert await runner.call(file_edit, path="f", old_text="b = 1", new_text="b = 2") == "Replaced 1 occurrence in f."
+    assert await runner.call(file_edit, path="f", old_text=" = ", new_text="=", replace_all=True) == (
         "Replaced 2 occurrences in f."
     )
-    assert bench.files() == {"f": "a=1\nb=2\n"}
+    assert runner.files() == {"f": "a=1\nb=2\n"}
 
 
-async def test_an_edit_keeps_the_line_ends_of_the_file(bench) -> None:
-    (bench.workspace / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    await bench.call(file_edit, path="f", old_text="one\ntwo\n", new_text="1\n2\n")
-    assert (bench.workspace / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
+async def test_an_edit_keeps_the_line_ends_of_the_file(runner) -> None:
+    (runner.workspace / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await runner.call(file_edit, path="f", old_text="one\ntwo\n", new_text="1\n2\n")
+    assert (runner.workspace / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ async def test_an_edit_keeps_the_line_ends_of_the_file(bench) -> None:
         ),
     ],
 )
-async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(bench, edit, sentence) -> None:
-    (bench.workspace / "f").write_text("x y\ntwice\nz\ntwice\n")
-    (bench.workspace / "binary").write_bytes(b"a\xff")
+async def test_an_impossible_edit_is_refused_before_the_user_is_asked(runner, edit, sentence) -> None:
+    (runner.workspace / "f").write_text("x y\ntwice\nz\ntwice\n")
+    (runner.workspace / "binary").write_bytes(b"a\xff")
     with pytest.raises(ToolError) as assessed:
-        bench.assess(file_edit, **{"path": "f", **edit})
+        runner.assess(file_edit, **{"path": "f", **edit})
     with pytest.raises(ToolError) as run:
-        await bench.call(file_edit, **{"path": "f", **edit})
+        await runner.call(file_edit, **{"path": "f", **edit})
     assert [str(assessed.value), str(run.value)] == [sentence, sentence]
 
 
@@ -115,58 +115,58 @@ async def test_an_edit_that_cannot_be_made_is_refused_before_anyone_is_asked(ben
 
 
 @pytest.mark.parametrize("change", ["content", "link", "created", "folder link"])
-def test_what_changes_between_question_and_run_changes_the_binding(bench, change) -> None:
-    (bench.workspace / "folder").mkdir()
-    (bench.workspace / "folder" / "f").write_text("shown")
-    (bench.workspace / "other").mkdir()
-    (bench.workspace / "other" / "f").write_text("shown")
+def test_a_change_between_question_and_run_changes_the_binding(runner, change) -> None:
+    (runner.workspace / "folder").mkdir()
+    (runner.workspace / "folder" / "f").write_text("shown")
+    (runner.workspace / "other").mkdir()
+    (runner.workspace / "other" / "f").write_text("shown")
     path = "new" if change == "created" else "folder/f"
-    shown = bench.assess(file_write, path=path, content="x").binding
+    shown = runner.assess(file_write, path=path, content="x").binding
 
     match change:
         case "content":
-            (bench.workspace / "folder" / "f").write_text("chang")
+            (runner.workspace / "folder" / "f").write_text("chang")
         case "link":
-            (bench.workspace / "folder" / "f").unlink()
-            (bench.workspace / "folder" / "f").symlink_to("../other/f")
+            (runner.workspace / "folder" / "f").unlink()
+            (runner.workspace / "folder" / "f").symlink_to("../other/f")
         case "created":
-            (bench.workspace / "new").touch()
+            (runner.workspace / "new").touch()
         case "folder link":
-            (bench.workspace / "folder").rename(bench.workspace / "away")
-            (bench.workspace / "folder").symlink_to("other")
-    assert bench.assess(file_write, path=path, content="x").binding != shown
+            (runner.workspace / "folder").rename(runner.workspace / "away")
+            (runner.workspace / "folder").symlink_to("other")
+    assert runner.assess(file_write, path=path, content="x").binding != shown
 
 
-def test_touching_a_file_without_changing_it_does_not_ask_again(bench) -> None:
-    (bench.workspace / "f").write_text("same")
-    shown = bench.assess(file_write, path="f", content="x").binding
-    os.utime(bench.workspace / "f")
-    assert bench.assess(file_write, path="f", content="x").binding == shown
+def test_touching_a_file_does_not_change_the_binding(runner) -> None:
+    (runner.workspace / "f").write_text("same")
+    shown = runner.assess(file_write, path="f", content="x").binding
+    os.utime(runner.workspace / "f")
+    assert runner.assess(file_write, path="f", content="x").binding == shown
 
 
 @pytest.mark.promise("H2")
-async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(bench) -> None:
-    (bench.workspace / "f").write_text("one\ntwo\n")
-    await bench.call(file_read, path="f")
-    (bench.workspace / "f").write_text("one\ntwo\nthree by hand\n")
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(runner) -> None:
+    (runner.workspace / "f").write_text("one\ntwo\n")
+    await runner.call(file_read, path="f")
+    (runner.workspace / "f").write_text("one\ntwo\nthree by hand\n")
 
     for call in (
-        bench.call(file_write, path="f", content="one\n2\n"),
-        bench.call(file_edit, path="f", old_text="two", new_text="2"),
+        runner.call(file_write, path="f", content="one\n2\n"),
+        runner.call(file_edit, path="f", old_text="two", new_text="2"),
     ):
         with pytest.raises(ToolError) as caught:
             await call
         assert str(caught.value).startswith(
             "'f' was changed by somebody else since you last read or wrote it, so nothing was done. "
-            "Read it again first. This call would have changed what is there now like this:\n--- f\n+++ f\n@@ -1,3 +1,"
+            "Read it again first. This call would have changed the current file as follows:\n--- f\n+++ f\n@@ -1,3 +1,"
         )
         assert "-two" in str(caught.value)
-    assert bench.files() == {"f": "one\ntwo\nthree by hand\n"}
+    assert runner.files() == {"f": "one\ntwo\nthree by hand\n"}
 
-    await bench.call(file_read, path="f")
-    assert await bench.call(file_edit, path="f", old_text="two", new_text="2") == "Replaced 1 occurrence in f."
-    assert await bench.call(file_edit, path="f", old_text="one", new_text="1") == "Replaced 1 occurrence in f."
-    assert bench.files() == {"f": "1\n2\nthree by hand\n"}
+    await runner.call(file_read, path="f")
+    assert await runner.call(file_edit, path="f", old_text="two", new_text="2") == "Replaced 1 occurrence in f."
+    assert await runner.call(file_edit, path="f", old_text="one", new_text="1") == "Replaced 1 occurrence in f."
+    assert runner.files() == {"f": "1\n2\nthree by hand\n"}
 
 
 @pytest.mark.promise("H2")
@@ -174,8 +174,8 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(workspace) ->
     target = workspace / "f"
     target.write_text("a" * 300_000)
     program = (
-        "import sys; from pathlib import Path; from agenticx.tools.paths import locate, replace_file\n"
-        "place = locate('f', Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from agenticx.tools.paths import replace_file, resolve_in_workspace\n"
+        "place = resolve_in_workspace('f', Path(sys.argv[1]))\n"
         "print(flush=True)\n"
         "while True:\n"
         "    for letter in b'ab':\n"
@@ -191,14 +191,14 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(workspace) ->
         assert target.read_bytes() in (b"a" * 300_000, b"b" * 300_000)
 
 
-async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
+async def test_a_write_that_fails_leaves_nothing_behind(runner) -> None:
     if os.geteuid() == 0:
-        (bench.workspace / "f").mkdir()
+        (runner.workspace / "f").mkdir()
     else:
-        bench.workspace.chmod(0o500)
+        runner.workspace.chmod(0o500)
     with pytest.raises(ToolError):
-        await bench.call(file_write, path="f", content="x")
-    assert bench.files() == {}
+        await runner.call(file_write, path="f", content="x")
+    assert runner.files() == {}
 
 
 # --- protected --------------------------------------------------------------------------------------------------------
@@ -245,18 +245,18 @@ async def test_a_write_that_fails_leaves_nothing_behind(bench) -> None:
         "innocent/link/config",
     ],
 )
-def test_a_file_that_decides_what_runs_is_asked_about_in_auto_mode_too(workspace, bench_at, path) -> None:
+def test_writing_a_file_that_controls_execution_is_asked_about_even_in_auto_mode(workspace, make_runner, path) -> None:
     (workspace / ".git").mkdir()
     (workspace / "innocent").mkdir()
     (workspace / "innocent" / "link").symlink_to("../.git")
     if path == ".git":
         (workspace / ".git").rmdir()
-    bench = bench_at(workspace)
+    runner = make_runner(workspace)
 
-    assessment = bench.assess(file_write, path=path, content="x")
+    assessment = runner.assess(file_write, path=path, content="x")
     assert assessment.protected
     assert decide("auto", assessment).decision == "ask"
-    assert assessment.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+    assert assessment.reasons[-1].endswith("decides what runs on this machine or which calls need approval.")
 
 
 OTHERS_SETTINGS = """
@@ -282,33 +282,33 @@ INSTRUCTIONS = """
 
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("path", OTHERS_SETTINGS.split())
-def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named(bench, path) -> None:
-    written = bench.assess(file_write, path=path, content="x")
+def test_settings_of_hook_managers_and_other_agents_are_protected_wherever_named(runner, path) -> None:
+    written = runner.assess(file_write, path=path, content="x")
     assert decide("auto", written).decision == "ask"
-    assert written.reasons[-1].endswith("decides what runs on this machine or who is asked.")
+    assert written.reasons[-1].endswith("decides what runs on this machine or which calls need approval.")
     if not path.startswith(".config"):
-        assert bench.assess(bash_exec, command=f"cat {path}").protected
+        assert runner.assess(bash_exec, command=f"cat {path}").protected
 
 
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("path", INSTRUCTIONS.split())
-def test_instruction_files_of_other_agents_are_protected_against_writing_only(bench, path) -> None:
-    written = bench.assess(file_write, path=path, content="x")
+def test_instruction_files_of_other_agents_are_protected_against_writing_only(runner, path) -> None:
+    written = runner.assess(file_write, path=path, content="x")
     assert decide("auto", written).decision == "ask"
-    assert written.reasons[-1].endswith("tells other agents what to do.")
+    assert written.reasons[-1].endswith("contains instructions for other agents.")
     for command in (f"cat {path}", f"git diff {path}"):
-        assert decide("auto", bench.assess(bash_exec, command=command)).decision == "allow"
-    assert decide("default", bench.assess(bash_exec, command=f"cat {path}")).decision == "allow"
+        assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
+    assert decide("default", runner.assess(bash_exec, command=f"cat {path}")).decision == "allow"
 
 
 @pytest.mark.promise("H3")
-async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusal(workspace, bench_at) -> None:
+async def test_private_files_are_neither_changed_nor_revealed_by_a_diff_or_an_error(workspace, make_runner) -> None:
     (workspace / ".agenticx").mkdir()
     for name in (".agenticx/token", "my-token"):
         (workspace / name).write_text("s3cret\n")
     (workspace / "notes").symlink_to("my-token")
-    bench = bench_at(workspace, protected_roots=(workspace / ".agenticx", workspace / "my-token"))
-    before = bench.files()
+    runner = make_runner(workspace, protected_roots=(workspace / ".agenticx", workspace / "my-token"))
+    before = runner.files()
 
     for path in (".agenticx/token", ".agenticx/none", "my-token", "notes"):
         for tool, arguments in (
@@ -317,13 +317,13 @@ async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusa
             (file_edit, {"old_text": "not in it", "new_text": "x"}),
         ):
             with pytest.raises(ToolError) as assessed:
-                bench.assess(tool, path=path, **arguments)
+                runner.assess(tool, path=path, **arguments)
             with pytest.raises(ToolError) as run:
-                await bench.call(tool, path=path, **arguments)
+                await runner.call(tool, path=path, **arguments)
             shown = "my-token" if path == "notes" else path
             sentence = f"'{shown}' holds the keys and settings of AgenticX itself, which no tool reads or changes"
             assert [str(assessed.value), str(run.value)] == [sentence, sentence]
-    assert bench.files() == before
+    assert runner.files() == before
 
 
 @pytest.mark.promise("H3")
@@ -331,21 +331,21 @@ async def test_what_is_ours_is_neither_changed_nor_told_of_by_a_diff_or_a_refusa
     "path",
     [".gitignore", ".github/CODEOWNERS", "git/config", "NOTES.md", "env", ".environment", "refs/a", "Makefile"],
 )
-def test_ordinary_files_are_not_protected(bench, path) -> None:
-    assert not bench.assess(file_write, path=path, content="x").protected
+def test_ordinary_files_are_not_protected(runner, path) -> None:
+    assert not runner.assess(file_write, path=path, content="x").protected
 
 
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize(
     "path", ["sub/HEAD", "HEAD", "sub/head", "bare/config", "bare/CONFIG", "bare/hooks/post-commit", "bare/objects/x"]
 )
-def test_a_file_that_makes_or_changes_a_bare_repository_is_asked_about(bench, path) -> None:
-    """Git runs what the configuration of such a folder says, for instance `core.fsmonitor`, on a mere `git status`."""
-    (bench.workspace / "bare").mkdir()
-    (bench.workspace / "bare" / "HEAD").write_text("ref: refs/heads/main")
-    assessment = bench.assess(file_write, path=path, content="x")
+def test_a_file_that_makes_or_changes_a_bare_repository_is_asked_about(runner, path) -> None:
+    """Git runs programs named in the configuration of such a folder, such as `core.fsmonitor`, even on `git status`."""
+    (runner.workspace / "bare").mkdir()
+    (runner.workspace / "bare" / "HEAD").write_text("ref: refs/heads/main")
+    assessment = runner.assess(file_write, path=path, content="x")
     assert decide("accept_edits", assessment).decision == "ask"
     assert assessment.reasons[-1] == (
         "It belongs to a bare git repository, whose configuration decides what runs on this machine."
     )
-    assert not bench.assess(file_write, path="bare/notes", content="x").protected
+    assert not runner.assess(file_write, path="bare/notes", content="x").protected

@@ -1,4 +1,4 @@
-"""Numbers in another form: converted where nothing is lost, and nothing else is."""
+"""Tests of number coercion: numbers are converted where nothing is lost, and nothing else is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.runtime.call_reading import validated
 from agenticx.tools import tool
-from agenticx.tools.fitting import fit
+from agenticx.tools.fitting import coerce_numbers
 
 
 class Point(BaseModel):
@@ -51,8 +51,8 @@ class Mixed(Enum):
     TEXT = "1"
 
 
-def taken(annotation: Any, value: Any) -> Any:
-    """The argument as a tool gets it, and whether it was converted; `InvalidArguments` where it is refused."""
+def validated_argument(annotation: Any, value: Any) -> Any:
+    """Return the argument as a tool gets it, and whether it was converted; raise `InvalidArguments` if refused."""
 
     def act(value): ...
 
@@ -96,7 +96,7 @@ def taken(annotation: Any, value: Any) -> Any:
     ],
 )
 def test_a_number_in_another_form_is_converted_where_nothing_is_lost(annotation, value, expected) -> None:
-    found, converted = taken(annotation, value)
+    found, converted = validated_argument(annotation, value)
 
     assert (found, type(found), converted) == (expected, type(expected), True)
 
@@ -120,8 +120,8 @@ def test_a_number_in_another_form_is_converted_where_nothing_is_lost(annotation,
         (Cat | Dog, {"kind": "dog", "lives": "9"}),
     ],
 )
-def test_what_fits_as_it_is_stays(annotation, value) -> None:
-    found, converted = taken(annotation, value)
+def test_a_valid_value_is_not_converted(annotation, value) -> None:
+    found, converted = validated_argument(annotation, value)
 
     shown = found.model_dump() if isinstance(found, BaseModel) else found.value if isinstance(found, Enum) else found
     assert (shown, type(shown), converted) == (value, type(value), False)
@@ -163,19 +163,19 @@ def test_what_fits_as_it_is_stays(annotation, value) -> None:
         (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "dog", "lives": 9}),
     ],
 )
-def test_nothing_else_is_converted(annotation, value) -> None:
+def test_no_other_value_is_converted(annotation, value) -> None:
     with pytest.raises(InvalidArguments):
-        taken(annotation, value)
+        validated_argument(annotation, value)
 
 
-def test_only_what_does_not_fit_after_the_conversion_is_complained_about() -> None:
+def test_only_values_that_are_invalid_after_the_conversion_are_reported() -> None:
     def act(seats: int, title: str): ...
 
     with pytest.raises(InvalidArguments, match=r"^'title' should be a valid string, not 5$"):
         validated(tool(act), {"seats": "2", "title": 5})
 
 
-def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> None:
+def test_the_validate_method_of_a_custom_tool_gets_the_unconverted_value_first() -> None:
     class Lenient:
         schema = tool(lambda: None, name="lenient").schema
         read_only, timeout = True, None
@@ -192,10 +192,10 @@ def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> N
 
 
 def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> None:
-    assert taken(list[int], [1] * (MAX_VALUES - 1)) == ([1] * (MAX_VALUES - 1), False)
+    assert validated_argument(list[int], [1] * (MAX_VALUES - 1)) == ([1] * (MAX_VALUES - 1), False)
     for value in ([1] * MAX_VALUES, [[1] * 100] * 100, {str(n): n for n in range(MAX_VALUES)}):
         with pytest.raises(InvalidArguments, match="they hold more than 10000 values; make several calls"):
-            taken(Any, value)
+            validated_argument(Any, value)
 
 
 # --- schemas that are not ours ----------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> N
         ({"anyOf": [True, 5, None, {"type": "integer"}]}, "1", 1),
     ],
 )
-def test_any_json_schema_is_read_as_far_as_it_goes(schema, value, expected) -> None:
-    found, changed = fit(schema, value)
+def test_any_json_schema_is_used_as_far_as_it_is_understood(schema, value, expected) -> None:
+    found, changed = coerce_numbers(schema, value)
 
     assert (found, type(found), changed) == (expected, type(expected), expected is not value and expected != value)
 
@@ -237,7 +237,7 @@ def test_a_schema_that_refers_to_itself_in_every_branch_is_walked_in_linear_time
     for _ in range(90):
         value = {"next": value, "value": "1"}
 
-    found, changed = fit(schema, value)
+    found, changed = coerce_numbers(schema, value)
 
     assert (found["next"]["value"], changed) == (1, True)
 
@@ -259,8 +259,8 @@ schemas = st.recursive(
 
 
 @given(schemas, values)
-def test_what_fits_a_schema_is_never_changed_and_what_was_changed_is_the_same_number(schema, value) -> None:
-    found, changed = fit(schema, value)
+def test_valid_values_stay_unchanged_and_converted_numbers_stay_equal(schema, value) -> None:
+    found, changed = coerce_numbers(schema, value)
 
     if jsonschema.Draft202012Validator(schema).is_valid(value):
         assert as_numbers(found) == as_numbers(value)
@@ -269,7 +269,7 @@ def test_what_fits_a_schema_is_never_changed_and_what_was_changed_is_the_same_nu
 
 
 def as_numbers(value: Any) -> Any:
-    """The value with each numeral as a float, so that only what was lost differs."""
+    """Return the value with each numeral parsed as a number, so that only lost digits make a difference."""
     if isinstance(value, list):
         return [as_numbers(entry) for entry in value]
     if isinstance(value, dict):

@@ -1,10 +1,10 @@
-"""Which commands count as looking only, when loops are judged."""
+"""Tests of the heuristic for read-only commands, which loop detection uses."""
 
 from __future__ import annotations
 
 import pytest
 
-from agenticx.tools.looking import seems_to_look
+from agenticx.tools.looking import seems_read_only
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ from agenticx.tools.looking import seems_to_look
         "squeue --me",
     ],
 )
-def test_searches_listings_and_polls_look(command):
-    assert seems_to_look(command)
+def test_searches_listings_and_polls_are_read_only(command):
+    assert seems_read_only(command)
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def test_searches_listings_and_polls_look(command):
         "ls " * 1_000,
     ],
 )
-def test_what_may_change_something_does_not(command):
-    assert not seems_to_look(command)
+def test_commands_that_may_change_something_are_not_read_only(command):
+    assert not seems_read_only(command)

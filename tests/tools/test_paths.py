@@ -1,4 +1,4 @@
-"""File tools stay inside the workspace, whatever the path, the links in it, and whoever swaps them meanwhile."""
+"""Tests that file tools stay inside the workspace, for any path and for links swapped concurrently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agenticx.errors import ToolError
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
-from agenticx.tools.paths import locate, read_file, replace_file
+from agenticx.tools.paths import read_file, replace_file, resolve_in_workspace
 from tests.support.lanes import Count
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
@@ -26,7 +26,7 @@ SECRET = "outside and secret"
 
 @pytest.fixture
 def outside(workspace: Path) -> Path:
-    """A neighbour whose name begins like the workspace's, and a workspace full of ways out of it."""
+    """Return a neighbour folder with a similar name, and create links in the workspace that leave it."""
     neighbour = workspace.with_name("work-neighbour")
     neighbour.mkdir()
     (neighbour / "secret.txt").write_text(SECRET)
@@ -47,7 +47,7 @@ def outside(workspace: Path) -> Path:
     return neighbour
 
 
-WAYS_OUT = [
+ESCAPES = [
     "..",
     "../",
     "../work-neighbour/secret.txt",
@@ -100,7 +100,7 @@ WAYS_OUT = [
 ]
 
 
-def absolute_ways_out(neighbour: Path) -> list[str]:
+def absolute_escapes(neighbour: Path) -> list[str]:
     return [
         str(neighbour),
         f"{neighbour}/secret.txt",
@@ -113,9 +113,9 @@ def absolute_ways_out(neighbour: Path) -> list[str]:
     ]
 
 
-async def test_no_path_leads_out_of_the_workspace(bench, outside) -> None:
+async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
     before = (sorted(outside.iterdir()), (outside / "secret.txt").read_text())
-    for path in WAYS_OUT + absolute_ways_out(outside):
+    for path in ESCAPES + absolute_escapes(outside):
         for tool, arguments in (
             (list_files, {"path": path}),
             (file_read, {"path": path}),
@@ -123,7 +123,7 @@ async def test_no_path_leads_out_of_the_workspace(bench, outside) -> None:
             (file_edit, {"path": path, "old_text": "secret", "new_text": "gone"}),
         ):
             try:
-                result = await bench.call(tool, **arguments)
+                result = await runner.call(tool, **arguments)
             except ToolError as exc:
                 result = str(exc)
             assert SECRET not in result, (tool.schema.name, path)
@@ -131,18 +131,18 @@ async def test_no_path_leads_out_of_the_workspace(bench, outside) -> None:
     assert (sorted(outside.iterdir()), (outside / "secret.txt").read_text()) == before
 
 
-async def test_no_write_lands_outside(bench, outside) -> None:
-    before = {path: path.lstat().st_mtime_ns for path in bench.workspace.parent.iterdir()}
-    for path in WAYS_OUT + absolute_ways_out(outside):
+async def test_no_write_lands_outside(runner, outside) -> None:
+    before = {path: path.lstat().st_mtime_ns for path in runner.workspace.parent.iterdir()}
+    for path in ESCAPES + absolute_escapes(outside):
         try:
-            await bench.call(file_write, path=path, content="mine")
+            await runner.call(file_write, path=path, content="mine")
         except ToolError:
             continue
-        written = [name for name, text in bench.files().items() if text == "mine"]
+        written = [name for name, text in runner.files().items() if text == "mine"]
         assert len(written) == 1, path  # an odd name, but a name inside
-        (bench.workspace / written[0]).unlink()
-    after = {path: path.lstat().st_mtime_ns for path in bench.workspace.parent.iterdir() if path != bench.workspace}
-    assert after == {path: changed for path, changed in before.items() if path != bench.workspace}
+        (runner.workspace / written[0]).unlink()
+    after = {path: path.lstat().st_mtime_ns for path in runner.workspace.parent.iterdir() if path != runner.workspace}
+    assert after == {path: changed for path, changed in before.items() if path != runner.workspace}
     assert [path.name for path in outside.iterdir()] == ["secret.txt"]
 
 
@@ -163,51 +163,51 @@ async def test_no_write_lands_outside(bench, outside) -> None:
         ("loop", "a part of 'loop' is not a folder, or was changed into a link meanwhile"),
     ],
 )
-async def test_a_refusal_says_what_would_be_right(bench, outside, path, sentence) -> None:
+async def test_an_error_states_the_accepted_form_of_a_path(runner, outside, path, sentence) -> None:
     with pytest.raises(ToolError) as caught:
-        await bench.call(file_read, path=path)
-    expected = sentence.format(root=bench.workspace, outside=outside)
+        await runner.call(file_read, path=path)
+    expected = sentence.format(root=runner.workspace, outside=outside)
     assert str(caught.value) in (expected, "'loop' is a device or link, not a file; name a regular file")
 
 
 @pytest.mark.parametrize(
     "path", ["folder/file.txt", "./folder//file.txt", "folder/link-up/folder/file.txt", "{root}/folder/file.txt"]
 )
-async def test_paths_that_stay_inside_are_followed_links_included(bench, outside, path) -> None:
-    assert await bench.call(file_read, path=path.format(root=bench.workspace)) == "inside"
+async def test_paths_that_stay_inside_are_followed_links_included(runner, outside, path) -> None:
+    assert await runner.call(file_read, path=path.format(root=runner.workspace)) == "inside"
 
 
-async def test_a_workspace_that_is_itself_a_link_is_fine(bench, outside, tmp_path) -> None:
+async def test_a_workspace_may_itself_be_a_link(runner, outside, tmp_path) -> None:
     link = tmp_path / "link-to-work"
-    link.symlink_to(bench.workspace)
-    assert locate(f"{link}/folder/file.txt", link).relative == "folder/file.txt"
+    link.symlink_to(runner.workspace)
+    assert resolve_in_workspace(f"{link}/folder/file.txt", link).relative == "folder/file.txt"
 
 
-async def test_a_socket_and_a_pipe_are_refused_without_waiting(bench, monkeypatch) -> None:
-    monkeypatch.chdir(bench.workspace)  # a socket's path is short
+async def test_a_socket_and_a_pipe_are_refused_without_waiting(runner, monkeypatch) -> None:
+    monkeypatch.chdir(runner.workspace)  # a socket's path is short
     os.mkfifo("pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
         for path in ("pipe", "socket"):
             for call in (
-                bench.call(file_read, path=path),
-                bench.call(file_write, path=path, content="x"),
-                bench.call(file_search, path=path, pattern="x"),
+                runner.call(file_read, path=path),
+                runner.call(file_write, path=path, content="x"),
+                runner.call(file_search, path=path, pattern="x"),
             ):
                 with pytest.raises(ToolError, match=f"'{path}' is a {path}, not a file"):
                     await call
-        assert await bench.call(file_search, pattern="x") == (
+        assert await runner.call(file_search, pattern="x") == (
             "[no match in 0 files]\n[not searched: 2 binary, unreadable or very large files]"
         )
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file", "folder of the file"])
-def test_what_became_a_link_after_it_was_checked_is_not_followed(workspace, outside, swapped) -> None:
+def test_a_link_that_appears_after_the_check_is_not_followed(workspace, outside, swapped) -> None:
     (workspace / "flip" / "deep").mkdir(parents=True)
     (workspace / "flip" / "deep" / "secret.txt").write_text("inside")
     (outside / "deep").mkdir()
     (outside / "deep" / "secret.txt").write_text(SECRET)
-    place = locate("flip/deep/secret.txt", workspace)
+    target = resolve_in_workspace("flip/deep/secret.txt", workspace)
     match swapped:
         case "folder":
             (workspace / "flip").rename(workspace / "away")
@@ -219,7 +219,7 @@ def test_what_became_a_link_after_it_was_checked_is_not_followed(workspace, outs
             (workspace / "flip" / "deep").rename(workspace / "away")
             (workspace / "flip" / "deep").symlink_to(outside / "deep")
 
-    for attempt in (lambda: read_file(place, 100), lambda: replace_file(place, b"mine")):
+    for attempt in (lambda: read_file(target, 100), lambda: replace_file(target, b"mine")):
         with pytest.raises(ToolError, match=r"was changed into a link meanwhile|is a device or link, not a file"):
             attempt()
     assert (outside / "deep" / "secret.txt").read_text() == SECRET
@@ -243,7 +243,7 @@ for target in itertools.cycle(sys.argv[1:]):
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
 def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped, count: Count) -> None:
-    """Another process keeps turning a folder, or a file, into a link that leads out, while we read and write there."""
+    """Another process repeatedly replaces a folder or a file by a link that leads out, during reads and writes."""
     if swapped == "folder":
         (workspace / "flip").mkdir()
         path, targets = "flip/secret.txt", [outside, workspace / "folder"]
@@ -256,10 +256,10 @@ def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped, cou
         swapper.stdout.readline()
         for _ in range(count(2_000, 10_000, 10_000)):
             try:
-                place = locate(path, workspace)
-                content, _ = read_file(place, 100)
+                target = resolve_in_workspace(path, workspace)
+                content, _ = read_file(target, 100)
                 assert content in (b"inside", b"mine")
-                replace_file(place, b"mine")
+                replace_file(target, b"mine")
             except ToolError:
                 continue
         swapper.kill()
@@ -277,16 +277,16 @@ pieces = st.sampled_from(
 def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
     try:
-        place = locate(text, workspace)
+        target = resolve_in_workspace(text, workspace)
     except ToolError:
         return
-    assert Path(os.path.realpath(place.path)).is_relative_to(workspace.resolve())
+    assert Path(os.path.realpath(target.path)).is_relative_to(workspace.resolve())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 def test_any_text_is_a_path_inside_or_refused(workspace, text) -> None:
     try:
-        assert locate(text, workspace).path.is_relative_to(workspace.resolve())
+        assert resolve_in_workspace(text, workspace).path.is_relative_to(workspace.resolve())
     except ToolError:
         return

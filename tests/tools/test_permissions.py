@@ -1,4 +1,4 @@
-"""What each permission mode says about each kind of call."""
+"""Tests of the decision of each permission mode about each kind of call."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ def test_plan_mode_asks_about_a_protected_read_too() -> None:
 @pytest.mark.promise("H3")
 @pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
 @pytest.mark.parametrize("risk", ["read", "write", "execute"])
-def test_what_could_not_be_checked_is_asked_about_in_every_mode(mode, risk) -> None:
+def test_an_unchecked_call_is_asked_about_in_every_mode(mode, risk) -> None:
     verdict = decide(mode, Assessment(risk=risk, unchecked=True, reasons=("It is too long.",)))
 
     assert (verdict.decision, verdict.rule) == ("ask", "unchecked")
-    assert verdict.reasons == ("It is too long.", "What cannot be checked is asked about in every mode.")
+    assert verdict.reasons == (
+        "It is too long.",
+        "A call that cannot be checked completely is asked about in every mode.",
+    )
 
 
 def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> None:
@@ -58,9 +61,9 @@ def test_plan_mode_denies_a_protected_write_and_says_what_to_do_instead() -> Non
     assert (verdict.decision, verdict.rule) == ("deny", "plan")
     assert verdict.reasons == (
         "The session is in plan mode, where only reading is allowed: "
-        "describe the change instead, the person can leave plan mode to have it made.",
+        "describe the change instead; the user can leave plan mode to have it made.",
     )
 
 
-def test_a_question_without_reasons_gets_the_one_of_its_risk() -> None:
-    assert decide("default", Assessment(risk="execute")).reasons == ("It runs code with the person's full power.",)
+def test_a_question_without_reasons_gets_the_reason_of_its_risk() -> None:
+    assert decide("default", Assessment(risk="execute")).reasons == ("It runs code with the user's full permissions.",)

@@ -1,4 +1,4 @@
-"""The to-do list and the scratchpad."""
+"""Tests of the to-do list and the scratchpad."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_to_do_list_is_replaced_as_a_whole(bench) -> None:
+async def test_the_to_do_list_is_replaced_as_a_whole(runner) -> None:
     first = [
         {"text": "look", "status": "done"},
         {"text": "act", "status": "in_progress"},
         {"text": "tell", "status": "pending"},
     ]
-    assert await bench.call(todo_write, todos=first) == "The to-do list has 3 items: 1 done, 1 in progress, 1 pending."
-    assert bench.context.state.todos == first
-    assert await bench.call(todo_write, todos=first[:1]) == "The to-do list has 1 item: 1 done."
-    assert await bench.call(todo_write, todos=[]) == "The to-do list is empty."
-    assert bench.context.state.todos == []
+    assert await runner.call(todo_write, todos=first) == "The to-do list has 3 items: 1 done, 1 in progress, 1 pending."
+    assert runner.context.state.todos == first
+    assert await runner.call(todo_write, todos=first[:1]) == "The to-do list has 1 item: 1 done."
+    assert await runner.call(todo_write, todos=[]) == "The to-do list is empty."
+    assert runner.context.state.todos == []
 
 
 @pytest.mark.parametrize(
@@ -36,35 +36,35 @@ async def test_the_to_do_list_is_replaced_as_a_whole(bench) -> None:
         ("x", "'todos' should be a valid array, not 'x'"),
     ],
 )
-def test_a_list_that_does_not_fit_is_refused_in_a_sentence(todos, sentence) -> None:
+def test_an_invalid_list_is_refused_with_a_reason(todos, sentence) -> None:
     with pytest.raises(InvalidArguments) as caught:
         todo_write.validate({"todos": todos})
     assert str(caught.value) == sentence
 
 
-async def test_notes_are_kept_replaced_listed_and_removed(bench) -> None:
-    assert await bench.call(scratchpad_read) == "(no notes)"
-    assert await bench.call(scratchpad_write, key="a", content="one") == "Noted under 'a' (3 characters)."
-    assert await bench.call(scratchpad_write, key="b", content="two!") == "Noted under 'b' (4 characters)."
-    assert await bench.call(scratchpad_write, key="a", content="1") == "Noted under 'a' (1 character)."
-    assert await bench.call(scratchpad_read) == "a (1 character)\nb (4 characters)"
-    assert await bench.call(scratchpad_read, key="a") == "1"
-    assert await bench.call(scratchpad_write, key="a", content="") == "Removed the note 'a'."
-    assert await bench.call(scratchpad_write, key="a", content="") == "There is no note 'a'."
+async def test_notes_are_kept_replaced_listed_and_removed(runner) -> None:
+    assert await runner.call(scratchpad_read) == "(no notes)"
+    assert await runner.call(scratchpad_write, key="a", content="one") == "Noted under 'a' (3 characters)."
+    assert await runner.call(scratchpad_write, key="b", content="two!") == "Noted under 'b' (4 characters)."
+    assert await runner.call(scratchpad_write, key="a", content="1") == "Noted under 'a' (1 character)."
+    assert await runner.call(scratchpad_read) == "a (1 character)\nb (4 characters)"
+    assert await runner.call(scratchpad_read, key="a") == "1"
+    assert await runner.call(scratchpad_write, key="a", content="") == "Removed the note 'a'."
+    assert await runner.call(scratchpad_write, key="a", content="") == "There is no note 'a'."
     with pytest.raises(ToolError, match="there is no note 'a'; notes: 'b'"):
-        await bench.call(scratchpad_read, key="a")
+        await runner.call(scratchpad_read, key="a")
 
 
-async def test_the_scratchpad_is_bounded(bench) -> None:
+async def test_the_scratchpad_is_bounded(runner) -> None:
     for number in range(10):
-        await bench.call(scratchpad_write, key=str(number), content="x" * 20_000)
+        await runner.call(scratchpad_write, key=str(number), content="x" * 20_000)
     with pytest.raises(ToolError, match="the scratchpad holds 200,000 characters at most"):
-        await bench.call(scratchpad_write, key="more", content="x")
-    await bench.call(scratchpad_write, key="0", content="y" * 20_000)
+        await runner.call(scratchpad_write, key="more", content="x")
+    await runner.call(scratchpad_write, key="0", content="y" * 20_000)
 
 
-def test_nobody_is_asked_but_writers_run_in_turn(bench) -> None:
+def test_planning_calls_are_allowed_but_writers_are_not_read_only(runner) -> None:
     assert [tool.read_only for tool in (todo_write, scratchpad_write, scratchpad_read)] == [False, False, True]
     for tool, arguments in ((todo_write, {"todos": []}), (scratchpad_write, {"key": "a", "content": "b"})):
         for mode in ("default", "plan"):
-            assert decide(mode, bench.assess(tool, **arguments)).decision == "allow"
+            assert decide(mode, runner.assess(tool, **arguments)).decision == "allow"

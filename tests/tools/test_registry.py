@@ -1,4 +1,4 @@
-"""Tools made of functions, and the box they are kept in."""
+"""Tests of tools made from functions, and of the toolbox."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def launch(target: str, context: ToolContext) -> str:
     return f"{target} by {context.agent_id}"
 
 
-def test_a_plain_function_is_taken_for_the_worst_until_it_says_otherwise(bench) -> None:
+def test_a_tool_without_a_declared_risk_has_the_risk_execute(runner) -> None:
     assert (launch.risk, launch.read_only, add.risk, add.read_only) == ("execute", False, "read", True)
-    assessment = bench.assess(launch, target="x")
+    assessment = runner.assess(launch, target="x")
     assert assessment.risk == "execute"
     assert assessment.reasons == ("launch is code of this application that may do anything.",)
 
@@ -41,12 +41,12 @@ def test_a_decorated_function_is_a_tool_and_still_a_function() -> None:
     assert add(1, 2) == 3
 
 
-async def test_functions_run_with_validated_arguments_and_their_context(bench) -> None:
-    assert await bench.call(add, left=1, right=2) == 3
-    assert await bench.call(launch, target="moon") == "moon by meta"
+async def test_functions_run_with_validated_arguments_and_their_context(runner) -> None:
+    assert await runner.call(add, left=1, right=2) == 3
+    assert await runner.call(launch, target="moon") == "moon by meta"
 
 
-async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(bench) -> None:
+async def test_a_plain_function_runs_in_a_thread_and_its_error_is_raised(runner) -> None:
     @tool
     def where() -> str:
         if threading.current_thread() is threading.main_thread():
@@ -54,14 +54,14 @@ async def test_a_plain_function_runs_beside_the_loop_and_its_error_comes_back(be
         raise LookupError(threading.current_thread().name)
 
     with pytest.raises(LookupError, match="agx tool where"):
-        await bench.call(where)
+        await runner.call(where)
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_awaited(bench) -> None:
-    assert await bench.call(tool(lambda: launch.function("x", bench.context), name="later")) == "x by meta"
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited(runner) -> None:
+    assert await runner.call(tool(lambda: launch.function("x", runner.context), name="later")) == "x by meta"
 
 
-async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
+async def test_cancelling_does_not_wait_for_the_thread(runner) -> None:
     started, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     @tool
@@ -70,7 +70,7 @@ async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
         release.wait(PATIENCE)
         ended.set()
 
-    call = asyncio.ensure_future(bench.call(stuck))
+    call = asyncio.ensure_future(runner.call(stuck))
     assert await asyncio.to_thread(started.wait, PATIENCE)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -79,14 +79,14 @@ async def test_cancelling_does_not_wait_for_the_thread(bench) -> None:
     release.set()
 
 
-def test_an_assessment_is_bound_to_the_schema_as_it_is(bench) -> None:
-    def judge(arguments, context) -> Assessment:
+def test_an_assessment_is_bound_to_the_current_schema(runner) -> None:
+    def assess(arguments, context) -> Assessment:
         return Assessment(risk="write", binding={"left": arguments["left"]})
 
-    one = tool(add.function, assess=judge)
-    other = tool(add.function, description="Subtract.", assess=judge)
+    one = tool(add.function, assess=assess)
+    other = tool(add.function, description="Subtract.", assess=assess)
 
-    first, second = bench.assess(one, left=1, right=2), bench.assess(other, left=1, right=2)
+    first, second = runner.assess(one, left=1, right=2), runner.assess(other, left=1, right=2)
     assert (first.risk, first.binding["left"]) == ("write", 1)
     assert first.binding["schema"] != second.binding["schema"]
 
@@ -97,7 +97,7 @@ def test_a_name_that_a_provider_would_refuse_is_refused(name) -> None:
         tool(lambda: None, name=name or "?")
 
 
-def test_anything_else_is_no_tool() -> None:
+def test_other_objects_are_refused_as_tools() -> None:
     assert as_tool(add) is add
     assert as_tool(lambda_named := launch.function).schema.name == lambda_named.__name__
     with pytest.raises(TypeError, match="5 is neither a tool nor a function"):
@@ -115,7 +115,7 @@ async def yields_later():
 
 
 class Yields:
-    """Its calls are generators."""
+    """A callable object whose calls return generators."""
 
     __name__ = "yields"
 
@@ -149,9 +149,9 @@ class Yields:
         functools.partial(functools.cache(Yields().method)),
     ],
 )
-def test_a_generator_function_is_refused_with_what_would_be_right(function) -> None:
+def test_a_generator_function_is_refused_with_advice(function) -> None:
     for make in (lambda: tool(function, name="yields"), lambda: as_tool(function), lambda: Toolbox([function])):
-        with pytest.raises(TypeError, match=r"is a generator function, and .*: return a value"):
+        with pytest.raises(TypeError, match=r"is a generator function, but .*: return a value"):
             make()
 
 
@@ -170,18 +170,18 @@ def test_a_tool_whose_run_is_a_generator_function_is_refused() -> None:
         as_tool(Handmade())
 
 
-async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(bench) -> None:
-    def collected(function):
+async def test_a_wrapper_that_collects_what_a_generator_yields_is_a_tool(runner) -> None:
+    def collecting(function):
         @functools.wraps(function)
         def collect(*args, **kwargs):
             return list(function(*args, **kwargs))
 
         return collect
 
-    assert await bench.call(tool(collected(yields))) == ["a"]
+    assert await runner.call(tool(collecting(yields))) == ["a"]
 
 
-def test_calls_run_side_by_side_if_they_only_read_or_are_marked() -> None:
+def test_calls_run_concurrently_if_they_only_read_or_are_declared_parallel() -> None:
     class Handmade:
         read_only = True
 
@@ -198,20 +198,20 @@ def test_calls_run_side_by_side_if_they_only_read_or_are_marked() -> None:
     assert not is_parallel(handmade)
 
 
-def test_a_toolbox_keeps_its_order_and_hands_out_the_same_schemas() -> None:
-    box = Toolbox([launch, add])
+def test_a_toolbox_keeps_its_order_and_returns_the_same_schemas() -> None:
+    toolbox = Toolbox([launch, add])
 
-    assert (box.names, len(box), "add" in box, "nope" in box) == (("launch", "add"), 2, True, False)
-    assert box.schemas() == (launch.schema, add.schema)
-    assert box.schemas() is box.schemas()
-    assert box.find("nope") is None
-    assert list(box.only(["add"])) == [add]
-    assert box.only(["add", "launch"]).names == ("launch", "add")
+    assert (toolbox.names, len(toolbox), "add" in toolbox, "nope" in toolbox) == (("launch", "add"), 2, True, False)
+    assert toolbox.schemas() == (launch.schema, add.schema)
+    assert toolbox.schemas() is toolbox.schemas()
+    assert toolbox.find("nope") is None
+    assert list(toolbox.only(["add"])) == [add]
+    assert toolbox.only(["add", "launch"]).names == ("launch", "add")
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    box = Toolbox([launch, add])
-    for ask in (lambda: box.get("nope"), lambda: box.only(["add", "nope"])):
+def test_an_unknown_name_is_refused_with_a_list_of_known_names() -> None:
+    toolbox = Toolbox([launch, add])
+    for ask in (lambda: toolbox.get("nope"), lambda: toolbox.only(["add", "nope"])):
         with pytest.raises(ToolError) as caught:
             ask()
         assert str(caught.value) == "unknown tool 'nope'; known tools: launch, add"
@@ -219,7 +219,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
         Toolbox().get("x")
 
 
-def test_an_allow_list_that_matches_nothing_gives_no_tools_not_all() -> None:
+def test_an_empty_allow_list_selects_no_tools() -> None:
     assert Toolbox([launch, add]).only([]).names == ()
 
 

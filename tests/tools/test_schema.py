@@ -1,4 +1,4 @@
-"""Schemas from signatures, and the sentences for arguments that do not fit."""
+"""Tests of the schemas made from signatures, and of the error messages for invalid arguments."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_valid_arguments_come_out_as_given_and_defaults_stay_the_functions_own()
         ({"title": "x", "seats": {1, 2}}, "the arguments are not JSON: Object of type set is not JSON serializable"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named_with_what_would_be_right(arguments, sentence) -> None:
+def test_invalid_arguments_are_refused_with_the_expected_type(arguments, sentence) -> None:
     with pytest.raises(InvalidArguments) as caught:
         read_signature(book).validate(arguments)
     assert str(caught.value) == sentence
@@ -112,7 +112,7 @@ def test_a_long_value_and_many_mistakes_are_cut() -> None:
     assert len(str(caught.value)) < 200
 
 
-def test_of_very_many_mistakes_the_values_are_not_shown() -> None:
+def test_the_values_of_very_many_mistakes_are_not_shown() -> None:
     def many(numbers: list[int]) -> None: ...
 
     with pytest.raises(InvalidArguments) as caught:
@@ -124,7 +124,7 @@ def test_of_very_many_mistakes_the_values_are_not_shown() -> None:
 @pytest.mark.parametrize(
     "annotation", ["ToolContext", "tools.ToolContext", "ToolContext | None", Context, Context | None]
 )
-def test_a_context_is_injected_however_it_is_annotated_and_never_shown(annotation, workspace) -> None:
+def test_a_context_is_injected_for_every_annotation_and_not_in_the_schema(annotation, workspace) -> None:
     def act(place: str, anything): ...
 
     act.__annotations__ = {"place": "str", "anything": annotation}
@@ -135,7 +135,7 @@ def test_a_context_is_injected_however_it_is_annotated_and_never_shown(annotatio
     assert signature.inject({"place": "x"}, context) == {"place": "x", "anything": context}
 
 
-def test_a_context_that_is_imported_for_type_checkers_alone_is_recognised() -> None:
+def test_a_context_imported_under_type_checking_is_recognised() -> None:
     def act(inside: ToolContext) -> None: ...
 
     assert read_signature(act).context_name == "inside"
@@ -152,7 +152,7 @@ def test_context_variables_are_injected_from_the_session(workspace) -> None:
     assert signature.inject({}, context) == {"context_variables": {"user": "ada"}}
 
 
-def test_names_that_collide_with_a_models_own_are_fine() -> None:
+def test_parameters_may_have_the_names_of_pydantic_attributes() -> None:
     def act(schema: str, model_config: int, copy: bool, _private: int, json: str = "") -> None: ...
 
     arguments = {"schema": "s", "model_config": 1, "copy": True, "_private": 2}
@@ -203,7 +203,7 @@ def test_methods_partials_callable_objects_and_closures_are_described() -> None:
     assert read_signature(Thing()).validate({"n": {"x": 1}}) == {"n": Local(1)}
 
 
-def test_a_function_may_use_a_name_around_it_that_has_no_value_yet() -> None:
+def test_a_function_may_use_a_closure_variable_without_a_value_yet() -> None:
     def use(n: int) -> int:
         return n + later
 
@@ -214,7 +214,7 @@ def test_a_function_may_use_a_name_around_it_that_has_no_value_yet() -> None:
     assert use(1) == 1 + later
 
 
-def test_a_signature_that_cannot_be_described_says_which_part() -> None:
+def test_an_unsupported_signature_is_refused_with_the_parameter() -> None:
     def star(*paths: str) -> None: ...
 
     def unknown(x: "Nowhere") -> None: ...  # noqa: F821, UP037
@@ -223,7 +223,7 @@ def test_a_signature_that_cannot_be_described_says_which_part() -> None:
 
     def field(x: int = Field(5)) -> None: ...
 
-    with pytest.raises(TypeError, match=r"\*paths: .* of a tool has no name of its own"):
+    with pytest.raises(TypeError, match=r"\*paths: .* of a tool has no single name"):
         read_signature(star)
     with pytest.raises(TypeError, match=r"parameter 'x' of '.*unknown' cannot be resolved"):
         read_signature(unknown)

@@ -1,4 +1,4 @@
-"""Searching: lines by pattern, through what the project itself looks at, never hanging."""
+"""Tests of the search tool: matching lines, ignored files, limits and patterns that cannot hang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def project(bench):
+def project(runner):
     for name, text in {
         "a.py": "import os\nprint('Hello')\n",
         "src/b.ts": "// hello\nconst x = 1;\r\n",
@@ -30,12 +30,12 @@ def project(bench):
         ".git/config": "hello\n",
         ".hidden/d.txt": "hello\n",
     }.items():
-        path = bench.workspace / name
+        path = runner.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
-    (bench.workspace / "binary").write_bytes(b"hello\0")
-    (bench.workspace / "link").symlink_to("a.py")
-    return bench
+    (runner.workspace / "binary").write_bytes(b"hello\0")
+    (runner.workspace / "link").symlink_to("a.py")
+    return runner
 
 
 async def test_matching_lines_come_with_path_and_number_in_order(project) -> None:
@@ -56,51 +56,51 @@ async def test_options_narrow_and_widen_a_search(project) -> None:
     assert await project.call(file_search, pattern="nowhere", glob="*.ts") == "[no match in 1 file]"
 
 
-async def test_a_folder_that_is_named_is_searched_under_the_rules_above_it(project) -> None:
+async def test_a_given_folder_is_searched_with_the_ignore_rules_of_the_folders_above_it(project) -> None:
     assert await project.call(file_search, pattern="hello", path="src/deep") == "src/deep/c.py:1:hello = 1"
 
 
-async def test_many_matches_are_cut_and_counted(bench) -> None:
-    (bench.workspace / "f").write_text("x\n" * 300)
-    lines = (await bench.call(file_search, pattern="x", limit=3)).splitlines()
+async def test_many_matches_are_cut_and_counted(runner) -> None:
+    (runner.workspace / "f").write_text("x\n" * 300)
+    lines = (await runner.call(file_search, pattern="x", limit=3)).splitlines()
     assert lines == ["f:1:x", "f:2:x", "f:3:x", "[297 further matches; narrow the pattern, path or glob]"]
-    (bench.workspace / "f").write_text("y" * 5_000)
-    assert await bench.call(file_search, pattern="y$") == f"f:1:{'y' * 300}… [5,000 characters]"
+    (runner.workspace / "f").write_text("y" * 5_000)
+    assert await runner.call(file_search, pattern="y$") == f"f:1:{'y' * 300}… [5,000 characters]"
 
 
-async def test_huge_and_unreadable_files_are_skipped_and_said(bench) -> None:
-    with (bench.workspace / "big").open("wb") as file:
+async def test_huge_and_unreadable_files_are_skipped_and_counted(runner) -> None:
+    with (runner.workspace / "big").open("wb") as file:
         file.write(b"hello\n" * 10)
         file.seek(5 * 1024**2)
         file.write(b"hello\n")
-    os.mkfifo(bench.workspace / "pipe")
-    assert await bench.call(file_search, pattern="hello") == (
+    os.mkfifo(runner.workspace / "pipe")
+    assert await runner.call(file_search, pattern="hello") == (
         "[no match in 0 files]\n[not searched: 2 binary, unreadable or very large files]"
     )
 
 
 @pytest.mark.promise("I1")
-async def test_files_that_usually_hold_secrets_are_not_searched_and_named(bench) -> None:
+async def test_files_that_usually_hold_secrets_are_not_searched_and_named(runner) -> None:
     for name in (".env", "a.txt", "conf/server.pem", ".ssh/config"):
-        (bench.workspace / name).parent.mkdir(exist_ok=True)
-        (bench.workspace / name).write_text("hello")
-    (bench.workspace / "notes").symlink_to(".env")
+        (runner.workspace / name).parent.mkdir(exist_ok=True)
+        (runner.workspace / name).write_text("hello")
+    (runner.workspace / "notes").symlink_to(".env")
     sentence = "not searched, because such files usually hold keys or passwords"
-    assert await bench.call(file_search, pattern="hello") == (
+    assert await runner.call(file_search, pattern="hello") == (
         f"a.txt:1:hello\n[{sentence}: .env, .ssh/config, conf/server.pem]"
     )
     for path in (".env", "notes"):
-        assert await bench.call(file_search, pattern="hello", path=path) == (
+        assert await runner.call(file_search, pattern="hello", path=path) == (
             f"[no match in 0 files]\n[{sentence}: .env]"
         )
 
 
-async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(bench) -> None:
-    (bench.workspace / "f").write_text("a" * 100_000 + "!\n")
-    (bench.workspace / ".gitignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n")
-    (bench.workspace / ("a" * 250)).write_text("")
+async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(runner) -> None:
+    (runner.workspace / "f").write_text("a" * 100_000 + "!\n")
+    (runner.workspace / ".gitignore").write_text("*a*a*a*a*a*a*a*a*a*a*a*a*b\n")
+    (runner.workspace / ("a" * 250)).write_text("")
     async with asyncio.timeout(PATIENCE):
-        assert await bench.call(file_search, pattern=r"^(a+)+$") == "[no match in 3 files]"
+        assert await runner.call(file_search, pattern=r"^(a+)+$") == "[no match in 3 files]"
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ async def test_a_pattern_that_would_hang_a_backtracking_engine_does_not(bench) -
         (r"(a)\1", r"the pattern '(a)\\1' cannot be used: backreferences are not supported; write it without them"),
     ],
 )
-async def test_a_pattern_that_cannot_be_used_says_why(bench, pattern, sentence) -> None:
+async def test_an_invalid_pattern_is_refused_with_a_reason(runner, pattern, sentence) -> None:
     with pytest.raises(ToolError) as caught:
-        await bench.call(file_search, pattern=pattern)
+        await runner.call(file_search, pattern=pattern)
     assert str(caught.value) == sentence
 
 
-async def test_a_path_that_is_not_there_is_an_error_not_an_empty_result(bench) -> None:
+async def test_a_missing_path_is_an_error_not_an_empty_result(runner) -> None:
     with pytest.raises(ToolError, match="'nowhere' does not exist"):
-        await bench.call(file_search, pattern="x", path="nowhere")
+        await runner.call(file_search, pattern="x", path="nowhere")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_a_path_that_is_not_there_is_an_error_not_an_empty_result(bench) -
         ("a b~#&-é<>", "a b~#&-é<>", True),
     ],
 )
-def test_globs_mean_what_git_means_by_them(glob, path, matches) -> None:
+def test_globs_match_as_in_git(glob, path, matches) -> None:
     assert compile_glob(glob).found_in(path) is matches
 
 
@@ -174,21 +174,21 @@ def test_a_pattern_is_linear_in_the_text() -> None:
     ],
 )
 def test_gitignore_rules(rules, path, is_folder, ignored) -> None:
-    assert IgnoreRules().extended(rules, "").ignores(path, is_folder=is_folder) is ignored
+    assert IgnoreRules().with_rules(rules, "").ignores(path, is_folder=is_folder) is ignored
 
 
-def test_the_rules_of_a_deeper_folder_count_below_it_and_win() -> None:
-    rules = IgnoreRules().extended("*.txt", "").extended("!a.txt\nb.md", "sub")
+def test_the_rules_of_a_deeper_folder_apply_below_it_and_take_precedence() -> None:
+    rules = IgnoreRules().with_rules("*.txt", "").with_rules("!a.txt\nb.md", "sub")
     assert [rules.ignores(p, is_folder=False) for p in ("a.txt", "sub/a.txt", "sub/c.txt", "b.md", "sub/x/b.md")] == [
         True, False, True, False, True,
     ]  # fmt: skip
 
 
-def test_of_equal_rules_the_last_one_counts_and_of_many_different_ones_the_last_5000() -> None:
-    again = IgnoreRules().extended("*.txt\n!a.txt\n" + "}\n" * 100_000 + "*.txt\n", "")
+def test_the_last_of_equal_rules_and_the_last_5000_distinct_rules_are_used() -> None:
+    again = IgnoreRules().with_rules("*.txt\n!a.txt\n" + "}\n" * 100_000 + "*.txt\n", "")
     assert again.ignores("a.txt", is_folder=False)
     assert len(again.rules) == 3
-    many = IgnoreRules().extended("first\n" + "".join(f"a{number}\n" for number in range(5_000)), "")
+    many = IgnoreRules().with_rules("first\n" + "".join(f"a{number}\n" for number in range(5_000)), "")
     assert [many.ignores(path, is_folder=False) for path in ("first", "a0", "a4999")] == [False, True, True]
 
 
@@ -202,7 +202,7 @@ def test_a_pattern_that_would_take_long_to_compile_is_refused(pattern: str) -> N
         compile_pattern(pattern)
 
 
-def test_patterns_that_people_write_are_compiled() -> None:
+def test_ordinary_patterns_are_compiled() -> None:
     for pattern in (
         r"\b\w+\s*=\s*\d{4}-\d{2}-\d{2}",
         r"[0-9a-f]{64}",

@@ -1,4 +1,4 @@
-"""Running commands: what is asked, what comes back, and that nothing stays behind."""
+"""Tests of the shell tool: its assessment, its result, and that no process is left running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agenticx.clocks import ScaledClock
 from agenticx.errors import ToolError
 from agenticx.tools import ToolContext, decide
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.output import Excerpt, Progress
+from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
 from tests.patience import PATIENCE, comes_true, longest_hold
 
 pytestmark = [
@@ -54,12 +54,12 @@ _numbers = itertools.count(os.getpid() * 1000)
         ("test -t 0 || test -t 1 || ps -o sid= -p $$ | tr -d ' ' | grep -qx $$ && echo alone", "alone\n[exit code 0]"),
     ],
 )
-async def test_a_command_gives_its_output_and_how_it_ended(bench, monkeypatch, command, result) -> None:
+async def test_a_command_gives_its_output_and_how_it_ended(runner, monkeypatch, command, result) -> None:
     monkeypatch.setenv("BASH_ENV", "/nowhere")
-    assert await bench.call(bash_exec, command=command) == result.format(
-        workspace=bench.workspace, bash=shutil.which("bash")
+    assert await runner.call(bash_exec, command=command) == result.format(
+        workspace=runner.workspace, bash=shutil.which("bash")
     )
-    await asyncio.gather(*bench.afterwork)
+    await asyncio.gather(*runner.background_tasks)
 
 
 @pytest.mark.parametrize(
@@ -70,48 +70,48 @@ async def test_a_command_gives_its_output_and_how_it_ended(bench, monkeypatch, c
         ("x" * 200_000, "the command is longer than 100,000 bytes; write it into a file with file_write and run that"),
     ],
 )
-async def test_a_command_that_cannot_be_run_is_refused(bench, command, sentence) -> None:
+async def test_a_command_that_cannot_be_run_is_refused(runner, command, sentence) -> None:
     with pytest.raises(ToolError) as caught:
-        await bench.call(bash_exec, command=command)
+        await runner.call(bash_exec, command=command)
     assert str(caught.value) == sentence
 
 
-async def test_a_workspace_that_is_gone_is_an_error_of_the_call(bench) -> None:
-    bench.workspace.rmdir()
+async def test_a_missing_workspace_is_an_error_of_the_call(runner) -> None:
+    runner.workspace.rmdir()
     with pytest.raises(ToolError, match="the command could not be started: No such file or directory"):
-        await bench.call(bash_exec, command="true")
+        await runner.call(bash_exec, command="true")
 
 
-async def test_secrets_of_the_environment_do_not_reach_the_command(bench, monkeypatch) -> None:
+async def test_secrets_of_the_environment_do_not_reach_the_command(runner, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-1")
     monkeypatch.setenv("SOME_TOKEN", "canary-2")
     monkeypatch.setenv("HARMLESS", "canary-3")
-    result = await bench.call(bash_exec, command="env")
+    result = await runner.call(bash_exec, command="env")
     assert [f"canary-{n}" in result for n in (1, 2, 3)] == [False, False, True]
 
 
-async def test_output_comes_live_in_batches_and_all_of_it_in_the_result(bench) -> None:
-    said = asyncio.Event()
-    emit = bench.context.emit
+async def test_output_is_emitted_live_in_batches_and_returned_whole(runner) -> None:
+    emitted = asyncio.Event()
+    emit = runner.context.emit
 
     def listen(type_, payload) -> None:
         emit(type_, payload)
-        said.set()
+        emitted.set()
 
-    object.__setattr__(bench.context, "emit", listen)
-    os.mkfifo(bench.workspace / "go")
-    call = asyncio.ensure_future(bench.call(bash_exec, command="echo one; echo two; cat go; echo three"))
-    await said.wait()
-    assert bench.emitted == [("tool_progress", {"output": "one\ntwo\n"})]
-    (bench.workspace / "go").write_text("")
+    object.__setattr__(runner.context, "emit", listen)
+    os.mkfifo(runner.workspace / "go")
+    call = asyncio.ensure_future(runner.call(bash_exec, command="echo one; echo two; cat go; echo three"))
+    await emitted.wait()
+    assert runner.emitted == [("tool_progress", {"output": "one\ntwo\n"})]
+    (runner.workspace / "go").write_text("")
     assert await call == "one\ntwo\nthree\n[exit code 0]"
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- the assessment ---------------------------------------------------------------------------------------------------
 
 
-def test_the_question_shows_the_command_and_says_what_it_may_do(bench) -> None:
-    assessment = bench.assess(bash_exec, command="make test")
+def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None:
+    assessment = runner.assess(bash_exec, command="make test")
     assert (assessment.risk, assessment.question, assessment.command, assessment.protected) == (
         "execute",
         "Run this command?",
@@ -119,15 +119,15 @@ def test_the_question_shows_the_command_and_says_what_it_may_do(bench) -> None:
         False,
     )
     assert assessment.reasons == (
-        f"It runs in {bench.workspace}.",
+        f"It runs in {runner.workspace}.",
         "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token.",
     )
     assert decide("auto", assessment).decision == "allow"
 
 
 @pytest.mark.promise("E6")
-def test_a_command_that_hides_something_is_shown_in_full_with_its_length(bench) -> None:
-    assessment = bench.assess(bash_exec, command="ls\x1b[2K" + " " * 300 + "; rm -rf \u202ex\n\ntrue")
+def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runner) -> None:
+    assessment = runner.assess(bash_exec, command="ls\x1b[2K" + " " * 300 + "; rm -rf \u202ex\n\ntrue")
     assert assessment.command == "ls⟨U+001B⟩[2K⟨300 spaces⟩; rm -rf ⟨U+202E⟩x\n\ntrue"
     assert assessment.reasons[2:] == (
         "The command has 323 characters in 3 lines.",
@@ -135,22 +135,22 @@ def test_a_command_that_hides_something_is_shown_in_full_with_its_length(bench) 
     )
 
 
-def test_a_command_is_bound_to_the_files_and_programs_it_names(bench, tmp_path, monkeypatch) -> None:
-    (bench.workspace / "script.sh").write_text("echo 1")
-    (bench.workspace / "data").mkdir()
-    (bench.workspace / "other").mkdir()
-    (bench.workspace / "link").symlink_to("data")
+def test_a_command_is_bound_to_the_files_and_programs_it_names(runner, tmp_path, monkeypatch) -> None:
+    (runner.workspace / "script.sh").write_text("echo 1")
+    (runner.workspace / "data").mkdir()
+    (runner.workspace / "other").mkdir()
+    (runner.workspace / "link").symlink_to("data")
     programs = tmp_path / "bin"
     programs.mkdir()
     command = "mytool ./script.sh <link/x ; cat 'data'"
 
     def change_script() -> None:
-        (bench.workspace / "script.sh").write_text("echo 2")
+        (runner.workspace / "script.sh").write_text("echo 2")
 
     def change_link() -> None:
-        (bench.workspace / "link").unlink()
-        (bench.workspace / "link").symlink_to("other")
-        (bench.workspace / "other" / "x").touch()
+        (runner.workspace / "link").unlink()
+        (runner.workspace / "link").symlink_to("other")
+        (runner.workspace / "other" / "x").touch()
 
     def change_search_path() -> None:
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -163,14 +163,14 @@ def test_a_command_is_bound_to_the_files_and_programs_it_names(bench, tmp_path, 
         (programs / "mytool").write_text("#!/bin/sh\nrm -rf /")
 
     def swap_workspace() -> None:
-        bench.workspace.rename(tmp_path / "old")
-        bench.workspace.mkdir()
+        runner.workspace.rename(tmp_path / "old")
+        runner.workspace.mkdir()
 
-    shown = bench.assess(bash_exec, command=command).binding
-    assert bench.assess(bash_exec, command=command).binding == shown
+    shown = runner.assess(bash_exec, command=command).binding
+    assert runner.assess(bash_exec, command=command).binding == shown
     for change in (change_script, change_link, change_search_path, add_program, swap_program, swap_workspace):
         change()
-        now = bench.assess(bash_exec, command=command).binding
+        now = runner.assess(bash_exec, command=command).binding
         assert now != shown, change.__name__
         shown = now
 
@@ -219,14 +219,16 @@ def test_a_command_is_bound_to_the_files_and_programs_it_names(bench, tmp_path, 
         "cp x ~/.local/bin/ls",
     ],
 )
-def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(workspace, bench_at, command) -> None:
+def test_a_command_that_names_a_protected_path_is_asked_about_even_in_auto_mode(
+    workspace, make_runner, command
+) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (home / "token").touch()
     (workspace / "way-in").symlink_to(home)
-    bench = bench_at(workspace, protected_roots=(home,))
+    runner = make_runner(workspace, protected_roots=(home,))
     command = command.replace("{home}", str(home)).replace("{parent}", str(home.parent))
-    assessment = bench.assess(bash_exec, command=command.replace("{{", "{").replace("}}", "}"))
+    assessment = runner.assess(bash_exec, command=command.replace("{{", "{").replace("}}", "}"))
     assert decide("auto", assessment).decision == "ask"
 
 
@@ -256,12 +258,12 @@ def test_a_command_that_names_a_protected_path_is_asked_about_in_auto_mode_too(w
         "ls /tmp/work/src",
     ],
 )
-def test_an_ordinary_command_names_nothing_protected(workspace, bench_at, command) -> None:
+def test_an_ordinary_command_names_nothing_protected(workspace, make_runner, command) -> None:
     (workspace / "src").mkdir()
     (workspace / "src" / "a.py").touch()
     (workspace / "id_rsa.pub").touch()
-    bench = bench_at(workspace, protected_roots=(workspace.with_name("agx-home"),))
-    assert not bench.assess(bash_exec, command=command).protected
+    runner = make_runner(workspace, protected_roots=(workspace.with_name("agx-home"),))
+    assert not runner.assess(bash_exec, command=command).protected
 
 
 @pytest.mark.promise("I1")
@@ -269,17 +271,17 @@ def test_an_ordinary_command_names_nothing_protected(workspace, bench_at, comman
     "command",
     ["cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent", "base64 {x,id_rsa}"],
 )
-def test_a_command_that_names_a_file_with_secrets_is_asked_about_in_auto_mode_too(bench, command) -> None:
-    (bench.workspace / "id_rsa").touch()
-    (bench.workspace / "conf").mkdir()
-    (bench.workspace / "conf" / "server.pem").touch()
-    (bench.workspace / "conf" / "innocent").symlink_to("server.pem")
-    assessment = bench.assess(bash_exec, command=command)
+def test_a_command_that_names_a_file_with_secrets_is_asked_about_even_in_auto_mode(runner, command) -> None:
+    (runner.workspace / "id_rsa").touch()
+    (runner.workspace / "conf").mkdir()
+    (runner.workspace / "conf" / "server.pem").touch()
+    (runner.workspace / "conf" / "innocent").symlink_to("server.pem")
+    assessment = runner.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "ask"
     assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
 
 
-# --- nothing stays behind ---------------------------------------------------------------------------------------------
+# --- no process is left -----------------------------------------------------------------------------------------------
 
 TREES = {
     "children": "sleep NNN & sleep NNN & echo ready; wait",
@@ -296,28 +298,28 @@ TREES = {
 }
 
 
-def tree(name: str) -> tuple[str, str]:
-    """A command, and what stands in the command line of each of its processes."""
-    sign = f"1000.{next(_numbers)}"
-    return TREES[name].replace("NNN", sign), sign
+def command_tree(name: str) -> tuple[str, str]:
+    """Return a command, and a marker that is part of the command line of each of its processes."""
+    marker = f"1000.{next(_numbers)}"
+    return TREES[name].replace("NNN", marker), marker
 
 
-def alive(sign: str) -> list[int]:
-    """The processes whose command line says so; found without any help of the code under test."""
+def find_processes(marker: str) -> list[int]:
+    """Return the processes whose command line contains the marker, found independently of the code under test."""
     found = []
     for name in os.listdir("/proc"):
         try:
-            if name.isdigit() and sign.encode() in Path("/proc", name, "cmdline").read_bytes():
+            if name.isdigit() and marker.encode() in Path("/proc", name, "cmdline").read_bytes():
                 found.append(int(name))
         except OSError:
             continue
     return found
 
 
-async def none_alive(sign: str) -> list[int]:
-    """Those that are alive; they may take their time to end."""
-    await comes_true(lambda: not alive(sign))
-    return alive(sign)
+async def remaining_processes(marker: str) -> list[int]:
+    """Wait until no process with the marker is alive; return those that a last check finds."""
+    await comes_true(lambda: not find_processes(marker))
+    return find_processes(marker)
 
 
 def our_zombies() -> set[str]:
@@ -333,33 +335,36 @@ def our_zombies() -> set[str]:
 
 
 @asynccontextmanager
-async def started(bench, command: str) -> AsyncIterator[asyncio.Task[str]]:
-    """The call, once its command has said that it is ready. It waits for no process: that is left to others."""
+async def started_call(runner, command: str) -> AsyncIterator[asyncio.Task[str]]:
+    """Yield the call as soon as its command has printed "ready"; await its background task at the end.
+
+    The call itself waits for no process, because it adds a background task for that.
+    """
     ready = asyncio.Event()
-    left_to_others: list[Coroutine[Any, Any, None]] = []
+    background_tasks: list[Coroutine[Any, Any, None]] = []
     context = ToolContext(
-        workspace=bench.workspace,
+        workspace=runner.workspace,
         call_id="call_1",
         emit=lambda _type, payload: ready.set() if "ready" in payload["output"] else None,
-        afterwards=left_to_others.append,
+        add_background_task=background_tasks.append,
     )
     call = asyncio.ensure_future(bash_exec.run({"command": command}, context))
     await ready.wait()
     yield call
-    assert len(left_to_others) == 1
+    assert len(background_tasks) == 1
     async with asyncio.timeout(PATIENCE):
-        await left_to_others[0]
+        await background_tasks[0]
 
 
 @pytest.mark.promise("F2")
-async def test_a_stop_ends_every_descendant_and_waits_for_none(bench) -> None:
+async def test_a_stop_terminates_every_descendant_without_waiting(runner) -> None:
     async def stop(name: str) -> tuple[str, list[int]]:
-        command, sign = tree(name)
-        async with started(bench, command) as call:
-            assert alive(sign), name
+        command, marker = command_tree(name)
+        async with started_call(runner, command) as call:
+            assert find_processes(marker), name
             call.cancel()
-            assert (await call).text.endswith("[ended before it was done]"), "what was printed by then is told"
-        return name, await none_alive(sign)
+            assert (await call).text.endswith("[ended before it was done]"), "the output so far is returned"
+        return name, await remaining_processes(marker)
 
     before = our_zombies()
     assert await asyncio.gather(*map(stop, TREES)) == [(name, []) for name in TREES]
@@ -367,25 +372,25 @@ async def test_a_stop_ends_every_descendant_and_waits_for_none(bench) -> None:
 
 
 @pytest.mark.promise("F2")
-async def test_a_time_out_ends_every_descendant_and_keeps_the_output(bench) -> None:
+async def test_a_time_out_terminates_every_descendant_and_keeps_the_output(runner) -> None:
     async def expire(name: str) -> tuple[str, list[int]]:
-        command, sign = tree(name)
+        command, marker = command_tree(name)
         for seconds in (1.5, 6, 24, 96):
             with pytest.raises(ToolError) as caught:
-                await bench.call(bash_exec, command=command, timeout=seconds)
+                await runner.call(bash_exec, command=command, timeout=seconds)
             if str(caught.value).startswith("ready\n"):  # this machine may need longer until it is
                 break
         assert str(caught.value) == f"ready\n[the command was ended after {seconds:g} s, before it was done]"
-        return name, await none_alive(sign)
+        return name, await remaining_processes(marker)
 
     before = our_zombies()
     assert await asyncio.gather(*map(expire, TREES)) == [(name, []) for name in TREES]
-    await asyncio.gather(*bench.afterwork)
+    await asyncio.gather(*runner.background_tasks)
     assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
-async def test_what_a_command_leaves_running_is_ended_and_said(bench) -> None:
+async def test_leftover_processes_are_terminated_and_reported(runner) -> None:
     left = {
         "sleep NNN &": "1 process was",
         "sleep NNN & setsid sleep NNN & (setsid sleep NNN &)": "3 processes were",
@@ -393,28 +398,28 @@ async def test_what_a_command_leaves_running_is_ended_and_said(bench) -> None:
         "env -i setsid sleep NNN & disown": "1 process was",
     }
     for command, many in left.items():
-        sign = f"1000.{next(_numbers)}"
-        result = await bench.call(bash_exec, command=f"echo done; {command.replace('NNN', sign)}")
+        marker = f"1000.{next(_numbers)}"
+        result = await runner.call(bash_exec, command=f"echo done; {command.replace('NNN', marker)}")
         assert result == f"done\n[exit code 0; {many} still running in the background and ended with the command]"
-        assert len(bench.afterwork) == 1, "the call does not wait for them to end"
-        await bench.afterwork.pop()
-        assert await none_alive(sign) == []
+        assert len(runner.background_tasks) == 1, "the call does not wait for them to end"
+        await runner.background_tasks.pop()
+        assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
-async def test_a_leftover_that_never_stops_writing_does_not_hold_the_call(bench) -> None:
-    sign = f"1000.{next(_numbers)}"
-    result = await bench.call(bash_exec, command=f"yes {sign} & echo done")
+async def test_a_leftover_process_that_keeps_writing_does_not_delay_the_result(runner) -> None:
+    marker = f"1000.{next(_numbers)}"
+    result = await runner.call(bash_exec, command=f"yes {marker} & echo done")
     assert "done\n" in result or "left out" in result
     assert result.endswith("[exit code 0; 1 process was still running in the background and ended with the command]")
-    await asyncio.gather(*bench.afterwork)
-    assert await none_alive(sign) == []
+    await asyncio.gather(*runner.background_tasks)
+    assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
-    command, sign = tree("all of it")
+def test_processes_are_terminated_when_this_process_is_killed(workspace, number) -> None:
+    command, marker = command_tree("all of it")
     program = (
         "import asyncio, sys; from pathlib import Path\n"
         "from agenticx.tools import ToolContext; from agenticx.tools.builtin.shell import bash_exec\n"
@@ -425,7 +430,7 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
     with subprocess.Popen([sys.executable, "-c", program, str(workspace), command], stdout=subprocess.PIPE) as ours:
         assert ours.stdout is not None
         assert ours.stdout.readline() == b"ready\n"
-        watched = [os.pidfd_open(pid) for pid in alive(sign)]
+        watched = [os.pidfd_open(pid) for pid in find_processes(marker)]
         ours.send_signal(number)
     assert len(watched) >= 4
     poll = select.poll()
@@ -437,9 +442,9 @@ def test_processes_end_even_when_we_are_killed(workspace, number) -> None:
             poll.unregister(descriptor)
             os.close(descriptor)
             watched.remove(descriptor)
-    while alive(sign) and time.monotonic() < deadline:
+    while find_processes(marker) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert (watched, alive(sign)) == ([], [])
+    assert (watched, find_processes(marker)) == ([], [])
 
 
 DAEMON = "import os\nfor _ in 'ab': os.fork() and os._exit(0)\nos.execve('/bin/sleep', ['sleep', 'NNN'], {})"
@@ -460,65 +465,65 @@ ATTACKS = {
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_killing_one_of_the_watchers_frees_nothing(bench, attack) -> None:
-    """They are the command's own ancestors, so it can kill them; the other one sees to the rest."""
+async def test_killing_guardian_or_supervisor_lets_no_process_escape(runner, attack) -> None:
+    """They are the command's ancestors, so it can kill one of them; then the other one kills the rest."""
 
-    async def killing(left: str) -> list[int]:
-        sign = f"1000.{next(_numbers)}"
-        leaving = LEFT_BEHIND[left].replace("NNN", sign)
+    async def kill(left: str) -> list[int]:
+        marker = f"1000.{next(_numbers)}"
+        leaving = LEFT_BEHIND[left].replace("NNN", marker)
         with pytest.raises(ToolError, match="the command was ended from outside"):
-            await bench.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {sign}")
-        return await none_alive(sign)
+            await runner.call(bash_exec, command=f"{leaving}; {ATTACKS[attack]}; sleep {marker}")
+        return await remaining_processes(marker)
 
     before = our_zombies()
-    assert await asyncio.gather(*map(killing, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
-    await asyncio.gather(*bench.afterwork)
+    assert await asyncio.gather(*map(kill, LEFT_BEHIND)) == [[]] * len(LEFT_BEHIND)
+    await asyncio.gather(*runner.background_tasks)
     assert our_zombies() <= before
 
 
 @pytest.mark.promise("F2")
-async def test_stopping_the_watchers_frees_nothing(bench) -> None:
+async def test_stopping_guardian_and_supervisor_lets_no_process_escape(runner) -> None:
     command = "env -i setsid -f sleep NNN; kill -STOP $PPID $(ps -o ppid= -p $PPID); echo ready; sleep NNN"
-    sign = f"1000.{next(_numbers)}"
-    async with started(bench, command.replace("NNN", sign)) as call:
+    marker = f"1000.{next(_numbers)}"
+    async with started_call(runner, command.replace("NNN", marker)) as call:
         call.cancel()
         await asyncio.wait([call])
-    assert await none_alive(sign) == []
+    assert await remaining_processes(marker) == []
 
 
 @pytest.mark.promise("F2")
-async def test_a_child_of_the_application_is_not_touched(bench) -> None:
-    """We reap and end what a call started, nothing else."""
+async def test_a_child_of_the_application_is_not_touched(runner) -> None:
+    """The tool reaps and terminates the processes that a call started, and no others."""
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as own:
         quick = subprocess.Popen(["true"])
-        await bench.call(bash_exec, command="sleep 1000 & setsid sleep 1000 &")
-        await asyncio.gather(*bench.afterwork)
+        await runner.call(bash_exec, command="sleep 1000 & setsid sleep 1000 &")
+        await asyncio.gather(*runner.background_tasks)
         assert own.poll() is None
         assert quick.wait() == 0
         own.kill()
 
 
-async def test_without_anybody_to_finish_the_call_sees_to_it_itself(bench) -> None:
-    sign = f"1000.{next(_numbers)}"
-    context = ToolContext(workspace=bench.workspace)
+async def test_without_background_tasks_the_call_waits_for_the_termination_itself(runner) -> None:
+    marker = f"1000.{next(_numbers)}"
+    context = ToolContext(workspace=runner.workspace)
     with pytest.raises(ToolError, match=r"ended after 0\.2 s"):
-        await bash_exec.run({"command": f"trap '' TERM; sleep {sign}; sleep {sign}", "timeout": 0.2}, context)
-    assert await none_alive(sign) == []
+        await bash_exec.run({"command": f"trap '' TERM; sleep {marker}; sleep {marker}", "timeout": 0.2}, context)
+    assert await remaining_processes(marker) == []
 
 
-async def test_a_time_out_is_in_the_contexts_own_seconds(bench) -> None:
-    context = ToolContext(workspace=bench.workspace, clock=ScaledClock(100.0))
+async def test_a_time_out_uses_the_clock_of_the_context(runner) -> None:
+    context = ToolContext(workspace=runner.workspace, clock=ScaledClock(100.0))
     with pytest.raises(ToolError, match="ended after 20 s"):
         await bash_exec.run({"command": "sleep 1000", "timeout": 20.0}, context)
 
 
-async def test_nothing_of_ours_is_left_open_after_calls(bench) -> None:
-    await bench.call(bash_exec, command="true")
-    await asyncio.gather(*bench.afterwork)
+async def test_calls_leave_no_descriptor_open(runner) -> None:
+    await runner.call(bash_exec, command="true")
+    await asyncio.gather(*runner.background_tasks)
     before, zombies = sorted(os.listdir("/proc/self/fd")), our_zombies()
     for command in ("true", "sleep 1000 &", "exit 3", "nosuch"):
-        await bench.call(bash_exec, command=command)
-    await asyncio.gather(*bench.afterwork)
+        await runner.call(bash_exec, command=command)
+    await asyncio.gather(*runner.background_tasks)
     await comes_true(lambda: sorted(os.listdir("/proc/self/fd")) == before)
     assert our_zombies() <= zombies
 
@@ -541,56 +546,56 @@ def resident_bytes() -> int:
         ("yes é | tr -d '\\n' | head -c 3000001", "ééé", "é\ufffd\n[exit code 0]", "3,000,001"),
     ],
 )
-async def test_head_tail_and_true_size_are_kept_in_bounded_memory(bench, command, head, tail, size) -> None:
-    await bench.call(bash_exec, command="true")
+async def test_head_tail_and_total_size_are_kept_in_bounded_memory(runner, command, head, tail, size) -> None:
+    await runner.call(bash_exec, command="true")
     before = resident_bytes()
-    result = await bench.call(bash_exec, command=command)
+    result = await runner.call(bash_exec, command=command)
     assert resident_bytes() - before < 16 * 1024**2
     assert result.startswith(head)
     assert result.endswith(tail)
     assert f" of {size} bytes left out …]" in result
     assert len(result) < 25_000
-    assert sum(len(payload["output"]) for _, payload in bench.emitted) < 110_000
+    assert sum(len(payload["output"]) for _, payload in runner.emitted) < 110_000
     result.encode()
 
 
 @pytest.mark.promise("F3")
-async def test_endless_output_is_bounded_and_never_starves_the_loop(bench) -> None:
+async def test_endless_output_is_bounded_and_does_not_block_the_event_loop(runner) -> None:
     before = resident_bytes()
     for seconds in (1, 4, 16, 64):
         async with longest_hold() as hold:
             with pytest.raises(ToolError, match=rf"\[the command was ended after {seconds} s") as caught:
-                await bench.call(bash_exec, command="yes", timeout=float(seconds))
+                await runner.call(bash_exec, command="yes", timeout=float(seconds))
         if "bytes left out …]" in str(caught.value):  # this machine may need longer until there is so much
             break
     assert "bytes left out …]" in str(caught.value)
-    await asyncio.gather(*bench.afterwork)
+    await asyncio.gather(*runner.background_tasks)
     assert resident_bytes() - before < 16 * 1024**2
     assert hold.longest < hold.total / 5
-    assert sum(len(payload["output"]) for _, payload in bench.emitted) < 110_000
+    assert sum(len(payload["output"]) for _, payload in runner.emitted) < 110_000
 
 
-def test_an_excerpt_keeps_both_ends_however_the_output_is_cut() -> None:
+def test_a_buffer_keeps_both_ends_for_any_chunk_size() -> None:
     text = "".join(f"{n:04}" for n in range(1000))
     for step in (1, 7, 100, 5000):
-        excerpt = Excerpt(40, 80)
+        buffer = HeadTailBuffer(40, 80)
         for start in range(0, len(text), step):
-            excerpt.add(text[start : start + step].encode())
-        assert excerpt.text() == f"{text[:40]}\n[… 3,880 of 4,000 bytes left out …]\n{text[-80:]}"
-    small = Excerpt(40, 80)
+            buffer.add(text[start : start + step].encode())
+        assert buffer.text() == f"{text[:40]}\n[… 3,880 of 4,000 bytes left out …]\n{text[-80:]}"
+    small = HeadTailBuffer(40, 80)
     small.add(text[:120].encode())
     assert small.text() == text[:120]
 
 
-def test_an_excerpt_cuts_no_character_in_two() -> None:
-    excerpt = Excerpt(3, 3)
-    excerpt.add("éééééé".encode())
-    assert excerpt.text() == "é\n[… 6 of 12 bytes left out …]\né"
+def test_a_buffer_splits_no_character() -> None:
+    buffer = HeadTailBuffer(3, 3)
+    buffer.add("éééééé".encode())
+    assert buffer.text() == "é\n[… 6 of 12 bytes left out …]\né"
 
 
-async def test_progress_is_bounded_per_batch_and_in_all() -> None:
-    said: list[str] = []
-    progress = Progress(said.append, every=60.0, batch_chars=10, total_chars=36)
+async def test_progress_is_bounded_per_batch_and_in_total() -> None:
+    emitted: list[str] = []
+    progress = ProgressEmitter(emitted.append, interval=60.0, batch_chars=10, total_chars=36)
     progress.add("é".encode()[:1])
     progress.add("é".encode()[1:] + b"x" * 30)
     progress.flush()
@@ -598,11 +603,11 @@ async def test_progress_is_bounded_per_batch_and_in_all() -> None:
     progress.flush()
     progress.add(b"never")
     progress.flush()
-    assert said == [
+    assert emitted == [
         "éxxxxxxxxx\n[… 21 characters …]\n",
         "abc",
         "never\n[… the rest of the output is not shown live …]\n",
     ]
     progress.add(b"more")
     progress.flush()
-    assert len(said) == 3
+    assert len(emitted) == 3

@@ -1,4 +1,4 @@
-"""Globs, braces and quoting of shell commands: what may name a protected path is asked about, ordinary commands run."""
+"""Tests of globs, braces and quoting in shell commands that may or may not name protected paths."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.lookups import Lookups
+from agenticx.tools.lookups import FileSystemCache
 from agenticx.tools.shell_braces import expand_braces
-from agenticx.tools.shell_globs import ShellGlob, with_simple_classes
-from agenticx.tools.shell_quoting import QUOTED, without_quoting
+from agenticx.tools.shell_globs import ShellGlob, simplify_classes
+from agenticx.tools.shell_quoting import QUOTED, remove_quoting
 from agenticx.tools.shell_words import examine
 from tests.linear.growth import grows_linearly
 
@@ -156,43 +156,43 @@ uv run ruff check --select=E,F src tests/{unit,integration}
 """.strip().splitlines()
 
 
-def rule(bench, command: str) -> str:
-    return decide("auto", bench.assess(bash_exec, command=command)).rule
+def rule(runner, command: str) -> str:
+    return decide("auto", runner.assess(bash_exec, command=command)).rule
 
 
 @pytest.mark.parametrize("command", PROTECTED)
-def test_a_pattern_that_may_stand_for_a_protected_path_is_asked_about(bench, command) -> None:
-    assert rule(bench, command) == "protected"
+def test_a_pattern_that_may_match_a_protected_path_is_asked_about(runner, command) -> None:
+    assert rule(runner, command) == "protected"
 
 
 @pytest.mark.parametrize("command", UNCHECKED)
-def test_syntax_that_is_not_followed_is_asked_about_in_every_mode(bench, command) -> None:
-    assessment = bench.assess(bash_exec, command=command)
+def test_unsupported_syntax_is_asked_about_in_every_mode(runner, command) -> None:
+    assessment = runner.assess(bash_exec, command=command)
     assert assessment.unchecked
     assert [decide(mode, assessment).decision for mode in ("default", "accept_edits", "auto")] == ["ask"] * 3
 
 
 @pytest.mark.parametrize("command", ORDINARY)
-def test_an_ordinary_command_runs_unasked_in_auto_mode(bench, command) -> None:
-    assessment = bench.assess(bash_exec, command=command)
+def test_an_ordinary_command_is_allowed_in_auto_mode(runner, command) -> None:
+    assessment = runner.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "allow", assessment.reasons
 
 
-def test_a_here_document_is_quoted_text(bench) -> None:
+def test_a_here_document_is_quoted_text(runner) -> None:
     command = "cat <<EOF > notes.txt\nDon't {1..99999,b} [c\nEOF\necho 'done'"
-    assert decide("auto", bench.assess(bash_exec, command=command)).decision == "allow"
+    assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
     hidden = "cat <<EOF\nDon't\nEOF\ncat ~/.agen[t\\]]icx/token"
-    assert rule(bench, hidden) == "protected"
+    assert rule(runner, hidden) == "protected"
 
 
-def test_a_link_below_a_folder_that_the_command_changes_to_is_followed(bench_at, workspace) -> None:
+def test_a_link_below_a_folder_that_the_command_changes_to_is_followed(make_runner, workspace) -> None:
     home = workspace.with_name("agx-home")
     home.mkdir()
     (workspace / "sub").mkdir()
     (workspace / "sub" / "way-in").symlink_to(home)
-    bench = bench_at(workspace, protected_roots=(home,))
+    runner = make_runner(workspace, protected_roots=(home,))
     for command in ("cd sub; cat way-in/token", "cd sub && ls way*", "git -C sub add way-in"):
-        assert rule(bench, command) == "protected", command
+        assert rule(runner, command) == "protected", command
 
 
 @pytest.mark.parametrize(
@@ -214,20 +214,20 @@ def test_braces_are_expanded_as_in_bash(word, expanded) -> None:
     assert set(expand_braces(word, lambda _: True) or ()) == expanded
 
 
-def test_braces_that_make_more_than_64_words_are_not_expanded(bench) -> None:
+def test_braces_that_make_more_than_64_words_are_not_expanded(runner) -> None:
     assert expand_braces("{a,b}" * 6, lambda _: True) is not None
     assert expand_braces("{a,b}" * 7, lambda _: True) is None
-    assert rule(bench, "echo " + "{a,b}" * 7) == "unchecked"
+    assert rule(runner, "echo " + "{a,b}" * 7) == "unchecked"
 
 
-def test_quoted_characters_are_no_patterns() -> None:
-    assert without_quoting("""a'[b]'"{c}"\\*d""").text == f"a{QUOTED}b{QUOTED * 2}c{QUOTED * 2}d"
-    assert without_quoting("\"a$(b '*' [c])\"").text == f"a$(b {QUOTED} [c])"
-    assert not without_quoting("a 'b").is_complete
+def test_quoted_characters_are_literal() -> None:
+    assert remove_quoting("""a'[b]'"{c}"\\*d""").text == f"a{QUOTED}b{QUOTED * 2}c{QUOTED * 2}d"
+    assert remove_quoting("\"a$(b '*' [c])\"").text == f"a$(b {QUOTED} [c])"
+    assert not remove_quoting("a 'b").is_complete
 
 
-def test_classes_are_taken_for_any_character() -> None:
-    assert with_simple_classes("a[b,c]d/[[:x:]]/[ab]") == "a?d/?/[ab]"
+def test_named_classes_match_any_character() -> None:
+    assert simplify_classes("a[b,c]d/[[:x:]]/[ab]") == "a?d/?/[ab]"
     assert ShellGlob.parse("[[:alpha:]]x").matches("ax", lambda _: None)
 
 
@@ -253,7 +253,7 @@ COMMANDS = {
 @pytest.mark.promise("H4")
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.cases(quick=4)
-def test_reading_patterns_costs_no_more_than_the_size_of_the_command(bench, kind) -> None:
+def test_reading_patterns_costs_no_more_than_the_size_of_the_command(runner, kind) -> None:
     make = COMMANDS[kind]
-    assert grows_linearly(lambda size: bench.assess(bash_exec, command=make(size)), 3_000, 60_000)
-    assert examine(make(60_000), bench.workspace, (), Lookups()) is not None
+    assert grows_linearly(lambda size: runner.assess(bash_exec, command=make(size)), 3_000, 60_000)
+    assert examine(make(60_000), runner.workspace, (), FileSystemCache()) is not None

@@ -1,4 +1,4 @@
-"""No false "harmless": what is not proved simple, read-only and inside the workspace is asked about."""
+"""Tests that only commands proved simple, read-only and inside the workspace count as harmless."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("H4")]
 
 
 @pytest.fixture
-def project(bench, monkeypatch):
+def project(runner, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    outside = bench.workspace.with_name("outside")
+    outside = runner.workspace.with_name("outside")
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    (bench.workspace / "notes.md").write_text("hello\n")
-    (bench.workspace / "src").mkdir()
-    (bench.workspace / "my notes").touch()
-    (bench.workspace / "link").symlink_to(outside)
-    return bench
+    (runner.workspace / "notes.md").write_text("hello\n")
+    (runner.workspace / "src").mkdir()
+    (runner.workspace / "my notes").touch()
+    (runner.workspace / "link").symlink_to(outside)
+    return runner
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def project(bench, monkeypatch):
         "whoami",
     ],
 )
-def test_a_plain_look_is_allowed(project, command) -> None:
+def test_a_plain_read_only_command_is_allowed(project, command) -> None:
     assessment = project.assess(bash_exec, command=command)
     assert decide("default", assessment).decision == "allow"
     assert assessment.reasons == ("It is one plain command that only looks at files of the workspace.",)
@@ -248,14 +248,14 @@ ODD = [
 
 
 @pytest.mark.parametrize("command", [*(line for line in ASKED.splitlines() if line and line[:2] != "# "), *ODD])
-def test_everything_else_is_asked_about(project, command) -> None:
+def test_every_other_command_is_asked_about(project, command) -> None:
     assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
 
 
 @pytest.mark.parametrize(
     "search_path", ["{workspace}:/usr/bin", ".:/usr/bin", ":/usr/bin", "/usr/bin:", "bin:/usr/bin", ""]
 )
-def test_a_program_that_may_be_another_is_asked_about(project, monkeypatch, search_path) -> None:
+def test_a_program_that_may_be_shadowed_is_asked_about(project, monkeypatch, search_path) -> None:
     (project.workspace / "ls").write_text("#!/bin/sh\n")
     (project.workspace / "ls").chmod(0o755)
     monkeypatch.setenv("PATH", search_path.format(workspace=project.workspace))
@@ -265,8 +265,8 @@ def test_a_program_that_may_be_another_is_asked_about(project, monkeypatch, sear
 @pytest.mark.parametrize(
     "command", ["cat pipe", "head -n 1 pipe", "grep x pipe", "cat socket-link", "wc notes.md pipe"]
 )
-def test_what_is_no_file_is_not_read_unasked(project, command) -> None:
-    """Reading a pipe waits for ever, or takes away what another program waits for."""
+def test_reading_a_special_file_is_asked_about(project, command) -> None:
+    """Reading a pipe may block forever, or consume data that another program waits for."""
     os.mkfifo(project.workspace / "pipe")
     (project.workspace / "socket-link").symlink_to("pipe")
     assert decide("default", project.assess(bash_exec, command=command)).decision == "ask"
@@ -283,16 +283,16 @@ def test_a_recursive_search_through_files_with_secrets_is_asked_about(project) -
     for name in ("conf/deep/server.pem", ".ssh/config"):
         (project.workspace / name).parent.mkdir(exist_ok=True)
         (project.workspace / name).touch()
-        asked = [decision(command) for command in commands]
-        assert asked == (["ask"] * 5 if name.startswith("conf") else ["ask", "ask", "ask", "allow", "allow"])
+        decided = [decision(command) for command in commands]
+        assert decided == (["ask"] * 5 if name.startswith("conf") else ["ask", "ask", "ask", "allow", "allow"])
         assert decision("grep -r top src") == "allow"
         (project.workspace / name).unlink()
     assert decision("cat conf") == "allow"
 
 
-def test_where_our_own_folder_lies_in_the_workspace_every_command_is_asked_about(workspace, bench_at) -> None:
-    bench = bench_at(workspace, protected_roots=(workspace / "agx-home",))
-    assert decide("default", bench.assess(bash_exec, command="grep -r x .")).decision == "ask"
+def test_every_command_is_asked_about_if_a_private_folder_lies_in_the_workspace(workspace, make_runner) -> None:
+    runner = make_runner(workspace, protected_roots=(workspace / "agx-home",))
+    assert decide("default", runner.assess(bash_exec, command="grep -r x .")).decision == "ask"
 
 
 def test_a_program_that_is_not_in_the_systems_folders_is_asked_about(project, monkeypatch, tmp_path) -> None:
@@ -306,14 +306,14 @@ PIECES = [*WORDS.split(), *";&|><()$`'\"\\*?[]{},~!#=", *"     ", "\t", "\n", "\
 
 
 def test_no_generated_command_with_an_active_character_is_allowed(project) -> None:
-    """An independent, cruder judge: outside quotes nothing of the shell's own may stand, and no word may leave."""
+    """An independent, cruder check: no active character outside quotes, and no path outside the workspace."""
     seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
     print(f"AGX_SEED={seed}")
-    choose = random.Random(seed)
+    chooser = random.Random(seed)
     allowed = 0
     for _ in range(20_000):
-        command = choose.choice(("ls ", "cat ", "grep ", "echo ", "")) + "".join(
-            choose.choices(PIECES, k=choose.randrange(8))
+        command = chooser.choice(("ls ", "cat ", "grep ", "echo ", "")) + "".join(
+            chooser.choices(PIECES, k=chooser.randrange(8))
         )
         if is_plainly_harmless(command, project.workspace, "/usr/bin:/bin", ()):
             allowed += 1

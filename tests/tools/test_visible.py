@@ -1,4 +1,4 @@
-"""The prompt is honest: nothing in it hides, reorders, pretends or pads."""
+"""Tests of escaping: no text in a question can hide, reorder, imitate or pad anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.tools.visible import tame, visible, visible_line, without_controls
+from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line
 
 pytestmark = pytest.mark.promise("E6")
 
@@ -31,31 +31,31 @@ pytestmark = pytest.mark.promise("E6")
         ("if x:\n        y\n\n\nz", "if x:\n        y\n\n\nz"),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(text, shown) -> None:
+def test_invisible_characters_are_escaped(text, shown) -> None:
     assert visible(text) == shown
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_nothing_hidden_is_left_whatever_the_text(text) -> None:
+def test_no_hidden_character_is_left_in_any_text(text) -> None:
     hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     left = [c for c in visible(text) if unicodedata.category(c) in hidden and c not in "\n\t"]
     assert left == []
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_what_is_visible_already_stays_as_it_is(text) -> None:
+def test_escaping_twice_changes_nothing(text) -> None:
     assert visible(visible(text)) == visible(text)
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_text_that_streams_past_moves_no_cursor_and_breaks_no_line_but_by_its_own(text) -> None:
-    shown = without_controls(text)
+def test_escaped_controls_neither_move_the_cursor_nor_add_line_breaks(text) -> None:
+    shown = escape_controls(text)
     assert [c for c in shown if unicodedata.category(c) in {"Cc", "Zl", "Zp"} and c not in "\n\t"] == []
     assert shown.count("\n") == text.count("\n")
 
 
-def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:
-    assert tame("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
+def test_control_pictures_keep_line_breaks_and_tabs() -> None:
+    assert control_pictures("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_output_of_commands_keeps_its_lines_and_loses_its_controls() -> None:
         ("a" * 20 + "b" * 20, "aaaaaa⟨… 40 characters …⟩bb"),
     ],
 )
-def test_a_field_is_one_line_and_says_what_is_cut(text, shown) -> None:
+def test_a_field_is_one_line_with_a_note_if_it_is_cut(text, shown) -> None:
     assert visible_line(text, 20 if len(text) < 40 else 8) == shown

@@ -1,4 +1,4 @@
-"""The tools that come along."""
+"""The built-in tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["builtin_tools"]
 
 
 def builtin_tools() -> list[Tool]:
-    """All of them, in the order a model sees them."""
+    """Return the built-in tools, in the order in which a model sees them."""
     return [
         list_files,
         file_read,

@@ -1,4 +1,4 @@
-"""The tools that change files: write a whole one, edit a piece of one."""
+"""The tools that change files: write a whole file, or replace text in it."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ToolError
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext
-from agenticx.tools.builtin.files import file_version, is_binary, open_place
+from agenticx.tools.builtin.files import file_version, is_binary, resolve_accessible
 from agenticx.tools.diffs import unified_diff
-from agenticx.tools.paths import Place, read_file, replace_file
-from agenticx.tools.protected import makes_repository, protected_part, reason_for
+from agenticx.tools.paths import WorkspacePath, read_file, replace_file
+from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
 __all__ = ["file_edit", "file_write"]
 
-_EDITED_BYTES = 16 * 1024 * 1024
-_HINTED_CHARS = 1024 * 1024
+_MAX_EDITED_BYTES = 16 * 1024 * 1024
+_MAX_HINT_CHARS = 1024 * 1024
 
 # --- file_write -------------------------------------------------------------------------------------------------------
 
 
 def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = open_place(arguments["path"], context)
-    before = _look(place)
+    target = resolve_accessible(arguments["path"], context)
+    before = _read_current(target)
     content: str = arguments["content"]
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    amount = f"{counted(lines, 'line')}, {counted(len(_encoded(content)), 'byte')}"
+    amount = f"{pluralize(lines, 'line')}, {pluralize(len(_encode(content)), 'byte')}"
     verb = "Create" if before is None else "Overwrite"
     reason = f"It {'creates a file' if before is None else 'replaces the whole file'}: {amount}."
-    return _assessment(place, arguments["path"], context, before, f"{verb} {place.relative}?", reason, content)
+    return _assessment(target, arguments["path"], context, before, f"{verb} {target.relative}?", reason, content)
 
 
 @tool(risk="write", assess=_assess_write)
@@ -45,23 +45,27 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
         path: The file, relative to the workspace.
         content: What the file holds afterwards, to the last character.
     """
-    place = open_place(path, context)
-    before = _look(place)
-    _refuse_stale(place, before, context, content)
-    data = _encoded(content)
-    _put(place, before, data, context)
-    return f"{'Created' if before is None else 'Overwrote'} {visible(place.relative)} ({counted(len(data), 'byte')})."
+    target = resolve_accessible(path, context)
+    before = _read_current(target)
+    _refuse_stale(target, before, context, content)
+    data = _encode(content)
+    _write(target, before, data, context)
+    return (
+        f"{'Created' if before is None else 'Overwrote'} {visible(target.relative)} ({pluralize(len(data), 'byte')})."
+    )
 
 
 # --- file_edit --------------------------------------------------------------------------------------------------------
 
 
 def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = open_place(arguments["path"], context)
-    before = _look_closely(place)
-    edit = _edited(before, place, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False))
+    target = resolve_accessible(arguments["path"], context)
+    before = _require_current(target)
+    edit = _apply_edit(
+        before, target, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False)
+    )
     reason = f"It changes {'one place' if edit.count == 1 else f'{edit.count:,} places'} of the file."
-    return _assessment(place, arguments["path"], context, before, f"Edit {place.relative}?", reason, edit.after)
+    return _assessment(target, arguments["path"], context, before, f"Edit {target.relative}?", reason, edit.after)
 
 
 @tool(risk="write", assess=_assess_edit)
@@ -74,24 +78,26 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
         new_text: What stands there afterwards.
         replace_all: Replace every occurrence instead of the only one.
     """
-    place = open_place(path, context)
-    before = _look_closely(place)
-    edit = _edited(before, place, old_text, new_text, replace_all)
-    _refuse_stale(place, before, context, edit.after)
-    _put(place, before, _encoded(edit.after), context)
-    return f"Replaced {counted(edit.count, 'occurrence')} in {visible(place.relative)}."
+    target = resolve_accessible(path, context)
+    before = _require_current(target)
+    edit = _apply_edit(before, target, old_text, new_text, replace_all)
+    _refuse_stale(target, before, context, edit.after)
+    _write(target, before, _encode(edit.after), context)
+    return f"Replaced {pluralize(edit.count, 'occurrence')} in {visible(target.relative)}."
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
+class _TextEdit:
     after: str
     count: int
 
 
-def _edited(before: _Seen, place: Place, old: str, new: str, replace_all: bool) -> _Edit:
-    text, shown = before.text, repr(place.relative)
+def _apply_edit(before: _CurrentFile, target: WorkspacePath, old: str, new: str, replace_all: bool) -> _TextEdit:
+    text, shown = before.text, repr(target.relative)
     if text is None:
-        raise ToolError(f"{shown} is not UTF-8 text of at most {_EDITED_BYTES:,} bytes, so it cannot be edited as such")
+        raise ToolError(
+            f"{shown} is not UTF-8 text of at most {_MAX_EDITED_BYTES:,} bytes, so it cannot be edited as such"
+        )
     if not old:
         raise ToolError("old_text is empty; give the text to replace, or create a file with file_write")
     if old == new:
@@ -107,14 +113,19 @@ def _edited(before: _Seen, place: Place, old: str, new: str, replace_all: bool) 
             f"old_text occurs {count:,} times in {shown} (lines {lines}{', …' if count > 10 else ''}); "
             "give more of the text around it, or set replace_all"
         )
-    if len(text) + count * (len(new) - len(old)) > _EDITED_BYTES:
-        raise ToolError(f"{shown} would have more than {_EDITED_BYTES:,} characters, which is too long to be edited")
-    return _Edit(text.replace(old, new), count)
+    if len(text) + count * (len(new) - len(old)) > _MAX_EDITED_BYTES:
+        raise ToolError(
+            f"{shown} would have more than {_MAX_EDITED_BYTES:,} characters, which is too long to be edited"
+        )
+    return _TextEdit(text.replace(old, new), count)
 
 
 def _hint(text: str, old: str) -> str:
-    """Return whether it is just the white space, which takes too long to say of a large file."""
-    if len(text) + len(old) <= _HINTED_CHARS and " ".join(old.split()) in " ".join(text.split()):
+    """Return the end of the error message for text that does not occur.
+
+    It states whether only white space differs, except for large files, where the comparison would take too long.
+    """
+    if len(text) + len(old) <= _MAX_HINT_CHARS and " ".join(old.split()) in " ".join(text.split()):
         return " as it is written: spaces, tabs or line breaks differ; read the file and copy the text exactly"
     return "; read the file and copy the text exactly"
 
@@ -128,23 +139,23 @@ def _lines_of(text: str, old: str) -> list[int]:
     return lines
 
 
-def _encoded(content: str) -> bytes:
+def _encode(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as exc:
         raise ToolError(
-            f"the text holds half a character ({exc.object[exc.start]!r}); give it as UTF-8 has it"
+            f"the text holds a lone surrogate ({exc.object[exc.start]!r}); give text that UTF-8 can encode"
         ) from exc
 
 
-# --- what both ways of writing share ----------------------------------------------------------------------------------
+# --- shared by both tools ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """An existing file as it was when looked at; `text` is None for what is not UTF-8 or too large to compare.
+class _CurrentFile:
+    """An existing file at the time of reading; `text` is None if it is not UTF-8 or too large to compare.
 
-    `content` has at most one byte more than what is still compared.
+    `content` has at most one byte more than the largest file that is compared.
     """
 
     version: tuple[int, int]
@@ -153,28 +164,28 @@ class _Seen:
     content: bytes
 
 
-def _look(place: Place) -> _Seen | None:
-    """The file there, None if there is none."""
+def _read_current(target: WorkspacePath) -> _CurrentFile | None:
+    """Return the existing file at `target`, or None."""
     try:
-        content, status = read_file(place, _EDITED_BYTES + 1)
+        content, status = read_file(target, _MAX_EDITED_BYTES + 1)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError):
             return None
         raise
-    if len(content) > _EDITED_BYTES:
+    if len(content) > _MAX_EDITED_BYTES:
         identity = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-        return _Seen(file_version(status), f"status {identity}", None, content)
-    return _Seen(file_version(status), hashlib.sha256(content).hexdigest(), _text(content), content)
+        return _CurrentFile(file_version(status), f"status {identity}", None, content)
+    return _CurrentFile(file_version(status), hashlib.sha256(content).hexdigest(), _decode(content), content)
 
 
-def _look_closely(place: Place) -> _Seen:
-    before = _look(place)
+def _require_current(target: WorkspacePath) -> _CurrentFile:
+    before = _read_current(target)
     if before is None:
-        raise ToolError(f"{visible(place.relative)!r} does not exist; list_files shows what does")
+        raise ToolError(f"{visible(target.relative)!r} does not exist; list_files shows what does")
     return before
 
 
-def _text(content: bytes) -> str | None:
+def _decode(content: bytes) -> str | None:
     try:
         return None if is_binary(content) else content.decode()
     except UnicodeDecodeError:
@@ -182,46 +193,56 @@ def _text(content: bytes) -> str | None:
 
 
 def _assessment(
-    place: Place, given: str, context: ToolContext, before: _Seen | None, question: str, reason: str, after: str
+    target: WorkspacePath,
+    given: str,
+    context: ToolContext,
+    before: _CurrentFile | None,
+    question: str,
+    reason: str,
+    after: str,
 ) -> Assessment:
-    """Bound to where the path leads and to what is there now."""
+    """Return an assessment bound to the resolved path and to the current content of the file."""
     reasons = [reason]
-    if place.named is not None:
+    if target.given_parts is not None:
         reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
-    protected = protected_part(Path(*place.parts)) or protected_part(Path(*place.named or ()))
+    protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
     if protected is not None:
-        reasons.append(reason_for(protected))
-    elif makes_repository(place.root, place.parts):
-        protected = place.relative
+        reasons.append(protection_reason(protected))
+    elif changes_bare_repository(target.root, target.parts):
+        protected = target.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
     old = "" if before is None else before.text
     if old is None:
-        reasons.append("What the file holds now is not text and cannot be compared.")
+        reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(
         risk="write",
         question=visible(question),
         reasons=tuple(reasons),
         protected=protected is not None,
-        path=visible(place.relative),
-        diff=unified_diff(old or "", after, place.relative),
-        binding={"path": str(place.path), "before": None if before is None else before.digest},
+        path=visible(target.relative),
+        diff=unified_diff(old or "", after, target.relative),
+        binding={"path": str(target.path), "before": None if before is None else before.digest},
     )
 
 
-def _refuse_stale(place: Place, before: _Seen | None, context: ToolContext, after: str) -> None:
-    """A file that changed since a tool last read or wrote it is not overwritten with what was made of its old self."""
-    known = context.state.files.get(str(place.path))
+def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: ToolContext, after: str) -> None:
+    """Raise `ToolError` if the file changed since a tool last read or wrote it: `after` is based on old content."""
+    known = context.state.files.get(str(target.path))
     if known is None or before is None or before.version == known:
         return
-    diff = unified_diff(before.text or "", after, place.relative)
+    diff = unified_diff(before.text or "", after, target.relative)
     raise ToolError(
-        f"{visible(place.relative)!r} was changed by somebody else since you last read or wrote it, so nothing was "
-        f"done. Read it again first. This call would have changed what is there now like this:\n{diff}"
+        f"{visible(target.relative)!r} was changed by somebody else since you last read or wrote it, so nothing was "
+        f"done. Read it again first. This call would have changed the current file as follows:\n{diff}"
     )
 
 
-def _put(place: Place, before: _Seen | None, content: bytes, context: ToolContext) -> None:
-    """No await from looking to here, so that a stop finds the file written and answered for, or untouched."""
+def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:
+    """Write `content` to `target`, after recording the edit, and remember the version of the file.
+
+    The callers do not await between reading the file and this call, so that a stop of the turn finds the file either
+    written with its result reported, or untouched.
+    """
     if context.snapshots is not None:
-        context.snapshots.edited(context.call_id, place.path, None if before is None else before.content, content)
-    context.state.files[str(place.path)] = file_version(replace_file(place, content))
+        context.snapshots.record_edit(context.call_id, target.path, None if before is None else before.content, content)
+    context.state.files[str(target.path)] = file_version(replace_file(target, content))

@@ -1,4 +1,4 @@
-"""The tools that look at files: list a folder, read a text file."""
+"""The tools that read files: list a folder, read a text file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext
-from agenticx.tools.lines import Line, count_lines, holds_only_utf_8, lines_from
-from agenticx.tools.paths import FolderEntry, Place, locate, read_file, scan_folder
+from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
+from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_in_workspace, scan_folder
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible
 
-__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "open_place"]
+__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "resolve_accessible"]
 
-_LISTED_ENTRIES = 500
-_READ_BYTES = 64 * 1024 * 1024
-_READ_CHARS = 24_000
-_READ_LINE_CHARS = 2_000
+_MAX_LISTED_ENTRIES = 500
+_MAX_READ_BYTES = 64 * 1024 * 1024
+_MAX_READ_CHARS = 24_000
+_MAX_LINE_CHARS = 2_000
 _PROBED_BYTES = 8_192
 
 
@@ -42,7 +42,7 @@ def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Fiel
         depth: How many levels to go down; 1 lists the folder itself.
     """
     lines: list[str] = []
-    total = _list(open_place(path, context), depth, context, lines)
+    total = _list_entries(resolve_accessible(path, context), depth, context, lines)
     if not lines:
         return "(an empty folder)"
     if total > len(lines):
@@ -50,41 +50,41 @@ def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Fiel
     return "\n".join(lines)
 
 
-def _list(place: Place, depth: int, context: ToolContext, lines: list[str]) -> int:
+def _list_entries(target: WorkspacePath, depth: int, context: ToolContext, lines: list[str]) -> int:
     total = 0
-    for entry in scan_folder(place):
-        below = Place(place.root, (*place.parts, entry.name))
-        if is_private(below, context.protected_roots):
+    for entry in scan_folder(target):
+        child = WorkspacePath(target.root, (*target.parts, entry.name))
+        if is_private(child, context.protected_roots):
             continue
         total += 1
-        if len(lines) < _LISTED_ENTRIES:
-            lines.append(_listed(below, entry))
+        if len(lines) < _MAX_LISTED_ENTRIES:
+            lines.append(_format_entry(child, entry))
         if entry.is_folder and depth > 1 and entry.name != ".git":
-            total += _list(below, depth - 1, context, lines)
+            total += _list_entries(child, depth - 1, context, lines)
     return total
 
 
-def _listed(place: Place, entry: FolderEntry) -> str:
+def _format_entry(target: WorkspacePath, entry: FolderEntry) -> str:
     link = "" if entry.link_target is None else f" -> {visible(entry.link_target)}"
-    return visible(place.relative) + ("/" if entry.is_folder else link)
+    return visible(target.relative) + ("/" if entry.is_folder else link)
 
 
 # --- file_read --------------------------------------------------------------------------------------------------------
 
 
 def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    place = open_place(arguments["path"], context)
-    secret = holds_secrets(place)
+    target = resolve_accessible(arguments["path"], context)
+    secret = holds_secrets(target)
     reason = (
         "It usually holds keys or passwords, which the model's provider would see." if secret else "It reads a file."
     )
     return Assessment(
         risk="read",
-        question=visible(f"Read {place.relative}?"),
+        question=visible(f"Read {target.relative}?"),
         reasons=(reason,),
         protected=secret,
-        path=visible(place.relative),
-        binding={"path": str(place.path)},
+        path=visible(target.relative),
+        binding={"path": str(target.path)},
     )
 
 
@@ -102,33 +102,33 @@ def file_read(
         offset: The first line to read, counted from 1.
         limit: How many lines to read at most.
     """
-    place = open_place(path, context)
-    content, status = read_file(place, _READ_BYTES)
+    target = resolve_accessible(path, context)
+    content, status = read_file(target, _MAX_READ_BYTES)
     if is_binary(content):
         raise ToolError(
-            f"{place.relative!r} is a binary file of {counted(status.st_size, 'byte')} and cannot be shown as text"
+            f"{target.relative!r} is a binary file of {pluralize(status.st_size, 'byte')} and cannot be shown as text"
         )
-    context.state.files[str(place.path)] = file_version(status)
-    return _page(content, status.st_size, offset, limit, place)
+    context.state.files[str(target.path)] = file_version(status)
+    return _page(content, status.st_size, offset, limit, target)
 
 
-def _page(content: bytes, size: int, offset: int, limit: int, place: Place) -> str:
+def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspacePath) -> str:
     text = content.removeprefix(BOM_UTF8)
     lines = count_lines(text)
     total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
     if offset > max(lines, 1):
         raise ToolError(
-            f"{place.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is behind its end"
+            f"{target.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
         )
-    shown, cut = _fitting(islice(lines_from(text, offset - 1, _READ_LINE_CHARS), limit))
+    shown, cut = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
     notes: list[str] = []
     last = offset - 1 + len(shown)
     if offset > 1 or last < lines or len(content) < size:
         more = f"; read on with offset {last + 1}" if last < lines else ""
-        notes.append(f"lines {offset:,}-{last:,} of {total}, {counted(size, 'byte')}{more}")
+        notes.append(f"lines {offset:,}-{last:,} of {total}, {pluralize(size, 'byte')}{more}")
     if cut:
-        notes.append(f"{cut:,} of these lines {'is' if cut == 1 else 'are'} cut at {_READ_LINE_CHARS:,} characters")
-    if not holds_only_utf_8(text):
+        notes.append(f"{cut:,} of these lines {'is' if cut == 1 else 'are'} cut at {_MAX_LINE_CHARS:,} characters")
+    if not is_valid_utf8(text):
         notes.append("some bytes are not UTF-8 and show as \ufffd")
     if not notes:
         return text.decode() or "(an empty file)"
@@ -136,10 +136,10 @@ def _page(content: bytes, size: int, offset: int, limit: int, place: Place) -> s
     return f"[{'; '.join(notes)}]\n{body}"
 
 
-def _fitting(lines: Iterable[Line]) -> tuple[list[str], int]:
-    """Return as many of the lines as a result holds, at least one, and how many of them had to be cut."""
+def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
+    """Return as many of the lines as fit into a result, at least one, and the number of lines that were cut."""
     shown: list[str] = []
-    room, cut = _READ_CHARS, 0
+    room, cut = _MAX_READ_CHARS, 0
     for line in lines:
         whole = line.length == len(line.text)
         fitted = line.text if whole else f"{line.text}… [{line.length:,} characters]"
@@ -152,35 +152,41 @@ def _fitting(lines: Iterable[Line]) -> tuple[list[str], int]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether these are not the first bytes of a text file."""
+    """Return whether `content`, the first bytes of a file, belongs to a binary file."""
     return b"\0" in content[:_PROBED_BYTES]
 
 
-# --- what the file tools share ----------------------------------------------------------------------------------------
+# --- shared by the file tools -----------------------------------------------------------------------------------------
 
 
-def open_place(path: str, context: ToolContext) -> Place:
-    """Where `path` leads, if it is open to tools: not ours, of which even a diff or a refusal would tell."""
-    place = locate(path, context.workspace)
-    if is_private(place, context.protected_roots):
-        shown = visible(place.relative)
+def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
+    """Return the path to which `path` resolves; raise `ToolError` if it is private to AgenticX.
+
+    The content of private files must not be revealed, not even by a diff or by a refusal that depends on it.
+    """
+    target = resolve_in_workspace(path, context.workspace)
+    if is_private(target, context.protected_roots):
+        shown = visible(target.relative)
         raise ToolError(f"{shown!r} holds the keys and settings of AgenticX itself, which no tool reads or changes")
-    return place
+    return target
 
 
-def is_private(place: Place, roots: Iterable[Path]) -> bool:
-    """Whether AgenticX itself keeps its things there, in `roots`. A workspace that lies in one is no part of it."""
+def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
+    """Return whether `target` lies in `roots`, the private folders of AgenticX.
+
+    A workspace inside one of these folders is not private.
+    """
     return any(
-        is_within(place.path, root) and (place.root == root or not is_within(place.root, root))
+        is_within(target.path, root) and (target.root == root or not is_within(target.root, root))
         for root in map(Path.resolve, roots)
     )
 
 
-def holds_secrets(place: Place) -> bool:
-    """Whether a file there is shown only to who may see keys and passwords: the person says."""
-    return is_secret_file(*place.parts) or is_secret_file(*place.named or ())
+def holds_secrets(target: WorkspacePath) -> bool:
+    """Return whether `target` usually holds keys or passwords, so that the user must approve reading it."""
+    return is_secret_file(*target.parts) or is_secret_file(*target.given_parts or ())
 
 
 def file_version(status: os.stat_result) -> tuple[int, int]:
-    """What `ToolState.files` remembers of a file."""
+    """Return (mtime_ns, size), the version of a file as stored in `ToolState.files`."""
     return (status.st_mtime_ns, status.st_size)

@@ -1,4 +1,4 @@
-"""The tools an agent plans with: a to-do list and a scratchpad, kept with the session."""
+"""The planning tools of an agent: a to-do list and a scratchpad, stored with the session."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
 
 __all__ = ["scratchpad_read", "scratchpad_write", "todo_write"]
 
-_TODOS = 200
-_KEY_CHARS = 100
-_NOTE_CHARS = 20_000
-_SCRATCHPAD_CHARS = 200_000
+_MAX_TODOS = 200
+_MAX_KEY_CHARS = 100
+_MAX_NOTE_CHARS = 20_000
+_MAX_SCRATCHPAD_CHARS = 200_000
 
 
-class Todo(TypedDict):
+class Todo(TypedDict):  # its docstring is part of the schema that the model sees
     """One item; its fields are described where the model reads them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
@@ -30,12 +30,12 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "done"]
 
 
-# These write, so they run in turn and their arguments are never guessed; but nothing of the person's changes, so
-# nobody is asked.
+# These tools write, so their calls run one after the other and their arguments are never repaired; but they change
+# nothing outside the session, so the user is not asked.
 
 
 @tool(risk="read", read_only=False)
-async def todo_write(todos: Annotated[list[Todo], Field(max_length=_TODOS)], context: ToolContext) -> str:
+async def todo_write(todos: Annotated[list[Todo], Field(max_length=_MAX_TODOS)], context: ToolContext) -> str:
     """Replace the whole to-do list. Use it for work of several steps and keep it up to date while working.
 
     Args:
@@ -45,8 +45,8 @@ async def todo_write(todos: Annotated[list[Todo], Field(max_length=_TODOS)], con
     if not todos:
         return "The to-do list is empty."
     counts = Counter(todo["status"] for todo in todos)
-    told = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _STATUSES if counts[status])
-    return f"The to-do list has {len(todos)} item{'' if len(todos) == 1 else 's'}: {told}."
+    summary = ", ".join(f"{counts[status]} {status.replace('_', ' ')}" for status in _STATUSES if counts[status])
+    return f"The to-do list has {len(todos)} item{'' if len(todos) == 1 else 's'}: {summary}."
 
 
 _STATUSES = ("done", "in_progress", "pending")
@@ -54,8 +54,8 @@ _STATUSES = ("done", "in_progress", "pending")
 
 @tool(risk="read", read_only=False)
 async def scratchpad_write(
-    key: Annotated[str, Field(min_length=1, max_length=_KEY_CHARS)],
-    content: Annotated[str, Field(max_length=_NOTE_CHARS)],
+    key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY_CHARS)],
+    content: Annotated[str, Field(max_length=_MAX_NOTE_CHARS)],
     context: ToolContext,
 ) -> str:
     """Keep a note for later in this conversation. A note of the same key is replaced; an empty one is removed.
@@ -68,10 +68,12 @@ async def scratchpad_write(
     if not content:
         return f"Removed the note {key!r}." if notes.pop(key, None) is not None else f"There is no note {key!r}."
     others = sum(len(note) for name, note in notes.items() if name != key)
-    if others + len(content) > _SCRATCHPAD_CHARS:
-        raise ToolError(f"the scratchpad holds {_SCRATCHPAD_CHARS:,} characters at most; remove notes no longer needed")
+    if others + len(content) > _MAX_SCRATCHPAD_CHARS:
+        raise ToolError(
+            f"the scratchpad holds {_MAX_SCRATCHPAD_CHARS:,} characters at most; remove notes no longer needed"
+        )
     notes[key] = content
-    return f"Noted under {key!r} ({counted(len(content), 'character')})."
+    return f"Noted under {key!r} ({pluralize(len(content), 'character')})."
 
 
 @tool(risk="read")
@@ -83,7 +85,9 @@ async def scratchpad_read(context: ToolContext, key: str | None = None) -> str:
     """
     notes = context.state.scratchpad
     if key is None:
-        return "\n".join(f"{name} ({counted(len(note), 'character')})" for name, note in notes.items()) or "(no notes)"
+        return (
+            "\n".join(f"{name} ({pluralize(len(note), 'character')})" for name, note in notes.items()) or "(no notes)"
+        )
     if key not in notes:
         raise ToolError(f"there is no note {key!r}; notes: {', '.join(map(repr, notes)) or 'none'}")
     return notes[key]

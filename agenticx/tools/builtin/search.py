@@ -13,25 +13,25 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, open_place
+from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
-from agenticx.tools.paths import Place, read_file, scan_folder
+from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.registry import tool
-from agenticx.tools.visible import tame, visible
+from agenticx.tools.visible import control_pictures, visible
 
 __all__ = ["file_search"]
 
-_FILE_BYTES = 4 * 1024 * 1024
-_IGNORE_BYTES = 256 * 1024
-_LINE_CHARS = 300
-_RESULT_CHARS = 24_000
-_COUNTED_MATCHES = 10_000
-_SECONDS = 30.0
-_DEPTH = 200
-_NAMED_FILES = 5
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_MAX_IGNORE_BYTES = 256 * 1024
+_MAX_LINE_CHARS = 300
+_MAX_RESULT_CHARS = 24_000
+_MAX_COUNTED_MATCHES = 10_000
+_MAX_SECONDS = 30.0
+_MAX_DEPTH = 200
+_MAX_NAMED_FILES = 5
 
 
 @tool(risk="read")
@@ -62,9 +62,9 @@ async def file_search(
         limit=limit,
         context=context,
     )
-    place = open_place(path, context)
+    target = resolve_accessible(path, context)
     try:
-        return await run_in_thread(search.run, place, name="agx file_search")
+        return await run_in_thread(search.run, target, name="agx file_search")
     finally:
         search.stopped.set()
 
@@ -78,7 +78,7 @@ def _expression(pattern: str, *, ignore_case: bool, literal: bool) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """One search. It runs in a thread and looks at `stopped` and the time between any two files."""
+    """One search, run in a thread; it checks `stopped` and the time limit before each file."""
 
     pattern: LinearPattern
     glob: LinearPattern | None
@@ -86,73 +86,75 @@ class _Search:
     context: ToolContext
     stopped: threading.Event = field(default_factory=threading.Event)
     lines: list[str] = field(default_factory=list[str])
-    room: int = _RESULT_CHARS
+    chars_left: int = _MAX_RESULT_CHARS
     matches: int = 0
     files: int = 0
     skipped: int = 0
-    secret: list[str] = field(default_factory=list[str])
+    secret_files: list[str] = field(default_factory=list[str])
 
-    def run(self, place: Place) -> str:
-        _require_there(place)
-        deadline = time.monotonic() + _SECONDS
+    def run(self, target: WorkspacePath) -> str:
+        _require_exists(target)
+        deadline = time.monotonic() + _MAX_SECONDS
         complete = True
-        for file in _walk(place, _rules_above(place), self.context):
-            if self.stopped.is_set() or time.monotonic() > deadline or self.matches >= _COUNTED_MATCHES:
+        for file in _walk(target, _inherited_rules(target), self.context):
+            if self.stopped.is_set() or time.monotonic() > deadline or self.matches >= _MAX_COUNTED_MATCHES:
                 complete = False
                 break
             if self.glob is None or self.glob.found_in(visible(file.relative)):
-                self._look_through(file)
+                self._search_file(file)
         return self._report(complete)
 
-    def _look_through(self, file: Place) -> None:
+    def _search_file(self, file: WorkspacePath) -> None:
         if holds_secrets(file):
-            self.secret.append(visible(file.relative))
+            self.secret_files.append(visible(file.relative))
             return
         try:
-            content, status = read_file(file, _FILE_BYTES)
-        except ToolError:  # gone meanwhile, no file, not ours to read
+            content, status = read_file(file, _MAX_FILE_BYTES)
+        except ToolError:  # removed meanwhile, not a regular file, or not readable
             self.skipped += 1
             return
-        if is_binary(content) or status.st_size > _FILE_BYTES:
+        if is_binary(content) or status.st_size > _MAX_FILE_BYTES:
             self.skipped += 1
             return
         self.files += 1
         for number, line in enumerate(_lines(content.decode("utf-8", "replace")), start=1):
             if self.pattern.found_in(line.removesuffix("\r")):
-                self._found(file, number, line)
+                self._add_match(file, number, line)
 
-    def _found(self, file: Place, number: int, line: str) -> None:
+    def _add_match(self, file: WorkspacePath, number: int, line: str) -> None:
         self.matches += 1
-        if len(self.lines) >= self.limit or self.room <= 0:
+        if len(self.lines) >= self.limit or self.chars_left <= 0:
             return
-        text = tame(line.removesuffix("\r"))
-        if len(text) > _LINE_CHARS:
-            text = f"{text[:_LINE_CHARS]}… [{len(text):,} characters]"
+        text = control_pictures(line.removesuffix("\r"))
+        if len(text) > _MAX_LINE_CHARS:
+            text = f"{text[:_MAX_LINE_CHARS]}… [{len(text):,} characters]"
         row = f"{visible(file.relative)}:{number}:{text}"
         self.lines.append(row)
-        self.room -= len(row) + 1
+        self.chars_left -= len(row) + 1
 
     def _report(self, complete: bool) -> str:
         notes: list[str] = []
         if self.matches > len(self.lines):
             more = self.matches - len(self.lines)
-            exactly = counted(more, "further match", "further matches")
+            exactly = pluralize(more, "further match", "further matches")
             further = exactly if complete else f"{more:,} or more further matches"
             notes.append(f"{further}; narrow the pattern, path or glob")
         elif not complete:
             notes.append("the search was ended before it had looked at everything; narrow the path or glob")
         if not self.matches:
-            notes.append(f"no match in {counted(self.files, 'file')}")
+            notes.append(f"no match in {pluralize(self.files, 'file')}")
         if self.skipped:
-            notes.append(f"not searched: {counted(self.skipped, 'binary, unreadable or very large file')}")
-        if self.secret:
-            named = ", ".join(self.secret[:_NAMED_FILES]) + (", …" if len(self.secret) > _NAMED_FILES else "")
-            notes.append(f"not searched, because such files usually hold keys or passwords: {named}")
+            notes.append(f"not searched: {pluralize(self.skipped, 'binary, unreadable or very large file')}")
+        if self.secret_files:
+            shown = ", ".join(self.secret_files[:_MAX_NAMED_FILES]) + (
+                ", …" if len(self.secret_files) > _MAX_NAMED_FILES else ""
+            )
+            notes.append(f"not searched, because such files usually hold keys or passwords: {shown}")
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes)])
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield `text.split("\\n")` line by line: millions of empty ones at once would hold up other threads."""
+    """Yield the items of `text.split("\\n")` one by one; splitting millions of lines at once blocks other threads."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -160,50 +162,50 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _require_there(place: Place) -> None:
-    """Raises `ToolError` for a path that is neither a folder nor a file."""
+def _require_exists(target: WorkspacePath) -> None:
+    """Raise `ToolError` for a path that is neither a folder nor a file."""
     try:
-        scan_folder(place)
+        scan_folder(target)
     except ToolError:
-        read_file(place, 0)
+        read_file(target, 0)
 
 
-def _rules_above(place: Place) -> IgnoreRules:
+def _inherited_rules(target: WorkspacePath) -> IgnoreRules:
     rules = IgnoreRules()
-    for depth in range(len(place.parts)):
-        rules = _extended(rules, Place(place.root, place.parts[:depth]))
+    for depth in range(len(target.parts)):
+        rules = _with_folder_rules(rules, WorkspacePath(target.root, target.parts[:depth]))
     return rules
 
 
-def _extended(rules: IgnoreRules, folder: Place) -> IgnoreRules:
-    """With those of the folder's own .gitignore, if it has one."""
+def _with_folder_rules(rules: IgnoreRules, folder: WorkspacePath) -> IgnoreRules:
+    """Return `rules` and those of the folder's own .gitignore, if it has one."""
     with suppress(ToolError):
-        content, _ = read_file(_below(folder, ".gitignore"), _IGNORE_BYTES)
-        return rules.extended(content.decode("utf-8", "replace"), "/".join(folder.parts))
+        content, _ = read_file(_child(folder, ".gitignore"), _MAX_IGNORE_BYTES)
+        return rules.with_rules(content.decode("utf-8", "replace"), "/".join(folder.parts))
     return rules
 
 
-def _walk(place: Place, rules: IgnoreRules, context: ToolContext) -> Iterator[Place]:
-    """The files at and below `place`, folder by folder in order of names, without what the project ignores."""
+def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> Iterator[WorkspacePath]:
+    """Yield the files at and below `target`, folder by folder in order of names, without ignored and private ones."""
     try:
-        entries = scan_folder(place)
+        entries = scan_folder(target)
     except ToolError:
-        yield place  # it is a file, or it is whatever reading it will say
+        yield target  # it is a file; otherwise reading it raises the error to report
         return
     if any(entry.name == ".gitignore" for entry in entries):
-        rules = _extended(rules, place)
+        rules = _with_folder_rules(rules, target)
     for entry in entries:
-        below = _below(place, entry.name)
-        named = visible(below.relative)
-        if entry.link_target is not None or entry.name == ".git" or is_private(below, context.protected_roots):
+        child = _child(target, entry.name)
+        shown = visible(child.relative)
+        if entry.link_target is not None or entry.name == ".git" or is_private(child, context.protected_roots):
             continue
-        if rules.ignores(named, is_folder=entry.is_folder):
+        if rules.ignores(shown, is_folder=entry.is_folder):
             continue
-        if entry.is_folder and len(below.parts) < _DEPTH:
-            yield from _walk(below, rules, context)
+        if entry.is_folder and len(child.parts) < _MAX_DEPTH:
+            yield from _walk(child, rules, context)
         elif not entry.is_folder:
-            yield below
+            yield child
 
 
-def _below(place: Place, name: str) -> Place:
-    return Place(place.root, (*place.parts, name))
+def _child(target: WorkspacePath, name: str) -> WorkspacePath:
+    return WorkspacePath(target.root, (*target.parts, name))

@@ -1,4 +1,4 @@
-"""The shell tool: a command in the workspace, watched while it runs and ended with all that it started."""
+"""The shell tool, which runs a command in the workspace and terminates it with all its descendants."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
-from agenticx.tools.amounts import counted
+from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext, ToolOutput
-from agenticx.tools.lookups import Lookups
-from agenticx.tools.output import Excerpt, Progress
-from agenticx.tools.processes import CommandEnd, start_command
+from agenticx.tools.lookups import FileSystemCache
+from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell_words import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.simple_commands import is_plainly_harmless
@@ -31,28 +31,28 @@ __all__ = ["bash_exec"]
 
 _HEAD_BYTES = 8_000
 _TAIL_BYTES = 16_000
-_COMMAND_BYTES = 100_000
+_MAX_COMMAND_BYTES = 100_000
 _PROGRESS_SECONDS = 0.1
-_BOUND_WORDS = 64
+_MAX_BOUND_WORDS = 64
 _LONG_COMMAND = 200
-_SHOWN_WORD = 300
+_MAX_WORD_CHARS = 300
 
-# For commands that nobody watches: no pager, no prompt. And bash must run the command, not somebody's start-up file.
-_QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-_START_UP = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
+# Commands run without a terminal: no pager, no prompt. And bash must not run a start-up file before the command.
+_NONINTERACTIVE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+_STARTUP_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- the assessment ---------------------------------------------------------------------------------------------------
 
 
 def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     command: str = arguments["command"]
     workspace = context.workspace.resolve()
     search_path = _environment().get("PATH", "")
-    lookups = Lookups()
-    named = examine(command, workspace, context.protected_roots, lookups)
+    file_system = FileSystemCache()
+    named = examine(command, workspace, context.protected_roots, file_system)
     harmless = named == NamedPaths() and is_plainly_harmless(
-        command, workspace, search_path, context.protected_roots, lookups
+        command, workspace, search_path, context.protected_roots, file_system
     )
     return Assessment(
         risk="read" if harmless else "execute",
@@ -62,7 +62,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         unchecked=named.unchecked is not None,
         command=visible(_shortened(command)),
         binding={
-            "cwd": _identity(workspace),
+            "cwd": _file_identity(workspace),
             "search_path": search_path,
             "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
         },
@@ -70,7 +70,7 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
 
 
 def _shortened(command: str) -> str:
-    """Return the command as it is shown: of one that is too long to be checked the beginning and the end."""
+    """Return the command for display; if it is too long to be checked, only its beginning and its end."""
     if len(command) <= EXAMINED_COMMAND_BYTES:
         return command
     left_out = len(command) - EXAMINED_COMMAND_BYTES
@@ -87,36 +87,36 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
-        yield f"The command has {counted(len(command), 'character')} in {counted(lines, 'line')}."
+        yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."
     if visible(_shortened(command)) != _shortened(command):
         yield "Characters that do not show, or long blanks, stand in ⟨⟩."
     if named.protected is not None:
-        shown = visible_line(named.protected, _SHOWN_WORD)
-        yield f"It names {shown}, which decides what runs on this machine or who is asked."
+        shown = visible_line(named.protected, _MAX_WORD_CHARS)
+        yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
     if named.secret is not None:
-        yield f"It names {visible_line(named.secret, _SHOWN_WORD)}, a file that usually holds keys or passwords."
+        yield f"It names {visible_line(named.secret, _MAX_WORD_CHARS)}, a file that usually holds keys or passwords."
     if named.unchecked is not None:
         yield named.unchecked
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:
-    """The files that words of the command may stand for, each as it is now: programs on the PATH, files by path.
+    """Return the identities of the files that words of the command may name: programs on the PATH, and paths.
 
-    More words than mean files are taken for one; that is harmless. Contents are bound by their status: any change of
-    a file gives it another ctime.
+    Words that are not meant as files are included too, which is harmless. Contents are identified by the file's status:
+    any change of a file changes its ctime.
     """
     found: dict[str, list[object]] = {}
     words = dict.fromkeys(["bash", *re.findall(r"[^\s;|&<>()\"'`$=]+", command)])
-    for word in list(words)[:_BOUND_WORDS]:
+    for word in list(words)[:_MAX_BOUND_WORDS]:
         program = None if "/" in word else shutil.which(word, path=search_path)
         for path in (program, workspace / word):
-            if path is not None and (identity := _identity(Path(path))):
+            if path is not None and (identity := _file_identity(Path(path))):
                 found[f"{word} {path}" if path is program else word] = identity
     return found
 
 
-def _identity(path: Path) -> list[object]:
-    """Where a path leads and what is there; empty if there is nothing. A folder's contents do not count."""
+def _file_identity(path: Path) -> list[object]:
+    """Return the resolved path and status of a file, without size and times for a folder; empty if it is missing."""
     try:
         status = path.stat()
         real = os.path.realpath(path)
@@ -127,7 +127,7 @@ def _identity(path: Path) -> list[object]:
     return [real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-# --- what runs --------------------------------------------------------------------------------------------------------
+# --- running the command ----------------------------------------------------------------------------------------------
 
 
 @tool(risk="execute", assess=_assess)
@@ -145,71 +145,76 @@ async def bash_exec(
         timeout: Seconds after which the command is ended, if that is sooner than the general limit for tools.
     """
     environment = _environment()
-    excerpt = Excerpt(_HEAD_BYTES, _TAIL_BYTES)
-    progress = Progress(
-        lambda text: context.emit("tool_progress", {"output": text}), every=context.clock.real(_PROGRESS_SECONDS)
+    buffer = HeadTailBuffer(_HEAD_BYTES, _TAIL_BYTES)
+    progress = ProgressEmitter(
+        lambda text: context.emit("tool_progress", {"output": text}), interval=context.clock.real(_PROGRESS_SECONDS)
     )
 
-    def take(chunk: bytes) -> None:
-        excerpt.add(chunk)
+    def on_output(chunk: bytes) -> None:
+        buffer.add(chunk)
         progress.add(chunk)
 
     running = start_command(
-        [_bash(environment), "-c", "--", _checked(command)],
+        [_find_bash(environment), "-c", "--", _check_command(command)],
         cwd=context.workspace.resolve(),
         environment=environment,
         call_id=context.call_id,
-        on_output=take,
+        on_output=on_output,
     )
-    end: CommandEnd | None = None
+    end: CommandExit | None = None
     try:
-        if context.started is not None and (process := await running.begun()) is not None:
-            await context.started(asdict(process))
+        if context.record_process is not None and (process := await running.wait_started()) is not None:
+            await context.record_process(asdict(process))
         async with asyncio.timeout(None if timeout is None else context.clock.real(timeout)):
             end = await running.wait()
-        return _report(excerpt, _told(end))
+        return _report(buffer, _exit_text(end))
     except TimeoutError:
-        report = _report(excerpt, f"the command was ended after {timeout:g} s, before it was done")
+        report = _report(buffer, f"the command was ended after {timeout:g} s, before it was done")
         raise ToolError(report.text) from None
-    except asyncio.CancelledError:  # a stop, or the engine's own limit: what was printed is told all the same
-        return _report(excerpt, "ended before it was done")
+    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is returned all the same
+        return _report(buffer, "ended before it was done")
     finally:
         progress.stop()
-        running.end()
-        if context.afterwards is None or (end is not None and not end.left_running):
-            await running.gone()
-        else:  # the answer does not wait for processes that take their time to end
-            context.afterwards(running.gone())
+        running.terminate()
+        if context.add_background_task is None or (end is not None and not end.leftover_count):
+            await running.wait_closed()
+        else:  # the result does not wait for processes that are slow to end
+            context.add_background_task(running.wait_closed())
 
 
-def _checked(command: str) -> str:
+def _check_command(command: str) -> str:
     if not command.strip() or "\0" in command:
         raise ToolError("the command is empty or holds a NUL; give a command line for bash")
-    if len(command.encode()) > _COMMAND_BYTES:
+    if len(command.encode()) > _MAX_COMMAND_BYTES:
         raise ToolError(
-            f"the command is longer than {_COMMAND_BYTES:,} bytes; write it into a file with file_write and run that"
+            f"the command is longer than {_MAX_COMMAND_BYTES:,} bytes; "
+            "write it into a file with file_write and run that"
         )
     return command
 
 
 def _environment() -> dict[str, str]:
-    """Ours without secrets, without what bash would run first, and without what waits for a person."""
-    return {name: value for name, value in child_environment(_QUIET).items() if not _START_UP.fullmatch(name)}
+    """Return this process's environment without secrets and start-up files, set to avoid pagers and prompts."""
+    return {
+        name: value
+        for name, value in child_environment(_NONINTERACTIVE).items()
+        if not _STARTUP_VARIABLES.fullmatch(name)
+    }
 
 
-def _bash(environment: Mapping[str, str]) -> str:
+def _find_bash(environment: Mapping[str, str]) -> str:
     path = shutil.which("bash", path=environment.get("PATH"))
     if path is None:
         raise ToolError("there is no bash on this machine's PATH; install it to run commands")
     return os.path.abspath(path)
 
 
-def _told(end: CommandEnd) -> str:
-    how = f"exit code {end.exit_code}" if end.exit_code >= 0 else f"ended by {_signal_name(-end.exit_code)}"
-    if not end.left_running:
-        return how
-    many = "1 process was" if end.left_running == 1 else f"{end.left_running} processes were"
-    return f"{how}; {many} still running in the background and ended with the command"
+def _exit_text(end: CommandExit) -> str:
+    ending = f"exit code {end.exit_code}" if end.exit_code >= 0 else f"ended by {_signal_name(-end.exit_code)}"
+    if not end.leftover_count:
+        return ending
+    many = "1 process was" if end.leftover_count == 1 else f"{end.leftover_count} processes were"
+    return f"{ending}; {many} still running in the background and ended with the command"
 
 
 def _signal_name(number: int) -> str:
@@ -219,8 +224,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _report(excerpt: Excerpt, how: str) -> ToolOutput:
-    output = excerpt.text()
+def _report(buffer: HeadTailBuffer, ending: str) -> ToolOutput:
+    output = buffer.text()
     if output and not output.endswith("\n"):
         output += "\n"
-    return ToolOutput(f"{output}[{how}]" if output else f"(no output)\n[{how}]", excerpt.truncated)
+    return ToolOutput(f"{output}[{ending}]" if output else f"(no output)\n[{ending}]", buffer.truncated)
