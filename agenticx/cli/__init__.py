@@ -10,10 +10,10 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raises, not even for a Ctrl-C while it is being loaded."""
     try:
-        from agenticx.cli.loading import leave_on_ctrl_c
+        from agenticx.cli.loading import exit_on_ctrl_c
 
         if argv is None:
-            leave_on_ctrl_c()
+            exit_on_ctrl_c()
         from agenticx.cli.app import main as run
 
         return run(argv)

@@ -10,7 +10,7 @@ from pathlib import Path
 from agenticx.attachments import Attachment, check_attachments, load_attachment
 from agenticx.tools.amounts import counted
 
-__all__ = ["Waiting", "add_attach_option", "loaded"]
+__all__ = ["PendingAttachments", "add_attach_option", "load_attachments"]
 
 
 def add_attach_option(parser: ArgumentParser) -> None:
@@ -24,22 +24,22 @@ def add_attach_option(parser: ArgumentParser) -> None:
     )
 
 
-def loaded(paths: Sequence[Path]) -> tuple[Attachment, ...]:
+def load_attachments(paths: Sequence[Path]) -> tuple[Attachment, ...]:
     """The files, which one message may have together; raises `AttachmentRefused`."""
     attachments = tuple(map(load_attachment, paths))
     check_attachments(attachments)
     return attachments
 
 
-class Waiting:
+class PendingAttachments:
     """Files for the next message. A refused one leaves those that wait as they are."""
 
     def __init__(self) -> None:
         self._files: tuple[Attachment, ...] = ()
 
-    def add(self, named: str) -> None:
+    def add(self, text: str) -> None:
         """Take in what a person named: one path, or several in a shell's quotes. Raises `AttachmentRefused`."""
-        files = (*self._files, *map(load_attachment, _paths(named)))
+        files = (*self._files, *map(load_attachment, _parse_paths(text)))
         check_attachments(files)
         self._files = files
 
@@ -55,13 +55,13 @@ class Waiting:
         return f"attached to your next message: {names}"
 
 
-def _paths(named: str) -> list[Path]:
+def _parse_paths(text: str) -> list[Path]:
     """A path as typed, spaces included, if there is such a file; otherwise the words, as a dropped file is quoted."""
-    whole = Path(named).expanduser()
+    whole = Path(text).expanduser()
     if whole.is_file():
         return [whole]
     try:
-        words = shlex.split(named)
+        words = shlex.split(text)
     except ValueError:  # a lone quote
         return [whole]
     return [Path(word).expanduser() for word in words]

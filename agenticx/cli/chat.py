@@ -14,16 +14,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, get_args
 
-from agenticx.cli.attaching import Waiting
-from agenticx.cli.choosing import LAST, session_named
-from agenticx.cli.conversation import Conversation, conversing
+from agenticx.cli.attaching import PendingAttachments
+from agenticx.cli.choosing import LAST, find_session
+from agenticx.cli.conversation import TerminalConversation, open_conversation
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
-from agenticx.cli.options import add_arguments
-from agenticx.cli.prompts import MOST_CHARS, checked
+from agenticx.cli.options import add_turn_options
+from agenticx.cli.prompts import MAX_PROMPT_CHARS, validate_prompt
 from agenticx.cli.render import Output, output_for
-from agenticx.cli.session_views import last_turn, listed
-from agenticx.cli.turns import CannotPrint, ending_signals
+from agenticx.cli.session_views import session_rows, show_last_turn
+from agenticx.cli.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
@@ -33,8 +33,8 @@ __all__ = ["configure", "run"]
 
 _PROMPT = "› "
 _HISTORY_LINES = 1000
-_LOOK_SECONDS = 0.1
-_LISTED = 10
+_SIGNAL_POLL_SECONDS = 0.1
+_MAX_LISTED = 10
 _SKIPPED_CHARS = 65_536
 _EPILOG = """\
 Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands; /attach FILE sends an
@@ -52,7 +52,7 @@ examples:
 
 def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
-    add_arguments(parser)
+    add_turn_options(parser)
     parser.add_argument(
         "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
     )
@@ -60,55 +60,55 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     output, typed = output_for(), sys.stdin.isatty()
-    with conversing(arguments, output) as conversation:
+    with open_conversation(arguments, output) as conversation:
         chat = _Chat(conversation, output)
         if typed:
-            chat.greet()
+            chat.print_greeting()
         else:
             chat.widest_mode = conversation.permission_mode
-        with _Leaving() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
-            for line in leaving.watched(_typed_lines(output) if typed else _piped_lines()):
-                if not chat.take(line):
+        with _TerminationSignals() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
+            for line in leaving.read_lines(_typed_lines(output) if typed else _piped_lines()):
+                if not chat.handle_line(line):
                     break
         if typed:
-            chat.part()
+            chat.print_resume_hint()
     return DONE if typed else chat.last_code
 
 
-class _Leaving:
+class _TerminationSignals:
     """SIGTERM and SIGHUP end the chat where it waits for a line: at once, or behind what it does just then.
 
     Anywhere else an exception out of a signal handler could come up within an event loop, and be taken for an error.
     """
 
     def __init__(self) -> None:
-        self._told = self._waiting = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._received = self._is_waiting = False
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        numbers = [number for number in ending_signals() if number != signal.SIGINT]
-        self._before = {number: signal.signal(number, self._hear) for number in numbers}
+        numbers = [number for number in termination_signals() if number != signal.SIGINT]
+        self._previous = {number: signal.signal(number, self._on_signal) for number in numbers}
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        self._told = True
-        if self._waiting:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._received = True
+        if self._is_waiting:
             raise SystemExit(STOPPED)
 
-    def watched(self, lines: Iterator[str]) -> Iterator[str]:
+    def read_lines(self, lines: Iterator[str]) -> Iterator[str]:
         """`lines`; raises SystemExit where the next one is waited for."""
         while True:
             try:
-                self._waiting = True
-                if self._told:
+                self._is_waiting = True
+                if self._received:
                     raise SystemExit(STOPPED)
                 line = next(lines, None)
             finally:
-                self._waiting = False
+                self._is_waiting = False
             if line is None:
                 return
             yield line
@@ -121,18 +121,18 @@ def _typed_lines(output: Output) -> Iterator[str]:
         try:
             if not shown_by_input:
                 print(_PROMPT, end="", file=sys.stderr, flush=True)
-            with _hearing_ctrl_c():
+            with _polling_signals():
                 line = input(_PROMPT if shown_by_input else "")
             yield line
         except KeyboardInterrupt:
-            output.note(Note("\n(Ctrl-D or /quit leaves)"))
+            output.show_note(Note("\n(Ctrl-D or /quit leaves)"))
         except EOFError:
-            output.note(Note(""))
+            output.show_note(Note(""))
             return
 
 
 @contextmanager
-def _hearing_ctrl_c() -> Generator[None]:
+def _polling_signals() -> Generator[None]:
     """Let input() look for signals ten times a second.
 
     It looks only when a signal interrupts its wait for a key, so a Ctrl-C that comes just before it begins to wait
@@ -141,18 +141,18 @@ def _hearing_ctrl_c() -> Generator[None]:
     if not hasattr(signal, "setitimer"):  # Windows, where input() is told of Ctrl-C
         yield
         return
-    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    previous = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
     try:
-        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, _SIGNAL_POLL_SECONDS, _SIGNAL_POLL_SECONDS)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _piped_lines() -> Iterator[str]:
     """Lines of stdin; of one that is too long only so much that it is told from others."""
-    while line := sys.stdin.readline(MOST_CHARS + 1):
+    while line := sys.stdin.readline(MAX_PROMPT_CHARS + 1):
         rest = line
         while rest and not rest.endswith("\n"):
             rest = sys.stdin.readline(_SKIPPED_CHARS)
@@ -181,7 +181,7 @@ def _history(file: Path) -> Generator[None]:
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
-_WIDTHS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
+_MODE_RANKS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
 """How much each mode allows unasked; what is piped in may come from anybody, so it cannot allow itself more."""
 
 
@@ -193,52 +193,52 @@ class _Chat:
     workspace stands before that.
     """
 
-    conversation: Conversation
+    conversation: TerminalConversation
     output: Output
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
-    waiting: Waiting = field(default_factory=Waiting)
+    attachments: PendingAttachments = field(default_factory=PendingAttachments)
 
-    def greet(self) -> None:
+    def print_greeting(self) -> None:
         """Say where the person is and how to come back; in a session that goes on, show where it was left."""
         conversation = self.conversation
-        model = conversation.wait(conversation.desk.model(conversation.model_name))
+        model = conversation.run(conversation.client.resolve_model(conversation.model_name))
         if conversation.session is None:
-            self._say(f"{model} in {conversation.wanted.workspace}; /help shows the commands")
-            if conversation.desk.kept:
-                self._say("a new session; later, agx chat -c goes on with it")
+            self._print(f"{model} in {conversation.new_session_options.workspace}; /help shows the commands")
+            if conversation.client.persistent:
+                self._print("a new session; later, agx chat -c goes on with it")
         else:
-            self._say(f"{model}; /help shows the commands")
-            self._show_where_it_was()
+            self._print(f"{model}; /help shows the commands")
+            self._show_last_turn()
 
-    def part(self) -> None:
+    def print_resume_hint(self) -> None:
         """Say how to come back."""
         session = self.conversation.session
-        if session is not None and self.conversation.desk.kept:
-            self._say(f"agx chat --session {session.id} goes on with this session")
+        if session is not None and self.conversation.client.persistent:
+            self._print(f"agx chat --session {session.id} goes on with this session")
 
-    def take(self, line: str) -> bool:
+    def handle_line(self, line: str) -> bool:
         """Do what a line says; False if it says to leave. What goes wrong is told, and the chat goes on."""
         try:
             if line.startswith("/") and not line.startswith("//"):
-                return self.command(line)
+                return self.run_command(line)
             if line.strip():
                 self.last_code = FAILED
-                self.last_code = self.conversation.turn(self.message(line.removeprefix("/")))
-        except CannotPrint:
+                self.last_code = self.conversation.run_turn(self.build_message(line.removeprefix("/")))
+        except OutputFailed:
             raise
         except SessionBusy as exc:
             session = self.conversation.session
-            self._refuse(f"{exc}; /open {session.id if session else ''} shows it")
+            self._print_error(f"{exc}; /open {session.id if session else ''} shows it")
         except AgenticXError as exc:
-            self._refuse(str(exc))
+            self._print_error(str(exc))
         return True
 
-    def message(self, text: str) -> UserMessage:
+    def build_message(self, text: str) -> UserMessage:
         """What is said, with the files that waited for it."""
-        return UserMessage(content=checked(text), attachments=self.waiting.take())
+        return UserMessage(content=validate_prompt(text), attachments=self.attachments.take())
 
-    def command(self, line: str) -> bool:
+    def run_command(self, line: str) -> bool:
         """Do what a line that begins with a slash says; False if it says to leave."""
         word, _, rest = line[1:].partition(" ")
         if word in ("quit", "exit"):
@@ -246,7 +246,7 @@ class _Chat:
         action = self._actions().get(word)
         if action is None:
             near = get_close_matches(word, self._actions(), n=1)
-            self._say(f"unknown command /{word}; " + (f"did you mean /{near[0]}?" if near else "/help shows them"))
+            self._print(f"unknown command /{word}; " + (f"did you mean /{near[0]}?" if near else "/help shows them"))
         else:
             action(rest.strip())
         return True
@@ -267,7 +267,7 @@ class _Chat:
         }
 
     def _help(self, _: str) -> None:
-        self._say(
+        self._print(
             "/attach [FILE] show or add the files that go along with your next message\n"
             "/detach        send none of them\n"
             "/mode [MODE]   show or change when you are asked\n"
@@ -281,88 +281,90 @@ class _Chat:
             "//text         a message that begins with a slash"
         )
 
-    def _attach(self, named: str) -> None:
-        if named and self.widest_mode is not None:
-            self._refuse("/attach is for a terminal; agx run --attach sends a file from a script")
+    def _attach(self, paths: str) -> None:
+        if paths and self.widest_mode is not None:
+            self._print_error("/attach is for a terminal; agx run --attach sends a file from a script")
             return
         try:
-            if named:
-                self.waiting.add(named)
+            if paths:
+                self.attachments.add(paths)
         except AttachmentRefused as exc:
-            self._refuse(f"not attached: {exc}")
+            self._print_error(f"not attached: {exc}")
             return
-        self._say(self.waiting.describe())
+        self._print(self.attachments.describe())
 
     def _detach(self, _: str) -> None:
-        self.waiting.take()
-        self._say(self.waiting.describe())
+        self.attachments.take()
+        self._print(self.attachments.describe())
 
     def _stop(self, _: str) -> None:
-        self._say("no turn is running; while one runs, Ctrl-C stops it")
+        self._print("no turn is running; while one runs, Ctrl-C stops it")
 
     def _mode(self, word: str) -> None:
         if word:
             mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
             if mode is None:
-                self._say(f"{word!r} is no mode; modes are: {', '.join(get_args(PermissionMode))}")
+                self._print(f"{word!r} is no mode; modes are: {', '.join(get_args(PermissionMode))}")
                 return
-            if self.widest_mode is not None and _WIDTHS[mode] > _WIDTHS[self.widest_mode]:
-                self._refuse(f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}")
+            if self.widest_mode is not None and _MODE_RANKS[mode] > _MODE_RANKS[self.widest_mode]:
+                self._print_error(
+                    f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}"
+                )
                 return
-            self.conversation.wait(self.conversation.change(permission_mode=mode))
-        self._say(f"permission mode: {self.conversation.permission_mode}")
+            self.conversation.run(self.conversation.change(permission_mode=mode))
+        self._print(f"permission mode: {self.conversation.permission_mode}")
 
     def _tools(self, _: str) -> None:
-        known = dict(self.conversation.wait(self.conversation.desk.tools()))
+        known = dict(self.conversation.run(self.conversation.client.tools()))
         for name in self.conversation.tools or known:
             if name in known:
-                self._say(f"{name:<18} {known[name].strip().partition(chr(10))[0]}")
+                self._print(f"{name:<18} {known[name].strip().partition(chr(10))[0]}")
 
     def _model(self, spec: str) -> None:
         conversation = self.conversation
         if spec:
-            conversation.wait(conversation.desk.model(spec))
-            conversation.wait(conversation.change(model=spec))
+            conversation.run(conversation.client.resolve_model(spec))
+            conversation.run(conversation.change(model=spec))
             conversation.model = None
-        self._say(f"model: {conversation.wait(conversation.desk.model(conversation.model_name))}")
+        self._print(f"model: {conversation.run(conversation.client.resolve_model(conversation.model_name))}")
 
     def _sessions(self, query: str) -> None:
         query = clean_text(query)  # a terminal may send any bytes
-        known = self.conversation.wait(self.conversation.desk.sessions(query=query or None, limit=_LISTED))
-        for line in listed(known):
-            self._say(line)
+        known = self.conversation.run(self.conversation.client.list_sessions(query=query or None, limit=_MAX_LISTED))
+        for line in session_rows(known):
+            self._print(line)
         if not known:
-            self._say("no session has that" if query else "there is no session yet")
+            self._print("no session has that" if query else "there is no session yet")
 
-    def _open(self, word: str) -> None:
+    def _open(self, reference: str) -> None:
         conversation = self.conversation
-        if not word:
-            self._say("/open ID goes on with a session; /sessions shows them")
+        if not reference:
+            self._print("/open ID goes on with a session; /sessions shows them")
             return
-        known = conversation.wait(session_named(conversation.desk, word, conversation.home))
-        if self.widest_mode is not None and _WIDTHS[known.record.permission_mode] > _WIDTHS[self.widest_mode]:
-            self._refuse(f"/open {known.id} allows more, being in mode {known.record.permission_mode}")
+        known = conversation.run(find_session(conversation.client, reference, conversation.home))
+        if self.widest_mode is not None and _MODE_RANKS[known.record.permission_mode] > _MODE_RANKS[self.widest_mode]:
+            self._print_error(f"/open {known.id} allows more, being in mode {known.record.permission_mode}")
             return
-        conversation.go_on_with(known)
-        self._show_where_it_was()
+        conversation.resume(known)
+        self._show_last_turn()
 
     def _new(self, _: str) -> None:
         self.conversation.session = None
-        self._say("a new session begins with your next message")
+        self._print("a new session begins with your next message")
 
-    def _show_where_it_was(self) -> None:
+    def _show_last_turn(self) -> None:
         """The last turn of the session; one that runs is watched, and its questions are asked."""
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
-        self._say(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
-        place = conversation.wait(conversation.desk.running(session.id)) if self.widest_mode is None else None
+        self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
+        place = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if place is None:
-            conversation.wait(last_turn(conversation.desk, session.id, self.output))
+            conversation.run(show_last_turn(conversation.client, session.id, self.output))
         else:
-            self.last_code = conversation.watch(place)
+            self.last_code = conversation.follow_turn(place)
 
-    def _say(self, text: str) -> None:
-        self.output.note(Note(visible(text)))
+    def _print(self, text: str) -> None:
+        self.output.show_note(Note(visible(text)))
 
-    def _refuse(self, text: str) -> None:
-        self.output.note(Note(visible(text), "bad"))
+    def _print_error(self, text: str) -> None:
+        self.output.show_note(Note(visible(text), "bad"))

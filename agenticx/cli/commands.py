@@ -9,7 +9,14 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
-__all__ = ["BUILTIN", "ENTRY_POINT_GROUP", "Command", "ModuleCommand", "command_named", "commands_from_entry_points"]
+__all__ = [
+    "BUILTIN_COMMANDS",
+    "ENTRY_POINT_GROUP",
+    "Command",
+    "ModuleCommand",
+    "commands_from_entry_points",
+    "find_command",
+]
 
 ENTRY_POINT_GROUP = "agenticx.commands"
 """Each entry point of this group names one `Command` object; the entry point's name is what a person types."""
@@ -61,7 +68,7 @@ class ModuleCommand:
         return code
 
 
-BUILTIN: Mapping[str, Command] = {
+BUILTIN_COMMANDS: Mapping[str, Command] = {
     command.name: command
     for command in (
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.run"),
@@ -74,10 +81,10 @@ BUILTIN: Mapping[str, Command] = {
 }
 
 
-def command_named(name: str) -> Command | None:
+def find_command(name: str) -> Command | None:
     """The built-in command of that name, else the one that an installed package registered, else None."""
-    if name in BUILTIN:
-        return BUILTIN[name]
+    if name in BUILTIN_COMMANDS:
+        return BUILTIN_COMMANDS[name]
     for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         command: Command = entry_point.load()
         return command
@@ -88,7 +95,7 @@ def commands_from_entry_points() -> dict[str, Command | Exception]:
     """Every registered command by name; where loading one failed, what it raised."""
     found: dict[str, Command | Exception] = {}
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-        if entry_point.name not in BUILTIN:
+        if entry_point.name not in BUILTIN_COMMANDS:
             try:
                 found[entry_point.name] = entry_point.load()
             except Exception as exc:

@@ -14,15 +14,15 @@ from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.base import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Desk", "DeskLost", "Known", "NewSession", "Place"]
+__all__ = ["Client", "ServerLost", "SessionInfo", "SessionOptions", "TurnPosition"]
 
 
-class DeskLost(AgenticXError):
+class ServerLost(AgenticXError):
     """The server that ran a turn went away and did not come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
+class SessionOptions:
     """What a session is made of; None leaves it to whoever keeps it."""
 
     workspace: str
@@ -32,7 +32,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SessionInfo:
     """A session as lists tell of it; `matches` says where a search found it."""
 
     record: SessionRecord
@@ -43,57 +43,57 @@ class Known:
     def id(self) -> str:
         return self.record.id
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The object that the server's list has of it."""
         found = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
         return {**asdict(self.record), "running_turn_id": self.running_turn_id, **found}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnPosition:
     """A turn, and the place in its session's log from which to read on; None: from the turn's first event."""
 
     turn_id: str
     cursor: str | None = None
 
 
-class Desk(Protocol):
+class Client(Protocol):
     """Sessions and their turns. What names a session raises `SessionNotFound` when there is none."""
 
     @property
-    def by_policy(self) -> bool:
+    def confirms_by_policy(self) -> bool:
         """Whether questions are decided where the turn runs, so that nobody here needs to answer them."""
         ...
 
     @property
-    def kept(self) -> bool:
+    def persistent(self) -> bool:
         """Whether the sessions will be there when this process is not."""
         ...
 
-    async def create(self, wanted: NewSession) -> Known: ...
-    async def get(self, session_id: str) -> Known: ...
+    async def create(self, options: SessionOptions) -> SessionInfo: ...
+    async def get(self, session_id: str) -> SessionInfo: ...
 
-    async def sessions(
+    async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
-    ) -> Sequence[Known]:
+    ) -> Sequence[SessionInfo]:
         """Pinned ones first, then newest first, behind the session `before`; with the `archived` ones if asked for."""
         ...
 
-    async def change(self, session_id: str, changes: Mapping[str, Any]) -> Known:
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         """Replace fields of the session's record."""
         ...
 
     async def delete(self, session_id: str) -> None: ...
 
-    async def start(self, session_id: str, said: UserMessage, model: str | None) -> Place:
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
         """Begin a turn; raises `SessionBusy` while another one runs."""
         ...
 
-    async def running(self, session_id: str) -> Place | None:
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
         """The turn that runs, one that waited for a person when its process ended included."""
         ...
 
-    def follow(self, session_id: str, place: Place) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+    def follow(self, session_id: str, position: TurnPosition) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
         """The session's events from `place` to the turn's terminal one, as they are stored.
 
         They end without one only if none can come any more. Reading them raises `DeskLost`.
@@ -108,7 +108,7 @@ class Desk(Protocol):
         """Answer a question; raises an `AgenticXError` if it is closed."""
         ...
 
-    def log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
         """All events that the session has now."""
         ...
 
@@ -118,7 +118,7 @@ class Desk(Protocol):
         """The session as a file, in pieces."""
         ...
 
-    async def model(self, name: str | None) -> str:
+    async def resolve_model(self, name: str | None) -> str:
         """What the model is called that `name` means, None being the default; raises an `AgenticXError` if none is."""
         ...
 

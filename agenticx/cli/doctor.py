@@ -18,7 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from agenticx.cli.exit_codes import DONE, FAILED
-from agenticx.cli.looking import Seen, look_at_store, look_at_token
+from agenticx.cli.looking import CheckResult, check_store, check_token
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog import ModelInfo, default_model_spec, facts_of, list_models, resolve_model
@@ -28,7 +28,7 @@ from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Finding", "configure", "findings", "run"]
+__all__ = ["Finding", "configure", "run", "run_checks"]
 
 Status = Literal["ok", "note", "problem"]
 
@@ -57,7 +57,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    found = list(findings(online=arguments.online))
+    found = list(run_checks(online=arguments.online))
     with suppress(BrokenPipeError):  # whoever has read enough: what was found stays found
         if arguments.json:
             print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
@@ -72,7 +72,7 @@ def _print(found: list[Finding]) -> None:
         print(f"{marks[finding.status]}  {finding.topic:<12} {visible_line(finding.text, 2_000)}")
 
 
-def findings(*, online: bool = False) -> Iterator[Finding]:
+def run_checks(*, online: bool = False) -> Iterator[Finding]:
     """Look at everything, the cheap and certain first; only with `online` beyond this machine."""
     yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
@@ -81,20 +81,20 @@ def findings(*, online: bool = False) -> Iterator[Finding]:
     except SettingsError as exc:
         yield Finding("settings", str(exc), "problem")
         return
-    yield from _changed_settings(settings)
-    yield _looked_at("tools", lambda: _tools(settings))
-    yield _home(settings.home)
-    yield _looked_at("token", lambda: look_at_token(settings))
-    yield _looked_at("store", lambda: asyncio.run(look_at_store(settings)))
-    yield from _models(settings, online)
-    yield _sandbox()
+    yield from _check_settings(settings)
+    yield _run_check("tools", lambda: _check_tools(settings))
+    yield _check_home(settings.home)
+    yield _run_check("token", lambda: check_token(settings))
+    yield _run_check("store", lambda: asyncio.run(check_store(settings)))
+    yield from _check_models(settings, online)
+    yield _check_sandbox()
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _changed_settings(settings: Settings) -> Iterator[Finding]:
-    sources = _sources(settings)
+def _check_settings(settings: Settings) -> Iterator[Finding]:
+    sources = _setting_sources(settings)
     if not sources:
         yield Finding("settings", "all at their defaults")
     for name, source in sources.items():
@@ -102,7 +102,7 @@ def _changed_settings(settings: Settings) -> Iterator[Finding]:
         yield Finding("settings", f"{name} = {value} from {source}")
 
 
-def _sources(settings: Settings) -> dict[str, str]:
+def _setting_sources(settings: Settings) -> dict[str, str]:
     """Where each setting that is not at its default comes from."""
     user = load_settings(environ={"AGX_HOME": str(settings.home)})
     project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=current_folder())
@@ -125,12 +125,12 @@ def _settings_report() -> dict[str, dict[str, Any]] | None:
         settings = load_settings(project=current_folder())
     except SettingsError:
         return None
-    sources = _sources(settings)
+    sources = _setting_sources(settings)
     values = settings.model_dump(mode="json") | ({"store_url": "(set)"} if settings.store_url else {})
     return {name: {"value": value, "source": sources.get(name, "default")} for name, value in values.items()}
 
 
-def _tools(settings: Settings) -> Seen:
+def _check_tools(settings: Settings) -> CheckResult:
     names = [tool.schema.name for tool in enabled_tools(settings)]
     return f"new sessions have {', '.join(names) or 'none'}", "ok"
 
@@ -138,7 +138,7 @@ def _tools(settings: Settings) -> Seen:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _home(path: Path) -> Finding:
+def _check_home(path: Path) -> Finding:
     """Whether the folder is the person's alone."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -151,10 +151,10 @@ def _home(path: Path) -> Finding:
     return Finding("home", f"{path} (mode {mode:04o})")
 
 
-def _looked_at(topic: str, look: Callable[[], Seen]) -> Finding:
+def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
     """What `look` says; what it raises is a problem."""
     try:
-        return Finding(topic, *look())
+        return Finding(topic, *check())
     except AgenticXError as exc:
         return Finding(topic, str(exc), "problem")
 
@@ -162,40 +162,40 @@ def _looked_at(topic: str, look: Callable[[], Seen]) -> Finding:
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def _models(settings: Settings, online: bool) -> Iterator[Finding]:
+def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
     """Which keys are set and whether they work, which local servers answer, and what that makes the default."""
     try:
         facts, models = load_facts(), asyncio.run(list_models(settings))
     except SettingsError as exc:
         yield Finding("models", str(exc), "problem")
         return
-    yield from _keys(facts, online)
+    yield from _check_keys(facts, online)
     servers = {model.why: model.provider for model in models if "local server" in model.why}
     for why, provider in servers.items():
         names = ", ".join(model.spec for model in models if model.why == why)
         yield Finding("servers", f"{provider}: {why}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
-    yield from _in_use(settings)
+    yield from _check_models_in_use(settings)
     for model in models:
-        yield from _abilities(model, settings)
+        yield from _describe_capabilities(model, settings)
 
 
-def _in_use(settings: Settings) -> Iterator[Finding]:
+def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
     """The model of new sessions and those that stand in for it; one that no turn could use is a problem."""
     spec, reason = default_model_spec(settings)
-    asked_for: Status = "ok" if settings.model or spec != "demo" else "note"
-    standing_in = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
-    for topic, name, why in [("model", spec, reason), *standing_in]:
+    status: Status = "ok" if settings.model or spec != "demo" else "note"
+    fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
+    for topic, name, why in [("model", spec, reason), *fallbacks]:
         try:
             resolve_model(name)
         except SettingsError as exc:
             yield Finding(topic, f"{name} ({why}): {exc}", "problem")
         else:
-            yield Finding(topic, f"{name} ({why})", asked_for)
+            yield Finding(topic, f"{name} ({why})", status)
 
 
-def _keys(facts: Facts, online: bool) -> Iterator[Finding]:
+def _check_keys(facts: Facts, online: bool) -> Iterator[Finding]:
     """The variables that are set, by name, and what the provider says to them."""
     set_keys: dict[str, tuple[str, Provider]] = {}
     for provider in facts.providers.values():
@@ -205,36 +205,38 @@ def _keys(facts: Facts, online: bool) -> Iterator[Finding]:
         yield Finding("keys", "no provider's key is set", "note")
     for variable, (key, provider) in set_keys.items():
         if online or is_loopback(urlsplit(provider.where()).hostname or ""):
-            yield _tested(variable, asyncio.run(check_key(provider, key)))
+            yield _key_finding(variable, asyncio.run(check_key(provider, key)))
         else:
             yield Finding("keys", f"{variable} is set; --online tests it at {provider.where()}")
 
 
-def _tested(variable: str, check: KeyCheck) -> Finding:
+def _key_finding(variable: str, check: KeyCheck) -> Finding:
     statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
     return Finding("keys", f"{variable} {check.text}", statuses[check.answer])
 
 
-def _abilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
+def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
     """What a model can do, as far as anybody says."""
-    if model.spec == "demo" or not _means_something(model.spec):
+    if model.spec == "demo" or not _is_known_model(model.spec):
         return
     facts = model.facts
     if not facts.is_known:
         own = settings.home / "models.toml"
         yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (a row in {own} says more)", "note")
         return
-    can = [words for ability, words in _ABILITIES.items() if facts.can(ability)]
+    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.can(ability)]
     if not facts.can("tools"):
-        can.append("gets tools in its prompt")
+        capabilities.append("gets tools in its prompt")
     if facts.input_window:
-        can.append(f"takes {facts.input_window:,} tokens")
+        capabilities.append(f"takes {facts.input_window:,} tokens")
     if (price := facts.price) is not None:
-        can.append(f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}")
-    yield Finding("abilities", f"{model.spec}: {', '.join(can)}")
+        capabilities.append(
+            f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}"
+        )
+    yield Finding("abilities", f"{model.spec}: {', '.join(capabilities)}")
 
 
-def _means_something(spec: str) -> bool:
+def _is_known_model(spec: str) -> bool:
     try:
         facts_of(spec)
     except SettingsError:  # told of the model in use
@@ -242,7 +244,7 @@ def _means_something(spec: str) -> bool:
     return True
 
 
-_ABILITIES: Mapping[Ability, str] = {
+_CAPABILITY_TEXTS: Mapping[Ability, str] = {
     "tools": "calls tools",
     "parallel": "several at once",
     "vision": "sees images",
@@ -254,7 +256,7 @@ _ABILITIES: Mapping[Ability, str] = {
 # --- the sandbox ------------------------------------------------------------------------------------------------------
 
 
-def _sandbox() -> Finding:
+def _check_sandbox() -> Finding:
     bubblewrap = shutil.which("bwrap")
     found = (
         f"bubblewrap is at {bubblewrap}, but not used by this release" if bubblewrap else "bubblewrap is not installed"

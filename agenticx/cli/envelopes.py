@@ -24,7 +24,7 @@ class Envelope:
     turn_id: str | None
 
     @classmethod
-    def read(cls, line: bytes) -> Envelope:
+    def parse(cls, line: bytes) -> Envelope:
         """The envelope in a line of the log; raises `StoreError` for a line that holds none."""
         try:
             content: Any = json.loads(line)
@@ -44,7 +44,7 @@ class Envelope:
     @property
     def terminal(self) -> bool:
         """Whether this is the last event of its turn."""
-        return self.type in _ENDS or (self.type == EventType.ERROR and self.data.get("fatal") is True)
+        return self.type in _TERMINAL_TYPES or (self.type == EventType.ERROR and self.data.get("fatal") is True)
 
 
-_ENDS = frozenset({EventType.FINAL, EventType.SUBAGENT_PAUSED})
+_TERMINAL_TYPES = frozenset({EventType.FINAL, EventType.SUBAGENT_PAUSED})

@@ -9,20 +9,20 @@ import os
 import signal
 from types import FrameType
 
-__all__ = ["leave_on_ctrl_c", "raise_on_ctrl_c"]
+__all__ = ["exit_on_ctrl_c", "raise_on_ctrl_c"]
 
 
-def leave_on_ctrl_c() -> None:
+def exit_on_ctrl_c() -> None:
     """From now on, unless Ctrl-C means something else already."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, _exit)
 
 
 def raise_on_ctrl_c() -> None:
     """The command is loaded: Ctrl-C is a KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is _leave:
+    if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
+def _exit(_number: int, _frame: FrameType | None) -> None:
     os._exit(130)  # as a shell counts it

@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from agenticx.cli.attaching import add_attach_option, loaded
+from agenticx.cli.attaching import add_attach_option, load_attachments
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
-from agenticx.cli.prompts import prompt_of
+from agenticx.cli.prompts import read_prompt
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
 from agenticx.llms.abilities import AbleModel
@@ -23,7 +23,7 @@ from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
 from agenticx.tools.visible import visible_line, without_controls
 
-__all__ = ["configure", "parsed_arguments", "reply_object", "run"]
+__all__ = ["configure", "parsed_arguments", "reply_to_json", "run"]
 
 _MAX_DEPTH = 100  # of arguments, as turns read them
 
@@ -61,19 +61,19 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     clocks = ModelClocks.from_settings(load_settings())
     try:
-        attached = loaded(arguments.attach)
+        attached = load_attachments(arguments.attach)
     except AttachmentRefused as exc:
         print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
     model = AbleModel(resolve_model(arguments.model, base_url=arguments.base_url), facts_of(arguments.model))
-    prompt = prompt_of(arguments.prompt)
+    prompt = read_prompt(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt, attachments=attached))
     request = ModelRequest(messages=messages, timeout=clocks.request_timeout)
     reply, error = asyncio.run(_call(model, request, clocks))
-    problem = _problem(reply, error)
+    problem = _find_problem(reply, error)
     if arguments.json:
-        print(json.dumps(reply_object(reply, problem), allow_nan=False))
+        print(json.dumps(reply_to_json(reply, problem), allow_nan=False))
     else:
         _print_reply(reply, problem)
     return DONE if problem is None else FAILED
@@ -89,7 +89,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
             until, expiry = deadlines.next()
             deltas = await stream.receive(until)
             if deltas is None:
-                _expired(expiry, clocks, deadlines, clock)
+                _handle_expired_clock(expiry, clocks, deadlines, clock)
             elif not deltas:
                 return builder.reply(), None
             else:
@@ -103,7 +103,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
         await stream.close()
 
 
-def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
+def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
     """Raise `ClockExpired` where the model was too slow; say so where it is only slow."""
     now, limit = clock.monotonic(), clocks.limit(expiry)
     match expiry:
@@ -116,7 +116,7 @@ def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: C
             print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
 
 
-def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
+def _find_problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
     if error is not None:
         return {"type": error.provider_type or error.code, "message": str(error)}
     if not reply.complete:
@@ -124,7 +124,7 @@ def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
     return None
 
 
-def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
+def reply_to_json(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
     """The reply as the wire contract prints it; what was received before an error stays."""
     usage = reply.usage
     return {

@@ -15,17 +15,17 @@ from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "add_arguments",
+    "add_turn_options",
     "configure_terminal_logging",
     "current_folder",
     "enabled_tools",
-    "refuse_for_server",
+    "reject_local_options",
     "settings_for",
     "workspace_of",
 ]
 
 
-def add_arguments(parser: ArgumentParser) -> None:
+def add_turn_options(parser: ArgumentParser) -> None:
     """The options that `run` and `chat` share."""
     parser.add_argument("--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else what is set up)")
     parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
@@ -67,7 +67,7 @@ def settings_for(arguments: Namespace, workspace: Path) -> Settings:
     return load_settings(given, project=workspace)
 
 
-def refuse_for_server(arguments: Namespace, url: str) -> None:
+def reject_local_options(arguments: Namespace, url: str) -> None:
     """Raises SettingsError for an option that only the process which runs the turn could honour."""
     for option, value in (("--base-url", arguments.base_url), ("--max-tool-rounds", arguments.max_tool_rounds)):
         if value is not None:

@@ -50,12 +50,12 @@ def run(arguments: Namespace) -> int:
     tools = {tool.schema.name: tool for tool in enabled_tools(settings)}
     tool = tools.get(arguments.tool)
     if tool is None:
-        return _usage(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
+        return _usage_error(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
     context = ToolContext(workspace=workspace, protected_roots=settings.private_paths)
     try:
-        verdict = _verdict(tool, arguments.arguments, context, settings.permission_mode)
+        verdict = _decide(tool, arguments.arguments, context, settings.permission_mode)
     except InvalidArguments as exc:
-        return _usage(str(exc))
+        return _usage_error(str(exc))
     if arguments.json:
         row = {"decision": verdict.decision, "rule": verdict.rule, "reasons": list(verdict.reasons)}
         print(json.dumps(row))
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
+def _decide(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
     """What the gate would say; a call that the tool itself refuses is a deny."""
     arguments = tool.validate(parse_arguments(text))
     try:
@@ -74,6 +74,6 @@ def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) 
     return decide(mode, assessment)
 
 
-def _usage(sentence: str) -> int:
-    print(f"agx permissions explain: {visible_line(sentence, 2_000)}", file=sys.stderr)
+def _usage_error(message: str) -> int:
+    print(f"agx permissions explain: {visible_line(message, 2_000)}", file=sys.stderr)
     return USAGE

@@ -7,22 +7,22 @@ import sys
 from agenticx.errors import SettingsError
 from agenticx.messages import clean_text
 
-__all__ = ["MOST_CHARS", "checked", "prompt_of"]
+__all__ = ["MAX_PROMPT_CHARS", "read_prompt", "validate_prompt"]
 
-MOST_CHARS = 4_000_000
+MAX_PROMPT_CHARS = 4_000_000
 """Of one message, as the server has it."""
 
 
-def prompt_of(word: str) -> str:
+def read_prompt(argument: str) -> str:
     """What is said by `word`; `-` is what stdin has. Raises `SettingsError` as `checked` does, and for nothing."""
-    prompt = sys.stdin.read(MOST_CHARS + 1) if word == "-" else word
+    prompt = sys.stdin.read(MAX_PROMPT_CHARS + 1) if argument == "-" else argument
     if not prompt.strip():
         raise SettingsError("the prompt is empty; say what to do, or pipe it in with -")
-    return checked(prompt)
+    return validate_prompt(prompt)
 
 
-def checked(text: str) -> str:
+def validate_prompt(text: str) -> str:
     """The text as a message holds it; raises `SettingsError` for one that is too long."""
-    if len(text) > MOST_CHARS:
-        raise SettingsError(f"a message has at most {MOST_CHARS:,} characters; put what is longer into a file")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise SettingsError(f"a message has at most {MAX_PROMPT_CHARS:,} characters; put what is longer into a file")
     return clean_text(text)

@@ -9,29 +9,37 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
 from agenticx.cli.envelopes import Envelope
-from agenticx.cli.narrate import OF_ANOTHER_SHAPE, Note, Told, Tone, describe, describe_question, unreadable
+from agenticx.cli.narrate import (
+    PAYLOAD_ERRORS,
+    EventLike,
+    Note,
+    Tone,
+    event_note,
+    question_notes,
+    unreadable_event_note,
+)
 from agenticx.runtime.events import EventType
 from agenticx.tools.visible import visible, without_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonLines", "Output", "Plain", "Terminal", "output_for"]
+__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for"]
 
 
 class Output(Protocol):
     """Where a turn is shown. The model's text (or the envelopes) go to stdout, all else to stderr."""
 
     def show(self, event: Envelope) -> None: ...
-    def note(self, note: Note) -> None:
+    def show_note(self, note: Note) -> None:
         """Say something that is not an event."""
         ...
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
         """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
         ...
 
-    def answered(self) -> None:
+    def prompt_answered(self) -> None:
         """The person ended the prompt's line."""
         ...
 
@@ -39,11 +47,11 @@ class Output(Protocol):
 def output_for(*, as_json: bool = False) -> Output:
     """Envelopes if asked for, colours where stderr is a terminal, plain lines elsewhere."""
     if as_json:
-        return JsonLines(sys.stdout.buffer, sys.stderr)
-    return Terminal() if sys.stderr.isatty() else Plain()
+        return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
+    return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
 
 
-class Plain:
+class PlainOutput:
     """Lines without colour, for pipes and files.
 
     Where stdout goes its own way it carries the model's text and nothing else, so a note in the middle of a message
@@ -53,71 +61,71 @@ class Plain:
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
-        self._on_screen = self._out.isatty()
-        self._shared = self._on_screen or _same_file(self._out, self._err)
+        self._out_is_terminal = self._out.isatty()
+        self._share_one_device = self._out_is_terminal or _same_file(self._out, self._err)
         self._message_id = ""  # of the text that stdout carries
         self._out_open = False  # whether the stream's last line still lacks its newline
         self._err_open = False
 
-    def show(self, event: Told) -> None:
+    def show(self, event: EventLike) -> None:
         try:
             self._show(event)
-        except OF_ANOTHER_SHAPE:
-            self.note(unreadable(event))
+        except PAYLOAD_ERRORS:
+            self.show_note(unreadable_event_note(event))
 
-    def _show(self, event: Told) -> None:
+    def _show(self, event: EventLike) -> None:
         data = event.data
         match event.type:
             case EventType.TOKEN if data["text"]:
-                self._text(data["text"], data["message_id"])
+                self._write_text(data["text"], data["message_id"])
             case EventType.THINKING:
-                self._aside(data["text"])
+                self._show_progress(data["text"])
             case EventType.TOOL_PROGRESS if data.get("output"):
-                self._aside(data["output"])
+                self._show_progress(data["output"])
             case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
-                self._text(data["text"], data["message_id"])  # a reply that was not streamed
+                self._write_text(data["text"], data["message_id"])  # a reply that was not streamed
             case _:
                 pass
         if event.terminal:
             self._end_text()
-        note = describe(event)
+        note = event_note(event)
         if note is not None:
-            self.note(note)
+            self.show_note(note)
 
-    def note(self, note: Note) -> None:
-        self._make_way()
-        self._put(note)
+    def show_note(self, note: Note) -> None:
+        self._end_open_lines()
+        self._write_visible(note)
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._make_way()
-        for note in describe_question(data):
-            self._put(note)
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._end_open_lines()
+        for note in question_notes(data):
+            self._write_visible(note)
         self._err.write(prompt)
         self._err.flush()
         self._err_open = bool(prompt)
 
-    def answered(self) -> None:
+    def prompt_answered(self) -> None:
         self._err_open = False
 
-    def _text(self, text: str, message_id: str) -> None:
-        self._end_aside()
+    def _write_text(self, text: str, message_id: str) -> None:
+        self._end_progress()
         if self._message_id != message_id:
             self._end_text()
         self._message_id = message_id
-        self._out.write(without_controls(text) if self._on_screen else text)
+        self._out.write(without_controls(text) if self._out_is_terminal else text)
         self._out.flush()
         self._out_open = not text.endswith("\n")
 
-    def _aside(self, text: str) -> None:
+    def _show_progress(self, text: str) -> None:
         if not self._err_open:
-            self._make_way()
-        self._write_aside(without_controls(text))
+            self._end_open_lines()
+        self._write_progress(without_controls(text))
         self._err.flush()
         self._err_open = not text.endswith("\n")
 
-    def _make_way(self) -> None:
-        self._end_aside()
-        if self._shared:
+    def _end_open_lines(self) -> None:
+        self._end_progress()
+        if self._share_one_device:
             self._end_text()
 
     def _end_text(self) -> None:
@@ -126,13 +134,13 @@ class Plain:
             self._out.flush()
             self._out_open = False
 
-    def _end_aside(self) -> None:
+    def _end_progress(self) -> None:
         if self._err_open:
             self._err.write("\n")
             self._err.flush()
             self._err_open = False
 
-    def _put(self, note: Note) -> None:
+    def _write_visible(self, note: Note) -> None:
         """The one way out of notes, so a text that nobody made visible before cannot get through either."""
         self._write_note(visible(note.text), note.tone)
 
@@ -140,7 +148,7 @@ class Plain:
         self._err.write(f"{text}\n")
         self._err.flush()
 
-    def _write_aside(self, text: str) -> None:
+    def _write_progress(self, text: str) -> None:
         self._err.write(text)
 
 
@@ -163,7 +171,7 @@ _STYLES: Mapping[Tone, str] = {
 }
 
 
-class Terminal(Plain):
+class TerminalOutput(PlainOutput):
     """The same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
 
     @cached_property
@@ -175,11 +183,11 @@ class Terminal(Plain):
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
-    def _write_aside(self, text: str) -> None:
+    def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
 
-class JsonLines:
+class JsonLinesOutput:
     """The envelopes as they are stored, one per line on stdout; questions and notes are for a person, on stderr.
 
     At a terminal a control character of a line that is not ours stands as its code point; ours are ASCII.
@@ -187,21 +195,21 @@ class JsonLines:
 
     def __init__(self, out: BinaryIO, err: TextIO) -> None:
         self._out = out
-        self._on_screen = out.isatty()
-        self._people = Plain(err, err)
+        self._out_is_terminal = out.isatty()
+        self._plain = PlainOutput(err, err)
 
     def show(self, event: Envelope) -> None:
         line = event.line
-        if self._on_screen:
+        if self._out_is_terminal:
             line = without_controls(line.decode(errors="replace")).encode()
         self._out.write(line + b"\n")
         self._out.flush()
 
-    def note(self, note: Note) -> None:
-        self._people.note(note)
+    def show_note(self, note: Note) -> None:
+        self._plain.show_note(note)
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._people.question(data, prompt)
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._plain.show_question(data, prompt)
 
-    def answered(self) -> None:
-        self._people.answered()
+    def prompt_answered(self) -> None:
+        self._plain.prompt_answered()

@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.asking import someone_to_ask
-from agenticx.cli.choosing import LAST, NoneNamed, note_last, session_named
-from agenticx.cli.desk import Desk, Known
+from agenticx.cli.asking import can_prompt
+from agenticx.cli.choosing import LAST, UnknownSession, find_session, remember_last_session
+from agenticx.cli.desk import Client, SessionInfo
 from agenticx.cli.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
-from agenticx.cli.finding import own_store, server_desk
-from agenticx.cli.loopback import Loopback
+from agenticx.cli.finding import open_store_or_find_server, remote_client
+from agenticx.cli.loopback import ServerEndpoint
 from agenticx.cli.narrate import Note
 from agenticx.cli.options import configure_terminal_logging
-from agenticx.cli.own_desk import OwnDesk
+from agenticx.cli.own_desk import LocalClient
 from agenticx.cli.render import output_for
-from agenticx.cli.session_views import as_object, as_text, listed, replayed
+from agenticx.cli.session_views import replay, session_rows, session_to_json, session_to_text
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
@@ -110,76 +110,76 @@ def _count(text: str) -> int:
 
 async def _list(arguments: Namespace) -> int:
     query = None if arguments.query is None else clean_text(arguments.query)  # it may have come as any bytes
-    async with _desk() as (desk, _):
-        known = await desk.sessions(query=query, limit=arguments.limit, archived=arguments.all)
+    async with _open_client() as (desk, _):
+        known = await desk.list_sessions(query=query, limit=arguments.limit, archived=arguments.all)
     if arguments.json:
         for one in known:
-            print(json.dumps(one.as_json()))
+            print(json.dumps(one.to_json()))
         return DONE
-    for line in listed(known):
+    for line in session_rows(known):
         print(visible(line))
     if not known:
         none = "there is no session yet; `agx run` and `agx chat` make one"
-        _say(none if query is None else f"no session has {query!r}")
+        _print_note(none if query is None else f"no session has {query!r}")
     return DONE
 
 
 async def _show(arguments: Namespace) -> int:
-    async with _session(arguments) as (desk, known), desk.log(known.id) as log:
+    async with _open_session(arguments) as (desk, known), desk.read_log(known.id) as log:
         events = [event async for event in log]
     if arguments.json:
-        print(json.dumps(as_object(known, events)))
+        print(json.dumps(session_to_json(known, events)))
     else:
-        print(visible(as_text(known, events)))
+        print(visible(session_to_text(known, events)))
     return DONE
 
 
 async def _export(arguments: Namespace) -> int:
     output: Path | None = None if arguments.output == Path("-") else arguments.output
     if output is not None and output.is_file() and not arguments.force:  # noqa: ASYNC240 - nothing else runs
-        _say(f"{output} is there already; --force writes over it")
+        _print_note(f"{output} is there already; --force writes over it")
         return FAILED
-    async with _session(arguments) as (desk, known), desk.export(known.id, arguments.format) as content:
+    async with _open_session(arguments) as (desk, known), desk.export(known.id, arguments.format) as content:
         if output is None and sys.stdout.isatty():
             text = b"".join([piece async for piece in content]).decode()
             print(visible(text) if arguments.format == "markdown" else without_controls(text), end="")
         elif output is None:
-            await _write(content, sys.stdout.buffer.write)
+            await _copy(content, sys.stdout.buffer.write)
         else:
-            with open(output, "wb", opener=_private) as file:  # noqa: ASYNC230 - nothing else runs
-                await _write(content, file.write)
-            _say(f"{known.id} is exported to {output}")
+            with open(output, "wb", opener=_open_private) as file:  # noqa: ASYNC230 - nothing else runs
+                await _copy(content, file.write)
+            _print_note(f"{known.id} is exported to {output}")
     return DONE
 
 
 async def _replay(arguments: Namespace) -> int:
     output = output_for(as_json=arguments.json)
-    if _names_a_file(arguments.session):
-        await replayed(_lines(Path(arguments.session)), output, as_json=arguments.json)
+    if _is_file(arguments.session):
+        await replay(_read_events(Path(arguments.session)), output, as_json=arguments.json)
         return DONE
     try:
-        async with _session(arguments) as (desk, known), desk.log(known.id) as log:
-            await replayed(log, output, as_json=arguments.json)
-    except NoneNamed as exc:
-        raise NoneNamed(f"{exc}, and there is no file of that name") from exc
+        async with _open_session(arguments) as (desk, known), desk.read_log(known.id) as log:
+            await replay(log, output, as_json=arguments.json)
+    except UnknownSession as exc:
+        raise UnknownSession(f"{exc}, and there is no file of that name") from exc
     return DONE
 
 
 async def _delete(arguments: Namespace) -> int:
-    async with _session(arguments) as (desk, known):
+    async with _open_session(arguments) as (desk, known):
         if known.running_turn_id is not None and not arguments.yes:
             raise SessionBusy(f"session {known.id} runs a turn; --yes stops it and deletes the session")
         if not arguments.yes:
-            if not someone_to_ask():
-                _say("there is no terminal to ask at; --yes deletes without asking")
+            if not can_prompt():
+                _print_note("there is no terminal to ask at; --yes deletes without asking")
                 return USAGE
-            if not _agreed(known):
-                _say("nothing was deleted")
+            if not _confirm_deletion(known):
+                _print_note("nothing was deleted")
                 return FAILED
         await desk.delete(known.id)
     if arguments.session == LAST:
-        note_last(load_settings().home, known.id)  # said again, it means no other one
-    _say(f"{known.id} is deleted")
+        remember_last_session(load_settings().home, known.id)  # said again, it means no other one
+    _print_note(f"{known.id} is deleted")
     return DONE
 
 
@@ -187,16 +187,16 @@ async def _delete(arguments: Namespace) -> int:
 
 
 @asynccontextmanager
-async def _desk() -> AsyncGenerator[tuple[Desk, Settings]]:
+async def _open_client() -> AsyncGenerator[tuple[Client, Settings]]:
     """The server that has the sessions, or the database; raises `OwnedElsewhere` where another program has it."""
     settings = load_settings()
     configure_terminal_logging(settings)
-    where = own_store(settings)
-    if isinstance(where, Loopback):
-        yield server_desk(settings, where, _say), settings
+    where = open_store_or_find_server(settings)
+    if isinstance(where, ServerEndpoint):
+        yield remote_client(settings, where, _print_note), settings
         return
     models = NamedModels(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
-    desk = OwnDesk(where, settings, models, AsyncConfirmGate())
+    desk = LocalClient(where, settings, models, AsyncConfirmGate())
     try:
         await desk.recover()
         yield desk, settings
@@ -204,38 +204,38 @@ async def _desk() -> AsyncGenerator[tuple[Desk, Settings]]:
         await desk.aclose()
 
 
-def _names_a_file(word: str) -> bool:
+def _is_file(word: str) -> bool:
     """Whether it is no session that is meant; `last` always is one, `./last` is not."""
     return os.sep in word or (word != LAST and os.path.isfile(word))
 
 
 @asynccontextmanager
-async def _session(arguments: Namespace) -> AsyncGenerator[tuple[Desk, Known]]:
-    async with _desk() as (desk, settings):
-        yield desk, await session_named(desk, arguments.session, settings.home)
+async def _open_session(arguments: Namespace) -> AsyncGenerator[tuple[Client, SessionInfo]]:
+    async with _open_client() as (desk, settings):
+        yield desk, await find_session(desk, arguments.session, settings.home)
 
 
-async def _lines(file: Path) -> AsyncGenerator[Envelope]:
+async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
     for number, line in enumerate(file.read_bytes().splitlines(), 1):  # noqa: ASYNC240 - nothing else runs
         if line.strip():
-            yield _from_file(line, f"{file}, line {number}")
+            yield _parse_event(line, f"{file}, line {number}")
 
 
-def _from_file(line: bytes, where: str) -> Envelope:
+def _parse_event(line: bytes, where: str) -> Envelope:
     """The event in a line that anybody may have written; raises `StoreError` that says where it stands."""
     try:
         read_json(line, max_depth=_MAX_DEPTH)
-        return Envelope.read(line)
+        return Envelope.parse(line)
     except (ValueError, StoreError) as exc:
         raise StoreError(f"{where}: this is no event of a session: {line[:80]!r}") from exc
 
 
-async def _write(content: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
+async def _copy(content: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
     async for piece in content:
         write(piece)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     """A file that nobody else may read, as the database is; what is no file stays as it is."""
     descriptor = os.open(path, flags, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -243,13 +243,13 @@ def _private(path: str, flags: int) -> int:
     return descriptor
 
 
-def _agreed(known: Known) -> bool:
+def _confirm_deletion(known: SessionInfo) -> bool:
     """Whether the person wants it gone."""
-    for line in listed([known]):
-        _say(line)
+    for line in session_rows([known]):
+        _print_note(line)
     print("Delete it for good? [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _say(text: str) -> None:
-    output_for().note(Note(visible_line(text, 2_000)))
+def _print_note(text: str) -> None:
+    output_for().show_note(Note(visible_line(text, 2_000)))

@@ -57,7 +57,7 @@ async def take_in(database: Path, files: list[Path]) -> None:
         session_id = json.loads(lines[0])["session_id"]
         past = [
             StoredEvent(session_id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
-            for seq, event in enumerate(map(Envelope.read, lines), 1)
+            for seq, event in enumerate(map(Envelope.parse, lines), 1)
         ]
         record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
         await store.create(record, past=past)

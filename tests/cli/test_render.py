@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from agenticx.cli.narrate import Note
-from agenticx.cli.render import Plain
+from agenticx.cli.render import PlainOutput
 from agenticx.runtime import EventType, RuntimeEvent
 
 
@@ -23,7 +23,7 @@ class Screen(io.StringIO):
 
 def show(*events: tuple[str, dict[str, Any]]) -> tuple[str, str]:
     out, err = Screen(), Screen()
-    output = Plain(out, err)
+    output = PlainOutput(out, err)
     for type_, data in events:
         output.show(RuntimeEvent(EventType(type_), data))
     return out.getvalue(), err.getvalue()
@@ -69,7 +69,7 @@ def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
 
 def test_on_one_screen_each_stream_begins_on_a_line_of_its_own() -> None:
     screen = Screen(at_terminal=True)
-    output = Plain(screen, screen)
+    output = PlainOutput(screen, screen)
     for type_, data in (
         text("I'll look."),
         ("tool_call", {"tool_call_id": "c", "name": "file_read", "arguments": {"path": "a", "lines": 3}}),
@@ -131,7 +131,7 @@ def test_a_question_shows_everything_that_will_run_and_nothing_can_hide() -> Non
         "command": "ls\u202e\x1b[8m\nrm -rf ~",
         "arguments": {"command": "ls\u202e\x1b[8m\nrm -rf ~", "note": "a\tb", "limits": {"cpu": 1}},
     }
-    Plain(out, err).question({"question": "Run a command?", "context": context}, "Allow? ")
+    PlainOutput(out, err).show_question({"question": "Run a command?", "context": context}, "Allow? ")
     assert out.getvalue() == ""
     assert err.getvalue() == (
         "? Run a command?\n"
@@ -159,7 +159,7 @@ def test_a_change_is_shown_as_a_diff() -> None:
         "arguments": {"path": "a.txt", "content": "x\ny\n"},
         "diff": "@@ -0,0 +1,2 @@\n+x\n+y",
     }
-    Plain(out, err).question({"question": "Write?", "context": context}, "")
+    PlainOutput(out, err).show_question({"question": "Write?", "context": context}, "")
     assert err.getvalue().splitlines() == [
         "? Write?",
         "  tool     file_write (write)",
@@ -189,7 +189,7 @@ def test_nothing_that_a_call_holds_can_forge_a_line() -> None:
 
 def test_a_note_that_nobody_made_visible_is_written_visibly_all_the_same() -> None:
     err = Screen()
-    Plain(Screen(), err).note(Note("a\x1b[2Jb"))
+    PlainOutput(Screen(), err).show_note(Note("a\x1b[2Jb"))
     assert err.getvalue() == "a⟨U+001B⟩[2Jb\n"
 
 
@@ -204,6 +204,6 @@ def test_a_name_of_any_length_stays_on_a_line_that_can_be_read() -> None:
 
 def test_text_that_streams_past_cannot_reorder_what_is_read() -> None:
     screen = Screen(at_terminal=True)
-    output = Plain(screen, screen)
+    output = PlainOutput(screen, screen)
     output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻")[1]))
     assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agenticx.cli.prompts import MOST_CHARS
+from agenticx.cli.prompts import MAX_PROMPT_CHARS
 from agenticx.testing import check_grammar, outline
 from studio.routes.turns import NewTurn
 from tests.patience import PATIENCE
@@ -84,9 +84,9 @@ def test_a_prompt_that_no_message_can_hold_is_a_usage_error_however_long_it_woul
 
 
 def test_the_longest_prompt_is_as_long_as_a_server_takes_it() -> None:
-    assert NewTurn(input="x" * MOST_CHARS).input
+    assert NewTurn(input="x" * MAX_PROMPT_CHARS).input
     with pytest.raises(ValidationError, match="at most 4000000"):
-        NewTurn(input="x" * (MOST_CHARS + 1))
+        NewTurn(input="x" * (MAX_PROMPT_CHARS + 1))
 
 
 def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> None:

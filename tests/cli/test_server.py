@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.cli.loopback import Loopback, Silent
+from agenticx.cli.loopback import ServerEndpoint, ServerUnresponsive
 from agenticx.sessions.sqlite import SqliteStore
 from agenticx.testing import check_grammar
 from tests.patience import PATIENCE
@@ -293,10 +293,10 @@ def test_what_is_looked_for_may_be_any_bytes(agx: Any) -> None:
 def test_a_server_that_says_nothing_is_named_with_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        server = Loopback("127.0.0.1", port, "token", pid=7, answer_seconds=0.05)
+        server = ServerEndpoint("127.0.0.1", port, "token", pid=7, response_timeout=0.05)
         sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer; .*kill -CONT 7"
-        with pytest.raises(Silent, match=sentence):
-            asyncio.run(server.json("GET", "/api/models"))
+        with pytest.raises(ServerUnresponsive, match=sentence):
+            asyncio.run(server.request_json("GET", "/api/models"))
 
 
 @pytest.mark.parametrize("announced", [True, False])

@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from agenticx.cli.narrate import describe as narrate
-from agenticx.cli.narrate import describe_question, one_line, said, unreadable
-from agenticx.cli.render import Plain
+from agenticx.cli.narrate import event_note as narrate
+from agenticx.cli.narrate import one_line, question_notes, unreadable_event_note, user_message_note
+from agenticx.cli.render import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.batches import merge_deltas
@@ -104,7 +104,7 @@ class _Told:
 
 
 def _shown(text: str) -> None:
-    plain = Plain(io.StringIO(), io.StringIO())
+    plain = PlainOutput(io.StringIO(), io.StringIO())
     call = {"tool_call_id": "c", "name": text[:200], "is_error": True, "result": text, "arguments": {"a": text}}
     plain.show(_Told(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))  # pyright: ignore[reportArgumentType]
     plain.show(_Told(EventType.TOOL_CALL, call))  # pyright: ignore[reportArgumentType]
@@ -138,7 +138,7 @@ def _excerpt(text: str) -> object:
 
 
 def _asked(text: str) -> object:
-    return list(describe_question({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
+    return list(question_notes({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
 
 
 async def _relayed(events: list[RuntimeEvent]) -> None:
@@ -205,13 +205,13 @@ SESSION_CASES = [
     # --- the command line
     Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),
     Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
-    Case(of=said, run=said, inputs=TEXTS, where="program"),
+    Case(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     Case(
-        of=unreadable,
-        run=lambda value: unreadable(_Told("x", value)),
+        of=unreadable_event_note,
+        run=lambda value: unreadable_event_note(_Told("x", value)),
         inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
         where="program",
     ),
-    Case(of=describe_question, run=_asked, inputs=TEXTS, where="program"),
-    Case(of=Plain, run=_shown, inputs=TEXTS, where="program"),
+    Case(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
+    Case(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
 ]

@@ -111,7 +111,7 @@ EXCUSED: dict[str, str] = {
             runtime.output.OutputType runtime.question.size_of tools.output.Progress
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
-            cli.render.JsonLines cli.render.Terminal logs.hidden_members
+            cli.render.JsonLinesOutput cli.render.TerminalOutput logs.hidden_members
         """,
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
