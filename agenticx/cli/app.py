@@ -1,4 +1,4 @@
-"""`agx`: finds the command that a person typed, runs it, and turns whatever comes back into an exit code."""
+"""The `agx` program: command lookup, argument parsing, and the exit code of every outcome."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["main"]
 
 _EXAMPLES = """\
 examples:
-  agx run "List the files here"              one turn; without a key it is the offline demo
+  agx run "List the files here"              one turn; without a provider key, the offline demo answers
   git diff | agx run - --model openai-chat:gpt-4.1-mini
-  agx run "And the largest?" --session last  goes on with the session that was used last
-  agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D leaves
+  agx run "And the largest?" --session last  continue the session that was used last
+  agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D quits
   agx serve --open                           the studio in your browser
   agx doctor                                 what is set up and what is missing
 
@@ -31,13 +31,15 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; never raises, SystemExit included."""
+    """Run one command and return its exit code; never raise, not even SystemExit."""
     if argv is not None:
         return _run_without_raising(list(argv))
     try:
         return _run_without_raising(sys.argv[1:])
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: a late Ctrl-C cannot change its exit code
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the command has ended: a late Ctrl-C must not change its exit code
 
 
 def _run_without_raising(argv: list[str]) -> int:
@@ -54,7 +56,7 @@ def _run_without_raising(argv: list[str]) -> int:
 def _run_to_exit_code(argv: list[str]) -> int:
     try:
         code = _dispatch(argv)
-        with suppress(BrokenPipeError):  # whoever read our output has enough; what was done is done
+        with suppress(BrokenPipeError):  # the reader closed the pipe after the command had done its work
             sys.stdout.flush()
         return code
     except SystemExit as exc:  # argparse: 0 after --help, 2 after a usage error
@@ -63,9 +65,9 @@ def _run_to_exit_code(argv: list[str]) -> int:
         return _print_error(str(exc), USAGE)
     except AgenticXError as exc:
         return _print_error(str(exc), FAILED)
-    except BrokenPipeError:  # whoever read our output left; nothing more can be said there
+    except BrokenPipeError:  # the reader closed the pipe; nothing more can be printed to it
         return FAILED
-    except OSError as exc:  # a full disk, a folder that is gone or may not be written to: the machine's trouble
+    except OSError as exc:  # a full disk, a missing or read-only folder: not a bug of ours
         return _print_error(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
     except MemoryError:
         return _print_error("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY)
@@ -74,24 +76,30 @@ def _run_to_exit_code(argv: list[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that the caller closed reads nothing and takes all, else the next file would be it."""
+    """Open /dev/null for each standard stream that the caller closed.
+
+    Otherwise the next file that is opened would get the stream's descriptor.
+    """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            with suppress(OSError):  # it is closed, as a rule
+            with suppress(OSError):  # usually closed already
                 os.close(descriptor)
-            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _set_encoding_errors() -> None:
-    """What is printed and the terminal's encoding lacks is spelled out, and what is no text when read is U+FFFD."""
+    """Set the error handlers of the standard streams so that no character raises.
+
+    A printed character that the terminal's encoding lacks is escaped; bytes on stdin that are not text become U+FFFD.
+    """
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
 
 
 def _flush_or_discard_stdout() -> None:
-    """What cannot be written any more must not fail once more when the interpreter ends."""
+    """Flush stdout; if that fails, redirect it to /dev/null so that the interpreter's own flush at exit succeeds."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -135,7 +143,7 @@ def _help_text() -> str:
             "",
             "AgenticX: an agent that works in your folder and asks before it changes anything.",
             "",
-            "commands (agx COMMAND --help says more):",
+            "commands (agx COMMAND --help shows the details):",
             *rows,
             "",
             _EXAMPLES,
@@ -158,7 +166,7 @@ def _report_unknown_command(word: str) -> int:
 
 
 def _print_error(message: str, code: int) -> int:
-    from agenticx.tools.visible import visible_line  # its package is more than --help needs
+    from agenticx.tools.visible import visible_line  # imported here: --help does not need its package
 
     with suppress(OSError):
         print(f"agx: {visible_line(message, 4_000)}", file=sys.stderr)
@@ -166,7 +174,7 @@ def _print_error(message: str, code: int) -> int:
 
 
 def _report_bug(exc: Exception) -> int:
-    """A bug of ours: say so and where, with the traceback (without secrets) for whoever reports it."""
+    """Print an unexpected exception as a bug, with its traceback (secrets removed) for the report."""
     import traceback
 
     from agenticx.logs import redact

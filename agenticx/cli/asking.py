@@ -1,4 +1,4 @@
-"""The person at the terminal: questions of a turn are put on the screen and answered from the keyboard."""
+"""Confirmations at the terminal: a turn's questions are shown and the user's answers are sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
-"""Gives an answer to a question by its id and digest; raises an `AgenticXError` where it comes too late."""
+"""Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
 
 _PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
 _ANSWERS: Mapping[str, tuple[bool, Remember]] = {
@@ -39,12 +39,12 @@ _ANSWERS: Mapping[str, tuple[bool, Remember]] = {
 
 
 def can_prompt() -> bool:
-    """Whether a question can be read (stderr) and answered (stdin) by a person."""
+    """Return whether a user can read a question (stderr) and answer it (stdin)."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
-    """What every question is answered without a person: yes by `--yes`, no without a terminal; None if one is asked."""
+    """Return the answer to every question if no user is asked: yes with `--yes`, no without a terminal; else None."""
     if yes:
         return ConfirmAnswer(approved=True, by="policy")
     if can_prompt():
@@ -53,19 +53,19 @@ def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
 
 
 class ConfirmHandler(Protocol):
-    """Who hears of questions as they are asked and closed, in the order of the events."""
+    """A handler of a turn's questions, called in the order of the events."""
 
     def on_required(self, data: Mapping[str, Any]) -> None:
-        """A `confirm_required` payload came out of the turn."""
+        """Handle the payload of a `confirm_required` event."""
         ...
 
     def on_closed(self, request_id: str) -> None:
-        """That question was decided, by whomever."""
+        """Handle the end of that question, whoever answered it."""
         ...
 
 
 class NullConfirmHandler:
-    """Nobody; questions are decided where the turn runs."""
+    """A handler that ignores questions, because a policy where the turn runs answers them."""
 
     def on_required(self, data: Mapping[str, Any]) -> None:
         return
@@ -75,7 +75,7 @@ class NullConfirmHandler:
 
 
 class AutomaticConfirmHandler:
-    """Gives each question the same answer as soon as it is put; the reason says that no person did."""
+    """A handler that gives each question the same answer at once; the reason says that no user did."""
 
     def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
         self._send_answer = send_answer
@@ -91,16 +91,16 @@ class AutomaticConfirmHandler:
         return
 
     async def _decide(self, request_id: str, digest: str) -> None:
-        with suppress(AgenticXError):  # somebody else was quicker
+        with suppress(AgenticXError):  # another client answered first
             await self._send_answer(request_id, digest, self._answer)
 
 
 class TerminalConfirmHandler:
-    """Shows each question when its event comes out, so never before what led to it, and answers it as the person does.
+    """A handler that shows each question at the terminal and sends the answer that the user types.
 
-    Only a line typed after its question counts: what was typed ahead is thrown away, and a question that is closed
-    otherwise (expired, stopped, answered in another window) stops reading. Questions that come at once are put one
-    after the other.
+    A question is shown when its event arrives, so never before the events that led to it. Only a line typed after its
+    question counts: earlier input is discarded, and a question that is closed otherwise (expired, stopped, answered in
+    another window) stops reading. Concurrent questions are shown one after the other.
     """
 
     def __init__(self, send_answer: SendAnswer, output: Output) -> None:
@@ -124,7 +124,7 @@ class TerminalConfirmHandler:
             line = await _read_line()
             self._output.prompt_answered()
         approved, remember = _ANSWERS.get(line.strip().lower(), (False, "once"))
-        with suppress(AgenticXError):  # it was closed while the person typed; that decision stands
+        with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
             await self._send_answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
 
 
@@ -136,19 +136,19 @@ def _discard_typed_ahead() -> None:
 
 
 async def _read_line() -> str:
-    """The next line typed at the terminal; "" at end of input. Cancelling it takes no input away."""
+    """Return the next line typed at the terminal, "" at end of input; cancelling the call consumes no input."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
     descriptor = sys.stdin.fileno()
     try:
         loop.add_reader(descriptor, lambda: readable.done() or readable.set_result(None))
-    except NotImplementedError:  # Windows: a thread that is left behind where nobody types any more
+    except NotImplementedError:  # Windows: a thread, which outlives a cancelled call until a line is typed
         return await run_in_thread(sys.stdin.readline, name="agx-confirm")
     try:
         await readable
     finally:
         loop.remove_reader(descriptor)
     try:
-        return os.read(descriptor, 4096).decode(errors="replace")  # a terminal hands out one line at a time
+        return os.read(descriptor, 4096).decode(errors="replace")  # a terminal returns one line per read
     except OSError:  # it was closed
         return ""

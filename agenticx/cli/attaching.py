@@ -1,4 +1,4 @@
-"""Files that a person sends along: the option that names them, and those that wait for the next message of a chat."""
+"""Attachments given on the command line, and those collected for the next message of a chat."""
 
 from __future__ import annotations
 
@@ -25,30 +25,34 @@ def add_attach_option(parser: ArgumentParser) -> None:
 
 
 def load_attachments(paths: Sequence[Path]) -> tuple[Attachment, ...]:
-    """The files, which one message may have together; raises `AttachmentRefused`."""
+    """Load the attachments of one message; raise `AttachmentRefused` for a file or a total that is not allowed."""
     attachments = tuple(map(load_attachment, paths))
     check_attachments(attachments)
     return attachments
 
 
 class PendingAttachments:
-    """Files for the next message. A refused one leaves those that wait as they are."""
+    """The attachments of the next message of a chat."""
 
     def __init__(self) -> None:
         self._files: tuple[Attachment, ...] = ()
 
     def add(self, text: str) -> None:
-        """Take in what a person named: one path, or several in a shell's quotes. Raises `AttachmentRefused`."""
+        """Add the files that the user typed: one path, or several with shell quoting.
+
+        Raise `AttachmentRefused` for a file that is not allowed; none is added then.
+        """
         files = (*self._files, *map(load_attachment, _parse_paths(text)))
         check_attachments(files)
         self._files = files
 
     def take(self) -> tuple[Attachment, ...]:
-        """The files, which do not wait any more."""
+        """Return the attachments and clear the list."""
         files, self._files = self._files, ()
         return files
 
     def describe(self) -> str:
+        """Return a line for the user that lists the attachments."""
         if not self._files:
             return "no file is attached; /attach FILE attaches one to your next message"
         names = ", ".join(f"{file.name} ({file.media_type}, {counted(file.size, 'byte')})" for file in self._files)
@@ -56,12 +60,15 @@ class PendingAttachments:
 
 
 def _parse_paths(text: str) -> list[Path]:
-    """A path as typed, spaces included, if there is such a file; otherwise the words, as a dropped file is quoted."""
+    """Return the text as one path, spaces included, if that file exists, else its words by shell quoting.
+
+    Terminals quote the paths of files that are dropped on them.
+    """
     whole = Path(text).expanduser()
     if whole.is_file():
         return [whole]
     try:
         words = shlex.split(text)
-    except ValueError:  # a lone quote
+    except ValueError:  # an unbalanced quote
         return [whole]
     return [Path(word).expanduser() for word in words]

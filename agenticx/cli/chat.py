@@ -1,4 +1,4 @@
-"""`agx chat`: a conversation in the terminal, or one message per line from a pipe."""
+"""The `agx chat` command: a conversation in the terminal, or one message per line from a pipe."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ _SIGNAL_POLL_SECONDS = 0.1
 _MAX_LISTED = 10
 _SKIPPED_CHARS = 65_536
 _EPILOG = """\
-Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands; /attach FILE sends an
-image, PDF or text file along with the next message. A chat begins a new session, which is kept: -c goes on with the
-last one, --session with any, and /sessions, /open and /new change between them. From a pipe each line is one message,
-and the exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach
-attaches nothing.
+Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
+image, PDF or text file with the next message. A chat starts a new session, which is stored: -c continues the last one,
+--session any other, and /sessions, /open and /new switch between them. From a pipe each line is one message, and the
+exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach is refused.
 
 examples:
   agx chat
-  agx chat -c                                where the last session was left
+  agx chat -c                                continue the last session
   agx chat --model ollama:qwen3 --cwd ~/notes
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
@@ -76,9 +75,10 @@ def run(arguments: Namespace) -> int:
 
 
 class _TerminationSignals:
-    """SIGTERM and SIGHUP end the chat where it waits for a line: at once, or behind what it does just then.
+    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a line.
 
-    Anywhere else an exception out of a signal handler could come up within an event loop, and be taken for an error.
+    An exception from a signal handler is only raised while waiting for a line: elsewhere it could be raised inside an
+    event loop, which would treat it as an error.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _TerminationSignals:
             raise SystemExit(STOPPED)
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[str]:
-        """`lines`; raises SystemExit where the next one is waited for."""
+        """Yield `lines`; raise SystemExit while or before waiting for the next one, once a signal was received."""
         while True:
             try:
                 self._is_waiting = True
@@ -115,17 +115,17 @@ class _TerminationSignals:
 
 
 def _typed_lines(output: Output) -> Iterator[str]:
-    """Lines until Ctrl-D; Ctrl-C drops the line being typed."""
-    shown_by_input = sys.stdout.isatty()  # input() writes its prompt to stdout, which is for data if it is a pipe
+    """Yield lines until Ctrl-D; Ctrl-C discards the line being typed."""
+    prompt_on_stdout = sys.stdout.isatty()  # input() writes its prompt to stdout, which carries data if it is a pipe
     while True:
         try:
-            if not shown_by_input:
+            if not prompt_on_stdout:
                 print(_PROMPT, end="", file=sys.stderr, flush=True)
             with _polling_signals():
-                line = input(_PROMPT if shown_by_input else "")
+                line = input(_PROMPT if prompt_on_stdout else "")
             yield line
         except KeyboardInterrupt:
-            output.show_note(Note("\n(Ctrl-D or /quit leaves)"))
+            output.show_note(Note("\n(Ctrl-D or /quit exits)"))
         except EOFError:
             output.show_note(Note(""))
             return
@@ -133,12 +133,12 @@ def _typed_lines(output: Output) -> Iterator[str]:
 
 @contextmanager
 def _polling_signals() -> Generator[None]:
-    """Let input() look for signals ten times a second.
+    """Make input() check for signals ten times a second.
 
-    It looks only when a signal interrupts its wait for a key, so a Ctrl-C that comes just before it begins to wait
-    would count for nothing until the next key.
+    input() checks only when a signal interrupts its wait for a key, so a Ctrl-C that arrives just before the wait
+    would take effect only after the next key.
     """
-    if not hasattr(signal, "setitimer"):  # Windows, where input() is told of Ctrl-C
+    if not hasattr(signal, "setitimer"):  # Windows, where Ctrl-C interrupts input()
         yield
         return
     previous = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
@@ -151,7 +151,7 @@ def _polling_signals() -> Generator[None]:
 
 
 def _piped_lines() -> Iterator[str]:
-    """Lines of stdin; of one that is too long only so much that it is told from others."""
+    """Yield the lines of stdin; one that is too long is cut one character past the limit, so that it is rejected."""
     while line := sys.stdin.readline(MAX_PROMPT_CHARS + 1):
         rest = line
         while rest and not rest.endswith("\n"):
@@ -161,10 +161,10 @@ def _piped_lines() -> Iterator[str]:
 
 @contextmanager
 def _history(file: Path) -> Generator[None]:
-    """Arrow keys recall earlier lines, of earlier conversations too; the file is the person's alone (0600)."""
+    """Load the line history for the arrow keys and save it afterwards, to a file with mode 0600."""
     try:
         import readline
-    except ImportError:  # an interpreter without it still reads lines
+    except ImportError:  # an interpreter without readline has no history
         yield
         return
     with suppress(OSError):
@@ -182,15 +182,15 @@ def _history(file: Path) -> Generator[None]:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 _MODE_RANKS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
-"""How much each mode allows unasked; what is piped in may come from anybody, so it cannot allow itself more."""
+"""The modes by how much they allow without asking; piped input is not trusted to select a higher one."""
 
 
 @dataclass(slots=True)
 class _Chat:
-    """The slash commands: each takes the rest of its line and says what it did.
+    """The chat's state and its slash commands, each of which takes the rest of its line.
 
-    `widest_mode` is as far as `/mode` goes; None where a person types. Only a person attaches files: no rule of the
-    workspace stands before that.
+    `widest_mode` is the highest mode that `/mode` may select; None at a terminal. Only a user at a terminal may attach
+    files, because attaching is not subject to the workspace's permission rules.
     """
 
     conversation: TerminalConversation
@@ -200,25 +200,25 @@ class _Chat:
     attachments: PendingAttachments = field(default_factory=PendingAttachments)
 
     def print_greeting(self) -> None:
-        """Say where the person is and how to come back; in a session that goes on, show where it was left."""
+        """Print the model and folder; for a new session how to continue it later, else the session's last turn."""
         conversation = self.conversation
         model = conversation.run(conversation.client.resolve_model(conversation.model_name))
         if conversation.session is None:
             self._print(f"{model} in {conversation.new_session_options.workspace}; /help shows the commands")
             if conversation.client.persistent:
-                self._print("a new session; later, agx chat -c goes on with it")
+                self._print("a new session; later, agx chat -c continues it")
         else:
             self._print(f"{model}; /help shows the commands")
             self._show_last_turn()
 
     def print_resume_hint(self) -> None:
-        """Say how to come back."""
+        """Print the command that continues this session."""
         session = self.conversation.session
         if session is not None and self.conversation.client.persistent:
-            self._print(f"agx chat --session {session.id} goes on with this session")
+            self._print(f"agx chat --session {session.id} continues this session")
 
     def handle_line(self, line: str) -> bool:
-        """Do what a line says; False if it says to leave. What goes wrong is told, and the chat goes on."""
+        """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
         try:
             if line.startswith("/") and not line.startswith("//"):
                 return self.run_command(line)
@@ -235,18 +235,21 @@ class _Chat:
         return True
 
     def build_message(self, text: str) -> UserMessage:
-        """What is said, with the files that waited for it."""
+        """Return the user message for `text`, with the pending attachments."""
         return UserMessage(content=validate_prompt(text), attachments=self.attachments.take())
 
     def run_command(self, line: str) -> bool:
-        """Do what a line that begins with a slash says; False if it says to leave."""
+        """Run a slash command and return False if the chat should end."""
         word, _, rest = line[1:].partition(" ")
         if word in ("quit", "exit"):
             return False
         action = self._actions().get(word)
         if action is None:
-            near = get_close_matches(word, self._actions(), n=1)
-            self._print(f"unknown command /{word}; " + (f"did you mean /{near[0]}?" if near else "/help shows them"))
+            matches = get_close_matches(word, self._actions(), n=1)
+            self._print(
+                f"unknown command /{word}; "
+                + (f"did you mean /{matches[0]}?" if matches else "/help lists the commands")
+            )
         else:
             action(rest.strip())
         return True
@@ -268,16 +271,16 @@ class _Chat:
 
     def _help(self, _: str) -> None:
         self._print(
-            "/attach [FILE] show or add the files that go along with your next message\n"
-            "/detach        send none of them\n"
+            "/attach [FILE] show or add the files to send with your next message\n"
+            "/detach        remove these files\n"
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     show or change the model\n"
             "/tools         what the agent can use\n"
-            "/sessions [Q]  the latest sessions, or those in which something is found\n"
-            "/open ID       go on with another session\n"
-            "/new           begin a new session with your next message\n"
+            "/sessions [Q]  the latest sessions, or those that match Q\n"
+            "/open ID       continue another session\n"
+            "/new           start a new session with your next message\n"
             "/stop          stop the running turn (Ctrl-C)\n"
-            "/quit          leave (Ctrl-D)\n"
+            "/quit          exit (Ctrl-D)\n"
             "//text         a message that begins with a slash"
         )
 
@@ -304,21 +307,21 @@ class _Chat:
         if word:
             mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
             if mode is None:
-                self._print(f"{word!r} is no mode; modes are: {', '.join(get_args(PermissionMode))}")
+                self._print(f"unknown mode {word!r}; known modes: {', '.join(get_args(PermissionMode))}")
                 return
             if self.widest_mode is not None and _MODE_RANKS[mode] > _MODE_RANKS[self.widest_mode]:
                 self._print_error(
-                    f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}"
+                    f"/mode {mode} allows more than this chat may; start it with --permission-mode {mode}"
                 )
                 return
             self.conversation.run(self.conversation.change(permission_mode=mode))
         self._print(f"permission mode: {self.conversation.permission_mode}")
 
     def _tools(self, _: str) -> None:
-        known = dict(self.conversation.run(self.conversation.client.tools()))
-        for name in self.conversation.tools or known:
-            if name in known:
-                self._print(f"{name:<18} {known[name].strip().partition(chr(10))[0]}")
+        tools = dict(self.conversation.run(self.conversation.client.tools()))
+        for name in self.conversation.tools or tools:
+            if name in tools:
+                self._print(f"{name:<18} {tools[name].strip().partition(chr(10))[0]}")
 
     def _model(self, spec: str) -> None:
         conversation = self.conversation
@@ -329,39 +332,41 @@ class _Chat:
         self._print(f"model: {conversation.run(conversation.client.resolve_model(conversation.model_name))}")
 
     def _sessions(self, query: str) -> None:
-        query = clean_text(query)  # a terminal may send any bytes
-        known = self.conversation.run(self.conversation.client.list_sessions(query=query or None, limit=_MAX_LISTED))
-        for line in session_rows(known):
+        query = clean_text(query)  # a terminal may send bytes that are not text
+        sessions = self.conversation.run(self.conversation.client.list_sessions(query=query or None, limit=_MAX_LISTED))
+        for line in session_rows(sessions):
             self._print(line)
-        if not known:
-            self._print("no session has that" if query else "there is no session yet")
+        if not sessions:
+            self._print("no session matches" if query else "there is no session yet")
 
     def _open(self, reference: str) -> None:
         conversation = self.conversation
         if not reference:
-            self._print("/open ID goes on with a session; /sessions shows them")
+            self._print("/open ID continues a session; /sessions lists them")
             return
-        known = conversation.run(find_session(conversation.client, reference, conversation.home))
-        if self.widest_mode is not None and _MODE_RANKS[known.record.permission_mode] > _MODE_RANKS[self.widest_mode]:
-            self._print_error(f"/open {known.id} allows more, being in mode {known.record.permission_mode}")
+        session = conversation.run(find_session(conversation.client, reference, conversation.home))
+        if self.widest_mode is not None and _MODE_RANKS[session.record.permission_mode] > _MODE_RANKS[self.widest_mode]:
+            self._print_error(
+                f"/open {session.id} refused: its mode {session.record.permission_mode} allows more than this chat may"
+            )
             return
-        conversation.resume(known)
+        conversation.resume(session)
         self._show_last_turn()
 
     def _new(self, _: str) -> None:
         self.conversation.session = None
-        self._print("a new session begins with your next message")
+        self._print("your next message starts a new session")
 
     def _show_last_turn(self) -> None:
-        """The last turn of the session; one that runs is watched, and its questions are asked."""
+        """Show the session's last turn; follow one that still runs, and answer its questions."""
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
         self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
-        place = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
-        if place is None:
+        position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
+        if position is None:
             conversation.run(show_last_turn(conversation.client, session.id, self.output))
         else:
-            self.last_code = conversation.follow_turn(place)
+            self.last_code = conversation.follow_turn(position)
 
     def _print(self, text: str) -> None:
         self.output.show_note(Note(visible(text)))

@@ -1,4 +1,4 @@
-"""Which session a person means: by its id, by the beginning of it, or as the one that was last used in a terminal."""
+"""Session lookup by id, by id prefix, or as the one last used in a terminal."""
 
 from __future__ import annotations
 
@@ -20,39 +20,42 @@ _MAX_LISTED_IDS = 5
 
 
 class UnknownSession(SettingsError):
-    """No session has that id, nor one that begins so."""
+    """Raised when no session has the given id or id prefix."""
 
 
-async def find_session(desk: Client, reference: str, home: Path) -> SessionInfo:
-    """The session that `word` means; raises `NoneNamed`, or `SettingsError` if there are several."""
+async def find_session(client: Client, reference: str, home: Path) -> SessionInfo:
+    """Return the session for an id, an id prefix or `last`.
+
+    Raise `UnknownSession` if there is none, `SettingsError` if a prefix is ambiguous or `last` has no session.
+    """
     if reference == LAST:
-        return await _find_last_session(desk, home)
+        return await _find_last_session(client, home)
     if re.fullmatch(r"\w+", reference, re.ASCII):
         with suppress(SessionNotFound):
-            return await desk.get(reference)
-        found = [known async for known in all_sessions(desk) if _has_prefix(known.id, reference)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(known.id for known in found[:_MAX_LISTED_IDS]) + (
-                ", …" if len(found) > _MAX_LISTED_IDS else ""
+            return await client.get(reference)
+        matches = [session async for session in all_sessions(client) if _has_prefix(session.id, reference)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            ids = ", ".join(session.id for session in matches[:_MAX_LISTED_IDS]) + (
+                ", …" if len(matches) > _MAX_LISTED_IDS else ""
             )
-            raise SettingsError(f"{len(found)} sessions begin with {reference!r}: {ids}")
-    raise UnknownSession(f"no session has the id {reference!r} or one that begins so; `agx sessions list` shows them")
+            raise SettingsError(f"{reference!r} is the prefix of {len(matches)} session ids: {ids}")
+    raise UnknownSession(f"no session has the id or id prefix {reference!r}; `agx sessions list` lists the sessions")
 
 
-async def all_sessions(desk: Client) -> AsyncGenerator[SessionInfo]:
-    """Every session, archived ones too."""
+async def all_sessions(client: Client) -> AsyncGenerator[SessionInfo]:
+    """Yield every session, archived ones too."""
     before: str | None = None
-    while page := await desk.list_sessions(limit=_PAGE_SIZE, before=before, archived=True):
-        for known in page:
-            yield known
+    while page := await client.list_sessions(limit=_PAGE_SIZE, before=before, archived=True):
+        for session in page:
+            yield session
         before = page[-1].id
 
 
 def remember_last_session(home: Path, session_id: str) -> None:
-    """Make it the one that `last` means."""
-    with suppress(OSError):  # then `last` is the newest one
+    """Store the id of the session that `last` refers to; a failure to write is ignored."""
+    with suppress(OSError):  # `last` then refers to the newest session
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = home / f".{_FILE_NAME}.{os.getpid()}"
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -60,18 +63,22 @@ def remember_last_session(home: Path, session_id: str) -> None:
         temporary.replace(home / _FILE_NAME)
 
 
-async def _find_last_session(desk: Client, home: Path) -> SessionInfo:
+async def _find_last_session(client: Client, home: Path) -> SessionInfo:
     session_id = _read_last_session_id(home)
     if session_id:
         try:
-            return await desk.get(session_id)
-        except SessionNotFound as exc:  # another one is not what is meant, least of all by `delete last` again
+            return await client.get(session_id)
+        except (
+            SessionNotFound
+        ) as exc:  # falling back to another session would make a repeated `delete last` delete that one
             raise SettingsError(
-                f"the last session, {session_id}, is deleted; `agx sessions list` shows the others"
+                f"the last session, {session_id}, was deleted; `agx sessions list` lists the others"
             ) from exc
-    newest = max([known async for known in all_sessions(desk)], key=lambda known: known.record.created_at, default=None)
+    newest = max(
+        [session async for session in all_sessions(client)], key=lambda session: session.record.created_at, default=None
+    )
     if newest is None:
-        raise SettingsError("there is no session yet; `agx run` and `agx chat` make one")
+        raise SettingsError("there is no session yet; `agx run` and `agx chat` create one")
     return newest
 
 

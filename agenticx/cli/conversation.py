@@ -1,4 +1,4 @@
-"""A conversation at a terminal: the session that it has or will have, and the desk at which its turns run."""
+"""A conversation at a terminal: its session, current or still to be created, and the client it uses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class TerminalConversation:
-    """`session` is None until something is said; `wanted` is what it will be made of. `model` is for each turn."""
+    """The session of `agx run` or `agx chat` and the client that runs its turns.
+
+    `session` is None until the first message, which creates it with `new_session_options`. `model` is sent with each
+    turn and overrides the session's own.
+    """
 
     runner: asyncio.Runner
     client: Client
@@ -63,18 +67,18 @@ class TerminalConversation:
     model: str | None = None
     automatic_answer: ConfirmAnswer | None = None
     make_fallback_client: Callable[[Exception], Client] | None = None
-    """A desk that keeps nothing, for a session in which nothing was said yet."""
+    """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
 
     def run_turn(self, message: UserMessage) -> int:
-        """Play one turn; returns its exit code. Raises KeyboardInterrupt when the person wants to leave at once."""
+        """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal."""
         return self.run(self._run_turn(message))
 
     def follow_turn(self, position: TurnPosition) -> int:
-        """Play a turn that runs already to its end, as `turn` does."""
+        """Show a turn that already runs until it ends, as `run_turn` does."""
         return self.run(self._follow_turn(position))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns; raises KeyboardInterrupt when it was cancelled."""
+        """Run a coroutine and return its result; raise KeyboardInterrupt if it was cancelled."""
         try:
             return self.runner.run(coroutine)
         except asyncio.CancelledError:
@@ -91,19 +95,19 @@ class TerminalConversation:
 
     @property
     def tools(self) -> tuple[str, ...] | None:
-        """The tools that the agent has, by name; None for all."""
+        """The names of the agent's tools; None for all."""
         return self.new_session_options.tools if self.session is None else self.session.record.tools
 
     def resume(self, session: SessionInfo) -> None:
-        """Make it the session of the next message; raises SettingsError if its folder is gone."""
+        """Continue `session` with the next message; raise SettingsError if its folder no longer exists."""
         if not Path(session.record.workspace).is_dir():
-            raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is no folder now")
+            raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is not a folder")
         self.session = session
         if self.client.persistent:
             remember_last_session(self.home, session.id)
 
     async def change(self, **changes: Any) -> None:
-        """Change the session, or what it will be made of."""
+        """Change fields of the session, or of the options of the session still to be created."""
         if self.session is None:
             self.new_session_options = replace(self.new_session_options, **changes)
         else:
@@ -121,23 +125,23 @@ class TerminalConversation:
             return await self._start_and_show_turn(message, started)
 
     async def _start_and_show_turn(self, message: UserMessage, started: list[TurnPosition]) -> int:
-        """A turn of the session, a new one if there is none; `begun` gets its place once it runs."""
+        """Start a turn, in a new session if there is none, and show it; `started` receives its position."""
         session = self.session = self.session or await self.client.create(self.new_session_options)
         if self.client.persistent:
             remember_last_session(self.home, session.id)
 
-        async def begin() -> TurnPosition:
+        async def start() -> TurnPosition:
             started.append(await self.client.start(session.id, message, self.model))
             return started[0]
 
-        return await show_turn(self.client, session.id, begin, self.output, self._confirm_handler())
+        return await show_turn(self.client, session.id, start, self.output, self._confirm_handler())
 
     async def _follow_turn(self, position: TurnPosition) -> int:
-        async def found() -> TurnPosition:
+        async def running() -> TurnPosition:
             return position
 
         assert self.session is not None
-        return await show_turn(self.client, self.session.id, found, self.output, self._confirm_handler())
+        return await show_turn(self.client, self.session.id, running, self.output, self._confirm_handler())
 
     def _confirm_handler(self) -> ConfirmHandler:
         if self.client.confirms_by_policy:
@@ -149,7 +153,10 @@ class TerminalConversation:
 
 @contextmanager
 def open_conversation(arguments: Namespace, output: Output) -> Generator[TerminalConversation]:
-    """The conversation that the options ask for; at its end what it holds is given back, unless that comes at once."""
+    """Yield the conversation that the options select, and close its client afterwards.
+
+    On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
+    """
     keep_memory_together()
     with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
         conversation = runner.run(_open(arguments, output, runner))
@@ -169,8 +176,8 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
     settings = settings_for(arguments, workspace)
     configure_terminal_logging(settings)
     enabled_tools(settings)  # raises for a name that no tool has
-    unasked = automatic_answer(yes=arguments.yes)
-    wanted = SessionOptions(
+    answer = automatic_answer(yes=arguments.yes)
+    options = SessionOptions(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
         model=arguments.model,
@@ -178,42 +185,51 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
     )
 
     @cache
-    def tell(text: str, tone: Tone = "warning") -> None:
+    def notify(text: str, tone: Tone = "warning") -> None:
         output.show_note(Note(visible_line(text, 2_000), tone))
 
-    without_disk: Callable[[Exception], Client] | None = None
-    where = _find_store(settings, arguments, tell)
-    if isinstance(where, ServerEndpoint):
-        reject_local_options(arguments, where.url)
-        desk: Client = remote_client(settings, where, lambda text: output.show_note(Note(text, "warning")))
-        wanted = replace(wanted, model=wanted.model or settings.model)  # its own AGX_MODEL may be another
-        known = await _requested_session(desk, arguments, settings)
+    make_fallback_client: Callable[[Exception], Client] | None = None
+    owner = _find_store(settings, arguments, notify)
+    if isinstance(owner, ServerEndpoint):
+        reject_local_options(arguments, owner.url)
+        client: Client = remote_client(settings, owner, lambda text: output.show_note(Note(text, "warning")))
+        options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
+        session = await _requested_session(client, arguments, settings)
     else:
-        make = partial(_make_local_client, arguments=arguments, automatic=unasked, notify=tell)
+        make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
 
-        def in_memory(why: Exception) -> Client:
-            return make(fallback_store(why, tell), settings)
+        def make_memory_client(error: Exception) -> Client:
+            return make_client(fallback_store(error, notify), settings)
 
-        without_disk = in_memory
+        make_fallback_client = make_memory_client
         try:
-            desk, known = await _open_local_client(partial(make, where), arguments, settings)
+            client, session = await _open_local_client(partial(make_client, owner), arguments, settings)
         except StoreError as exc:
-            await where.aclose()
+            await owner.aclose()
             if arguments.session is not None:
                 raise
-            desk, known = in_memory(exc), None
+            client, session = make_memory_client(exc), None
     conversation = TerminalConversation(
-        runner, desk, output, settings.home, wanted, automatic_answer=unasked, make_fallback_client=without_disk
+        runner,
+        client,
+        output,
+        settings.home,
+        options,
+        automatic_answer=answer,
+        make_fallback_client=make_fallback_client,
     )
-    if known is not None:
-        await _resume(conversation, known, arguments)
+    if session is not None:
+        await _resume(conversation, session, arguments)
     return conversation
 
 
 def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
     try:
         return open_store_or_find_server(settings)
-    except (StoreError, OSError) as exc:  # another owner, a later release's, damaged; a full or read-only disk
+    except (
+        StoreError,
+        OSError,
+    ) as exc:  # owned by another process, of a later release, damaged; a full or read-only disk
         if arguments.session is not None:
             raise
         return fallback_store(exc, notify)
@@ -222,13 +238,13 @@ def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str]
 async def _open_local_client(
     make_client: Callable[[Settings], LocalClient], arguments: Namespace, settings: Settings
 ) -> tuple[LocalClient, SessionInfo | None]:
-    """The desk, and the session to go on with: what its own folder says about settings counts in its turns."""
-    desk = make_client(settings)
-    await desk.recover()
-    known = await _requested_session(desk, arguments, settings)
-    if known is not None:
-        desk = make_client(settings_for(arguments, Path(known.record.workspace)))
-    return desk, known
+    """Return the client and the session to continue; the settings of the session's own folder apply to its turns."""
+    client = make_client(settings)
+    await client.recover()
+    session = await _requested_session(client, arguments, settings)
+    if session is not None:
+        client = make_client(settings_for(arguments, Path(session.record.workspace)))
+    return client, session
 
 
 async def _requested_session(client: Client, arguments: Namespace, settings: Settings) -> SessionInfo | None:
@@ -253,14 +269,16 @@ def _make_local_client(
     return LocalClient(store, settings, models, AsyncConfirmGate() if automatic is None else PolicyGate(automatic))
 
 
-async def _resume(conversation: TerminalConversation, known: SessionInfo, arguments: Namespace) -> None:
-    """With a session that is there, as far as the options allow; raises SettingsError where they do not."""
-    folder, mode = Path(known.record.workspace), arguments.permission_mode
+async def _resume(conversation: TerminalConversation, session: SessionInfo, arguments: Namespace) -> None:
+    """Continue an existing session with the given options; raise SettingsError if --cwd names another folder."""
+    folder, mode = Path(session.record.workspace), arguments.permission_mode
     if arguments.cwd is not None and arguments.cwd.resolve() != folder:
-        raise SettingsError(f"--cwd {str(arguments.cwd)!r}: session {known.id} works in {str(folder)!r}, and keeps it")
-    conversation.resume(known)
+        raise SettingsError(
+            f"--cwd {str(arguments.cwd)!r}: session {session.id} works in {str(folder)!r}, which cannot be changed"
+        )
+    conversation.resume(session)
     conversation.model = arguments.model
     if Path.cwd() != folder and arguments.cwd is None:
         conversation.output.show_note(Note(visible_line(f"this session works in {folder}", 2_000)))
-    if mode is not None and mode != known.record.permission_mode:
+    if mode is not None and mode != session.record.permission_mode:
         await conversation.change(permission_mode=mode)

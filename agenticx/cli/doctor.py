@@ -1,4 +1,4 @@
-"""`agx doctor`: what this installation has, lacks and uses; it changes nothing and makes nothing."""
+"""The `agx doctor` command, which checks the installation without changing anything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Status = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. A `note` is worth knowing, a `problem` is worth repairing."""
+    """The result of one check; a `note` is worth knowing, a `problem` should be repaired."""
 
     topic: str
     text: str
@@ -57,23 +57,23 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    found = list(run_checks(online=arguments.online))
-    with suppress(BrokenPipeError):  # whoever has read enough: what was found stays found
+    results = list(run_checks(online=arguments.online))
+    with suppress(BrokenPipeError):  # the reader closed the pipe; the exit code still reports the problems
         if arguments.json:
-            print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
+            print(json.dumps({"findings": [asdict(finding) for finding in results], "settings": _settings_report()}))
         else:
-            _print(found)
-    return FAILED if any(finding.status == "problem" for finding in found) else DONE
+            _print(results)
+    return FAILED if any(finding.status == "problem" for finding in results) else DONE
 
 
-def _print(found: list[Finding]) -> None:
+def _print(results: list[Finding]) -> None:
     marks: Mapping[Status, str] = {"ok": "ok", "note": "--", "problem": "!!"}
-    for finding in found:
+    for finding in results:
         print(f"{marks[finding.status]}  {finding.topic:<12} {visible_line(finding.text, 2_000)}")
 
 
 def run_checks(*, online: bool = False) -> Iterator[Finding]:
-    """Look at everything, the cheap and certain first; only with `online` beyond this machine."""
+    """Yield the finding of every check, cheap and certain ones first; only `online` contacts other machines."""
     yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
@@ -98,12 +98,12 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
     if not sources:
         yield Finding("settings", "all at their defaults")
     for name, source in sources.items():
-        value = "(set)" if name == "store_url" else getattr(settings, name)  # a store's URL may hold a password
+        value = "(set)" if name == "store_url" else getattr(settings, name)  # a store's URL may contain a password
         yield Finding("settings", f"{name} = {value} from {source}")
 
 
 def _setting_sources(settings: Settings) -> dict[str, str]:
-    """Where each setting that is not at its default comes from."""
+    """Return the source of each setting that differs from its default."""
     user = load_settings(environ={"AGX_HOME": str(settings.home)})
     project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=current_folder())
     default = Settings.model_validate({})
@@ -120,7 +120,7 @@ def _setting_sources(settings: Settings) -> dict[str, str]:
 
 
 def _settings_report() -> dict[str, dict[str, Any]] | None:
-    """Every setting with its value and source; None where they cannot be loaded."""
+    """Return every setting with its value and source; None if they cannot be loaded."""
     try:
         settings = load_settings(project=current_folder())
     except SettingsError:
@@ -139,20 +139,20 @@ def _check_tools(settings: Settings) -> CheckResult:
 
 
 def _check_home(path: Path) -> Finding:
-    """Whether the folder is the person's alone."""
+    """Check that the folder is accessible to its owner only."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Finding("home", f"{path} is made at the first start", "note")
+        return Finding("home", f"{path} is created at the first start", "note")
     except OSError as exc:
-        return Finding("home", f"{path} cannot be looked at: {exc.strerror}", "problem")
+        return Finding("home", f"{path} cannot be read: {exc.strerror}", "problem")
     if mode & 0o077 and sys.platform != "win32":
         return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
     return Finding("home", f"{path} (mode {mode:04o})")
 
 
 def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
-    """What `look` says; what it raises is a problem."""
+    """Return the result of `check` as a finding; an `AgenticXError` that it raises is a problem."""
     try:
         return Finding(topic, *check())
     except AgenticXError as exc:
@@ -163,7 +163,7 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
 
 
 def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
-    """Which keys are set and whether they work, which local servers answer, and what that makes the default."""
+    """Check keys, local model servers, the models in use, and describe what each model can do."""
     try:
         facts, models = load_facts(), asyncio.run(list_models(settings))
     except SettingsError as exc:
@@ -182,7 +182,7 @@ def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
 
 
 def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
-    """The model of new sessions and those that stand in for it; one that no turn could use is a problem."""
+    """Check the default model and the fallback models; one that no turn could use is a problem."""
     spec, reason = default_model_spec(settings)
     status: Status = "ok" if settings.model or spec != "demo" else "note"
     fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
@@ -196,7 +196,7 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_keys(facts: Facts, online: bool) -> Iterator[Finding]:
-    """The variables that are set, by name, and what the provider says to them."""
+    """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
     set_keys: dict[str, tuple[str, Provider]] = {}
     for provider in facts.providers.values():
         if found := provider.key_set():
@@ -216,13 +216,13 @@ def _key_finding(variable: str, check: KeyCheck) -> Finding:
 
 
 def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
-    """What a model can do, as far as anybody says."""
+    """Describe the capabilities of a model, as far as they are known."""
     if model.spec == "demo" or not _is_known_model(model.spec):
         return
     facts = model.facts
     if not facts.is_known:
         own = settings.home / "models.toml"
-        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (a row in {own} says more)", "note")
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
         return
     capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.can(ability)]
     if not facts.can("tools"):
@@ -239,7 +239,7 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
 def _is_known_model(spec: str) -> bool:
     try:
         facts_of(spec)
-    except SettingsError:  # told of the model in use
+    except SettingsError:  # reported by `_check_models_in_use`
         return False
     return True
 

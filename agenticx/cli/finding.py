@@ -1,4 +1,4 @@
-"""Which desk a command works at: the server that has the data folder, else this process, else a store in memory."""
+"""Discovery of the server that owns the data folder, and the stores used without one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["fallback_store", "open_store_or_find_server", "remote_client", "serv
 
 
 def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
-    """The store, which from now on belongs to this process, or the server that has it.
+    """Open the store, of which this process becomes the owner, or return the server that owns it.
 
-    Raises `OwnedElsewhere` where another program has it that is no server, and `StoreError` where it is of no use.
+    Raise `OwnedElsewhere` if another program that is not a server owns it, `StoreError` if it cannot be used.
     """
     try:
         return open_store(settings)
@@ -34,13 +34,13 @@ def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
 
 
 def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
-    """A store that ends with the process, which the person is told together with the reason."""
-    notify(f"what is said now is not kept, as {error}")
+    """Return a store in memory, and notify the user that the session is not stored, with the reason."""
+    notify(f"this session is not stored: {error}")
     return MemoryStore()
 
 
 def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[str], None]) -> RemoteClient:
-    """The desk of a server, which may come back at another address."""
+    """Return the client of a server, which may come back at another address."""
 
     def locate() -> ServerEndpoint | None:
         pid = owner_of(database_path(settings))
@@ -50,10 +50,10 @@ def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[
 
 
 def server_with_pid(settings: Settings, pid: int) -> ServerEndpoint | None:
-    """The server that a process is, by the note that it put into AGX_HOME; None if it is none that is ready."""
+    """Return the server with that process id, as announced in AGX_HOME, or None if it is not a server that is ready."""
     try:
-        note: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())
-        host, _, port = str(note["url"]).removeprefix("http://").rpartition(":")
+        announcement: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())
+        host, _, port = str(announcement["url"]).removeprefix("http://").rpartition(":")
         if host not in ("127.0.0.1", "[::1]"):
             return None
         return ServerEndpoint(host, int(port), _read_server_token(settings), pid)
@@ -66,4 +66,4 @@ def _read_server_token(settings: Settings) -> str:
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"the server's token is kept in {str(path)!r}, which cannot be read: {exc}") from exc
+        raise SettingsError(f"the server's token file {str(path)!r} cannot be read: {exc}") from exc

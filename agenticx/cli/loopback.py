@@ -1,4 +1,4 @@
-"""HTTP to our own server on this machine: one request per connection, with the token, the body as it comes."""
+"""HTTP requests to the studio server on this machine: one per connection, with the token, streamed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, Setting
 
 __all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
 
-_CONNECT_TIMEOUT = 5.0
-_RESPONSE_TIMEOUT = 10.0  # nothing that is asked takes long
-_READ_TIMEOUT = 25.0  # a stream's heartbeat comes every 10 s
+_CONNECT_TIMEOUT = 5.0  # seconds
+_RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
+_READ_TIMEOUT = 25.0  # seconds; a stream has a heartbeat every 10 s
 
 _READ_BYTES = 65_536
 
 
 class ServerUnreachable(AgenticXError):
-    """The server does not answer, or broke off."""
+    """Raised when the server does not answer or closes the connection in the middle of a response."""
 
 
 class ServerUnresponsive(ServerUnreachable):
-    """The server is there and says nothing: it is held up, or was stopped."""
+    """Raised when the server accepts connections but sends nothing: it is blocked or suspended."""
 
 
 class RequestRejected(AgenticXError):
-    """The server answered with a problem, whose sentence this is; `code` is the problem's own."""
+    """Raised for a problem response (RFC 9457); the message is its `detail`, `code` its `code`."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -40,23 +40,24 @@ class RequestRejected(AgenticXError):
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """A server's address, as it stands in a URL, and the token that opens it."""
+    """The address of a server, as it is written in a URL, and the bearer token for it."""
 
     host: str
     port: int
     token: str = field(repr=False)
     pid: int | None = None
     response_timeout: float = _RESPONSE_TIMEOUT
-    """How long the server may take to begin an answer."""
+    """Seconds that the server may take to start a response."""
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
     async def request_json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What the server answers; raises `Unreachable`, or what it was refused with.
+        """Send a request and return the decoded JSON body, None if it is empty.
 
-        That is `SessionNotFound`, `SessionBusy`, `SettingsError` for what cannot be asked for, else `Refused`.
+        Raise `ServerUnreachable`, or for a problem response: `SessionNotFound`, `SessionBusy`, `SettingsError` for an
+        unknown model, bad settings or an invalid body, else `RequestRejected`.
         """
         async with self.stream(method, path, body) as chunks:
             content = b"".join([chunk async for chunk in chunks])
@@ -66,7 +67,7 @@ class ServerEndpoint:
     async def stream(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The body of the answer in pieces, as they come; raises what `json` raises, while it is read too."""
+        """Yield the chunks of the response body as they arrive; raise as `request_json` does, also while iterating."""
         reader, writer = await self._connect()
         try:
             exchange = _Exchange(self, reader, h11.Connection(h11.CLIENT))
@@ -91,10 +92,10 @@ class ServerEndpoint:
             raise ServerUnreachable(f"the server at {self.url} does not answer") from exc
 
     def unresponsive_error(self) -> ServerUnresponsive:
-        """What is to be said of a server that says nothing."""
+        """Return the error for a server that sends nothing."""
         if self.pid is None:
             return ServerUnresponsive(f"the server at {self.url} does not answer")
-        hint = f"if it was stopped, `kill -CONT {self.pid}` lets it go on"
+        hint = f"if it is suspended, `kill -CONT {self.pid}` resumes it"
         return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> h11.Request:
@@ -110,7 +111,7 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     server: ServerEndpoint
     reader: asyncio.StreamReader
@@ -137,7 +138,9 @@ class _Exchange:
         except TimeoutError as exc:
             raise self.server.unresponsive_error() from exc
         except (OSError, h11.RemoteProtocolError) as exc:
-            raise ServerUnreachable(f"the server at {self.server.url} broke off its answer") from exc
+            raise ServerUnreachable(
+                f"the server at {self.server.url} closed the connection in the middle of a response"
+            ) from exc
         return event
 
 
@@ -157,6 +160,6 @@ def _error_from_problem(status: int, content: bytes) -> AgenticXError:
         case "session_busy":
             return SessionBusy(detail)
         case "unknown_model" | "bad_settings" | "invalid_body":
-            return SettingsError(detail)  # what a command that runs the turn itself would say, too
+            return SettingsError(detail)  # as if the turn ran in this process
         case _:
             return RequestRejected(detail, code)

@@ -1,4 +1,4 @@
-"""`agx model call`: one model call, its reply printed; no session, no store, no lock."""
+"""The `agx model call` command: one model call without a session, a store or a lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agenticx.tools.visible import visible_line, without_controls
 
 __all__ = ["configure", "parsed_arguments", "reply_to_json", "run"]
 
-_MAX_DEPTH = 100  # of arguments, as turns read them
+_MAX_DEPTH = 100  # of arguments, the same as in turns
 
 _EPILOG = """\
 MODEL is provider:name, such as openai-chat:gpt-4.1-mini or ollama:qwen3, or demo. A server on this machine
@@ -37,7 +37,7 @@ examples:
   echo "Say hello" | agx model call demo -
   agx model call gemini:gemini-2.5-flash "What is this?" --attach photo.jpg --attach notes.txt
 
-exit codes: 0 a whole reply, 1 an error (with --json the reply is printed as far as it came), 2 usage"""
+exit codes: 0 a complete reply, 1 an error (--json prints what was received before it), 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -51,9 +51,9 @@ def configure(parser: ArgumentParser) -> None:
         allow_abbrev=False,
     )
     call.add_argument("model", metavar="MODEL", help="provider:name or demo")
-    call.add_argument("prompt", help="what to say; - reads it from stdin")
+    call.add_argument("prompt", help="the message; - reads it from stdin")
     call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
-    call.add_argument("--system", metavar="S", help="a system message that goes first")
+    call.add_argument("--system", metavar="S", help="a system message, sent first")
     add_attach_option(call)
     call.add_argument("--json", action="store_true", help="print the whole reply as one line of JSON")
 
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
 
 
 async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
-    """The reply as far as it came, and what ended it if that was no end marker; bounded by a turn's own clocks."""
+    """Return the reply received, and the error that ended it, if any; the clocks of a turn limit the call."""
     clock, builder = SystemClock(), ReplyBuilder()
     deadlines = Deadlines(clocks, clock.monotonic())
     stream = ModelStream(model, request, clock)
@@ -104,7 +104,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
 
 
 def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
-    """Raise `ClockExpired` where the model was too slow; say so where it is only slow."""
+    """Raise `ClockExpired` for a clock that ends the call; print a notice for one that only reports a slow model."""
     now, limit = clock.monotonic(), clocks.limit(expiry)
     match expiry:
         case "heartbeat":
@@ -125,7 +125,7 @@ def _find_problem(reply: Reply, error: ModelError | None) -> dict[str, str] | No
 
 
 def reply_to_json(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
-    """The reply as the wire contract prints it; what was received before an error stays."""
+    """Return the reply as the JSON object of `--json`, including what was received before an error."""
     usage = reply.usage
     return {
         "text": reply.text,
@@ -146,7 +146,7 @@ def reply_to_json(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any
 
 
 def parsed_arguments(call: ToolCall) -> Any:
-    """A call's arguments as the value that they are, a freeform tool's input as a string; the text itself if none."""
+    """Return a call's arguments as their JSON value, or as text if they are not JSON or a freeform tool's input."""
     if not call.arguments.strip():
         return {}
     try:

@@ -1,4 +1,4 @@
-"""What an event means to a person who watches: one short line, or nothing."""
+"""The text shown to the user for an event: one short line, or nothing."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What telling of a payload raises that is of another release, or of nobody's."""
+"""The exceptions that formatting raises for a payload of another release, or one that fits no release."""
 
 ALLOWED_BY_YES = "allowed by --yes"
 NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
-"""Reasons of answers that a terminal gave without a person; in a server's log they are the user's all the same."""
+"""The reasons of answers that a terminal sent without asking; in a server's log these are answers of the user."""
 
 Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
 
@@ -41,14 +41,14 @@ _SENTENCE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line (or a few, for a multi-line text) and how it is meant; a terminal colours by `tone`."""
+    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
 
     text: str
     tone: Tone = "quiet"
 
 
 class EventLike(Protocol):
-    """What of an event is told."""
+    """The fields of an event that are formatted."""
 
     @property
     def type(self) -> str: ...
@@ -59,9 +59,9 @@ class EventLike(Protocol):
 
 
 def event_note(event: EventLike) -> Note | None:
-    """The line for an event; None for what is shown otherwise (text, questions) or not at all.
+    """Return the line for an event, or None if it is shown otherwise (text, questions) or not at all.
 
-    Raises one of `OF_ANOTHER_SHAPE` for a payload that is so.
+    Raise one of `PAYLOAD_ERRORS` for a payload that does not have the fields of its type.
     """
     line = _FORMATTERS.get(event.type)
     if line is not None:
@@ -70,12 +70,12 @@ def event_note(event: EventLike) -> Note | None:
 
 
 def unreadable_event_note(event: EventLike) -> Note:
-    """The line for an event that this release does not know, or whose payload it cannot read."""
+    """Return the line for an event that this release does not know, or whose payload it cannot read."""
     return Note(f"· {visible_line(event.type, _NAME_CHARS)} {one_line(json.dumps(event.data), _CALL_CHARS)}")
 
 
 def user_message_note(text: str) -> Note:
-    """What the person said, as it stands in a conversation that is read again."""
+    """Return the line for a user message in a conversation that is shown again."""
     return Note(f"› {visible(text)}", "question")
 
 
@@ -94,7 +94,7 @@ def _tool_call(data: Mapping[str, Any]) -> Note:
 
 
 def one_line(text: str, width: int = 100) -> str:
-    """The beginning of `text` on one visible line of at most `width` characters."""
+    """Return the beginning of `text` on one visible line of at most `width` characters."""
     line = visible(" ".join(text[: 4 * width].split()))
     return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1] + "…"
 
@@ -114,7 +114,7 @@ def _tool_result(data: Mapping[str, Any]) -> Note:
 
 
 def _tool_progress(data: Mapping[str, Any]) -> Note | None:
-    if data.get("output"):  # shown as it comes
+    if data.get("output"):  # streamed by the output itself
         return None
     name = visible_line(data["name"], _NAME_CHARS)
     return Note(f"  … {name} is still running ({data['elapsed_seconds']:.0f} s)")
@@ -131,12 +131,12 @@ def _decided_by(data: Mapping[str, Any]) -> str:
     return automatic or f" by {_DECIDERS[data['by']]}"
 
 
-_AUTOMATIC_DECISIONS = {ALLOWED_BY_YES: " without asking", NO_TERMINAL: ", as nobody could be asked"}
+_AUTOMATIC_DECISIONS = {ALLOWED_BY_YES: " without asking", NO_TERMINAL: " without asking"}
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
 
 
 def _stall(data: Mapping[str, Any]) -> Note:
-    missing = _STALL_TEXTS[data["phase"]]
+    problem = _STALL_TEXTS[data["phase"]]
     match data["action"]:
         case "waiting" if data["phase"] == "tool":
             rest = max(data["limit_seconds"] - data["elapsed_seconds"], 0)
@@ -145,18 +145,18 @@ def _stall(data: Mapping[str, Any]) -> Note:
             reason, model = visible_line(data["reason"]), visible_line(data["model"], _NAME_CHARS)
             return Note(f"… {reason}; asking {model}", "warning")
         case "retrying":
-            return Note(f"… {missing} after {data['elapsed_seconds']:.0f} s, asking again")
+            return Note(f"… {problem} after {data['elapsed_seconds']:.0f} s, asking again")
         case "failed":
-            return Note(f"… {missing} within {data['limit_seconds']:g} s", "warning")
+            return Note(f"… {problem} within {data['limit_seconds']:g} s", "warning")
         case _:
-            return Note(f"… {missing} for {data['elapsed_seconds']:.0f} s")
+            return Note(f"… {problem} for {data['elapsed_seconds']:.0f} s")
 
 
 _STALL_TEXTS = {
-    "first_chunk": "no word of the model",
-    "heartbeat": "nothing more of the model",
-    "hard": "no end of the answer",
-    "tool": "no result of the tool",
+    "first_chunk": "no output from the model",
+    "heartbeat": "no further output from the model",
+    "hard": "no complete reply",
+    "tool": "no result from the tool",
     "confirm": "no answer to the question",
 }
 
@@ -190,7 +190,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ASKED: _question_asked,
     EventType.STEERED: lambda data: user_message_note(data["text"]),
-    EventType.HANDED_BACK: lambda data: Note(f"given back: {visible(data['input'])}", "warning"),
+    EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
     EventType.SESSION_CHANGED: _session_changed,
     EventType.COMPACTION: lambda data: Note(f"… {data['compacted_count']:d} earlier messages are now a summary"),
     EventType.STALL: _stall,
@@ -200,5 +200,5 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 
 
 def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
-    """A `confirm_required` payload as every terminal of ours shows it."""
+    """Yield the lines of a `confirm_required` payload, the same on every terminal."""
     return (Note(line.text, line.tone) for line in question_lines(data["question"], data["context"]))

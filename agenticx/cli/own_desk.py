@@ -1,4 +1,4 @@
-"""Sessions kept and turns run in this process: a store that is ours, and a hub over it."""
+"""The client that stores sessions and runs turns in this process, on a store and a hub of its own."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["LocalClient", "PolicyGate"]
 
 _READ_EVENTS = 1000
 _POLL_SECONDS = 1.0
-"""How often a reader that hears nothing makes sure that its turn still runs."""
+"""How often a reader without new events checks that its turn still runs."""
 
 
 class PolicyGate(AsyncConfirmGate):
-    """Gives every question the same answer at once, for want of a person who would be asked."""
+    """A confirm gate that gives every question the same answer at once, because no user can be asked."""
 
     def __init__(self, answer: ConfirmAnswer) -> None:
         super().__init__()
@@ -45,7 +45,11 @@ class PolicyGate(AsyncConfirmGate):
 
 
 class LocalClient:
-    """`Desk` in this process. Of turns that a dead process left waiting for a person, only those of `at_work` go on."""
+    """A `Client` in this process.
+
+    Of the turns that awaited a confirmation when their process died, only those of the sessions given to `recover`
+    are resumed.
+    """
 
     def __init__(self, store: Store, settings: Settings, models: NamedModels, gate: AsyncConfirmGate) -> None:
         self._store = store
@@ -63,7 +67,7 @@ class LocalClient:
         )
 
     async def recover(self, resume: Collection[str] = ()) -> None:
-        """End the turns of processes that died, and go on with those of `at_work` that can; once for each session."""
+        """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
         not_yet_resumed = [session_id for session_id in resume if session_id not in self._resumed]
         if not_yet_resumed or not resume:
             self._resumed.update(not_yet_resumed)
@@ -95,8 +99,8 @@ class LocalClient:
         if not query:
             records = await self._store.sessions(limit=limit, before=before, archived=archived_filter)
             return [await self._session_info(record) for record in records]
-        found = await self._store.search(query, limit=limit, before=before, archived=archived_filter)
-        return [await self._session_info(one.record, [asdict(match) for match in one.matches]) for one in found]
+        results = await self._store.search(query, limit=limit, before=before, archived=archived_filter)
+        return [await self._session_info(found.record, [asdict(match) for match in found.matches]) for found in results]
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         if "model" in changes:
@@ -174,7 +178,7 @@ class LocalClient:
     async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
         yield as_markdown(record, await read_messages(self._store, record.id)).encode()
 
-    # --- the rest -----------------------------------------------------------------------------------------------------
+    # --- models and tools ---------------------------------------------------------------------------------------------
 
     async def resolve_model(self, name: str | None) -> str:
         return self._models.named(name).name
@@ -192,6 +196,7 @@ class LocalClient:
 
 
 async def _wait_for_commit(committed: asyncio.Event) -> bool:
+    """Wait up to `_POLL_SECONDS` for a commit; return whether there was one."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_POLL_SECONDS):
             await committed.wait()

@@ -1,4 +1,4 @@
-"""`agx permissions explain`: what a tool call would get, and which rule says so; nothing runs."""
+"""The `agx permissions explain` command: the verdict on a tool call and its rule, without running it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def configure(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="explain")
     explain = actions.add_parser(
         "explain",
-        help="say what a call would get: allow, ask or deny",
-        description="Say what a call would get (allow, ask or deny), by which rule and why. Nothing runs.",
+        help="explain the verdict on a call: allow, ask or deny",
+        description="Explain the verdict on a call (allow, ask or deny), its rule and its reasons. Nothing runs.",
         epilog=_EPILOG,
         formatter_class=parser.formatter_class,
         allow_abbrev=False,
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _decide(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
-    """What the gate would say; a call that the tool itself refuses is a deny."""
+    """Return the verdict of the confirm gate; a call that the tool itself refuses is a deny."""
     arguments = tool.validate(parse_arguments(text))
     try:
         assessment = tool.assess(arguments, context)

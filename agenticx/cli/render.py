@@ -1,4 +1,4 @@
-"""How a turn looks: one class per kind of output, each taking the same events."""
+"""The outputs that show a turn's events: plain text, a coloured terminal, and JSON lines."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output
 
 
 class Output(Protocol):
-    """Where a turn is shown. The model's text (or the envelopes) go to stdout, all else to stderr."""
+    """An output for a turn: the model's text, or the envelopes, go to stdout and everything else to stderr."""
 
     def show(self, event: Envelope) -> None: ...
     def show_note(self, note: Note) -> None:
-        """Say something that is not an event."""
+        """Show a note that is not an event."""
         ...
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
@@ -40,22 +40,22 @@ class Output(Protocol):
         ...
 
     def prompt_answered(self) -> None:
-        """The person ended the prompt's line."""
+        """Record that the user has ended the prompt's line."""
         ...
 
 
 def output_for(*, as_json: bool = False) -> Output:
-    """Envelopes if asked for, colours where stderr is a terminal, plain lines elsewhere."""
+    """Return the output for this process: JSON lines if requested, colours if stderr is a terminal, else plain text."""
     if as_json:
         return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
     return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
 
 
 class PlainOutput:
-    """Lines without colour, for pipes and files.
+    """An output of lines without colour, for pipes and files.
 
-    Where stdout goes its own way it carries the model's text and nothing else, so a note in the middle of a message
-    breaks no line of it; where both streams share a screen or a file, each begins on a line of its own.
+    If stdout is separate from stderr, it carries the model's text and nothing else, so a note in the middle of a
+    message does not break a line of it. If both streams share a screen or a file, each starts on a new line.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -63,8 +63,8 @@ class PlainOutput:
         self._err = err or sys.stderr
         self._out_is_terminal = self._out.isatty()
         self._share_one_device = self._out_is_terminal or _same_file(self._out, self._err)
-        self._message_id = ""  # of the text that stdout carries
-        self._out_open = False  # whether the stream's last line still lacks its newline
+        self._message_id = ""  # of the text last written to stdout
+        self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
 
     def show(self, event: EventLike) -> None:
@@ -141,7 +141,7 @@ class PlainOutput:
             self._err_open = False
 
     def _write_visible(self, note: Note) -> None:
-        """The one way out of notes, so a text that nobody made visible before cannot get through either."""
+        """Write a note with control characters escaped; all notes pass here, so none can contain raw ones."""
         self._write_note(visible(note.text), note.tone)
 
     def _write_note(self, text: str, tone: Tone) -> None:
@@ -172,7 +172,7 @@ _STYLES: Mapping[Tone, str] = {
 
 
 class TerminalOutput(PlainOutput):
-    """The same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
+    """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
 
     @cached_property
     def _console(self) -> Console:
@@ -188,9 +188,10 @@ class TerminalOutput(PlainOutput):
 
 
 class JsonLinesOutput:
-    """The envelopes as they are stored, one per line on stdout; questions and notes are for a person, on stderr.
+    """An output of the stored envelopes, one per line on stdout; questions and notes go to stderr as plain text.
 
-    At a terminal a control character of a line that is not ours stands as its code point; ours are ASCII.
+    At a terminal, control characters in a line are shown as code points; only lines that another program wrote can
+    contain them, since stored envelopes are ASCII.
     """
 
     def __init__(self, out: BinaryIO, err: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""`agx run`: one turn in the terminal, of a new session or of one that is kept."""
+"""The `agx run` command: one turn in the terminal, in a new or a stored session."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from agenticx.tools.visible import visible_line
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-The session is kept: --session goes on with it, `agx sessions` shows it. Where a server has the sessions (agx serve), it
-runs the turn; else this process does. The answer goes to stdout; tool calls, questions and everything else go to
-stderr. Risky calls are asked about at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
-second one leaves at once.
+The session is stored: --session continues it, `agx sessions` shows it. If a server (agx serve) owns the sessions, it
+runs the turn, else this process does. The answer goes to stdout; tool calls, questions and everything else go to
+stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
+second one exits at once.
 
 examples:
   agx run "Which files are here?"
@@ -37,7 +37,7 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
-    parser.add_argument("prompt", help="what to do; - reads it from stdin")
+    parser.add_argument("prompt", help="the task; - reads it from stdin")
     add_turn_options(parser)
     add_attach_option(parser)
     parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
@@ -53,7 +53,9 @@ def run(arguments: Namespace) -> int:
     with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         code = _turn(conversation, message)
         if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
-            conversation.output.show_note(Note(f"(agx run --session {conversation.session.id} … goes on with this)"))
+            conversation.output.show_note(
+                Note(f"(agx run --session {conversation.session.id} … continues this session)")
+            )
     return code
 
 
@@ -62,4 +64,4 @@ def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
         return conversation.run_turn(message)
     except SessionBusy as exc:
         assert conversation.session is not None
-        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows what it waits for") from exc
+        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

@@ -1,8 +1,8 @@
-"""Sessions kept and turns run by a server on this machine: every wish is a request, and its log is a stream.
+"""The client of a server on this machine that stores the sessions and runs their turns.
 
-1. A stream that breaks goes on behind the last event that came; a server that is being restarted is waited for.
-2. What this terminal answers, it answers as the person whose token it has; so `by` is then `user`, also where `--yes`
-   or the lack of a terminal decided, and the reason says which.
+1. A broken event stream is resumed behind the last event received; a server that restarts is waited for.
+2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
+   a terminal decided; the reason says which.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _MAX_PAGE_SIZE = 200
 
 
 class RemoteClient:
-    """`Desk` over HTTP. `locate` finds the server anew after it went away; `tell` says to the person that it did."""
+    """A `Client` over HTTP.
+
+    `locate` finds the server again after the connection to it is lost; `notify` shows the user that it is.
+    """
 
     def __init__(
         self, locate: Callable[[], ServerEndpoint | None], server: ServerEndpoint, notify: Callable[[str], None]
@@ -39,7 +42,7 @@ class RemoteClient:
         self._locate = locate
         self._server = server
         self._notify = notify
-        self._lost_since: float | None = None  # since when it cannot be reached
+        self._lost_since: float | None = None  # monotonic time of the first failed attempt
         self._notified = False
 
     @property
@@ -53,8 +56,8 @@ class RemoteClient:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, options: SessionOptions) -> SessionInfo:
-        given = {name: value for name, value in asdict(options).items() if value is not None}
-        return _session_info(await self._server.request_json("POST", "/api/sessions", given))
+        body = {name: value for name, value in asdict(options).items() if value is not None}
+        return _session_info(await self._server.request_json("POST", "/api/sessions", body))
 
     async def get(self, session_id: str) -> SessionInfo:
         return _session_info(await self._server.request_json("GET", _path(session_id)))
@@ -62,17 +65,17 @@ class RemoteClient:
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
     ) -> Sequence[SessionInfo]:
-        asked = {"q": query, "before": before, "archived": "all" if archived else None}
-        known: list[SessionInfo] = []
-        while len(known) < limit:
-            size = min(limit - len(known), _MAX_PAGE_SIZE)
-            given = {"limit": size, **{name: value for name, value in asked.items() if value}}
-            page = (await self._server.request_json("GET", f"/api/sessions?{urlencode(given)}"))["sessions"]
-            known += map(_session_info, page)
+        filters = {"q": query, "before": before, "archived": "all" if archived else None}
+        sessions: list[SessionInfo] = []
+        while len(sessions) < limit:
+            size = min(limit - len(sessions), _MAX_PAGE_SIZE)
+            parameters = {"limit": size, **{name: value for name, value in filters.items() if value}}
+            page = (await self._server.request_json("GET", f"/api/sessions?{urlencode(parameters)}"))["sessions"]
+            sessions += map(_session_info, page)
             if len(page) < size:
                 break
-            asked["before"] = known[-1].id
-        return known
+            filters["before"] = sessions[-1].id
+        return sessions
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         return _session_info(await self._server.request_json("PATCH", _path(session_id), changes))
@@ -85,8 +88,8 @@ class RemoteClient:
     async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body = {"input": message.content, "attachments": attached, "model": model}
-        answer = await self._server.request_json("POST", _path(session_id, "turns"), body)
-        return TurnPosition(answer["turn_id"], answer["cursor"])
+        turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
+        return TurnPosition(turn["turn_id"], turn["cursor"])
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         turn_id = (await self.get(session_id)).running_turn_id
@@ -100,20 +103,20 @@ class RemoteClient:
     async def _turn_events(
         self, session_id: str, position: TurnPosition, connection: AsyncExitStack
     ) -> AsyncGenerator[Envelope]:
-        cursor, begun = position.cursor, position.cursor is not None
+        cursor, started = position.cursor, position.cursor is not None
         while True:
             try:
                 async for frame in _frames(await self._stream(session_id, cursor, connection)):
                     cursor, event, self._lost_since = frame.cursor, frame.envelope, None
-                    begun = begun or event.turn_id == position.turn_id
-                    if begun:
+                    started = started or event.turn_id == position.turn_id
+                    if started:
                         yield event
                     if event.terminal and event.turn_id == position.turn_id:
                         return
-                ended = None
+                error = None
             except ServerUnreachable as exc:
-                ended = exc
-            await self._wait_for_server(ended)
+                error = exc
+            await self._wait_for_server(error)
 
     async def stop(self, session_id: str) -> None:
         await self._request_with_retries("POST", _path(session_id, "stop"))
@@ -134,10 +137,10 @@ class RemoteClient:
         async with self._server.stream("GET", _path(session_id, f"export?format={form}")) as chunks:
             yield chunks
 
-    # --- the rest -----------------------------------------------------------------------------------------------------
+    # --- models and tools ---------------------------------------------------------------------------------------------
 
     async def resolve_model(self, name: str | None) -> str:
-        """The name, which the server checks when it is used."""
+        """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
         return name or str((await self._server.request_json("GET", "/api/models"))["default"])
 
     async def tools(self) -> Sequence[tuple[str, str]]:
@@ -148,13 +151,13 @@ class RemoteClient:
         return None
 
     async def _stream(self, session_id: str, cursor: str | None, connection: AsyncExitStack) -> AsyncIterator[bytes]:
-        """The session's stream from `cursor`, on a new connection."""
+        """Open the session's event stream behind `cursor` on a new connection."""
         await connection.aclose()
         path = _path(session_id, "events") + ("" if cursor is None else f"?{urlencode({'cursor': cursor})}")
         return await connection.enter_async_context(self._server.stream("GET", path))
 
     async def _request_with_retries(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        """A request that may be made twice, until the server takes it."""
+        """Send an idempotent request until the server accepts it."""
         while True:
             try:
                 await self._server.request_json(method, path, body)
@@ -164,22 +167,21 @@ class RemoteClient:
                 return
 
     async def _wait_for_server(self, error: ServerUnreachable | None) -> None:
-        """Between two attempts to reach the server; raises `DeskLost` when there were enough of them.
+        """Wait between two attempts to reach the server; raise `ServerLost` after `_RETRY_LIMIT_SECONDS` of them.
 
-        The person is told from the second one on: a stream that is cut is nothing to be told of. One that fell silent
-        is: who watched it waited for long already.
+        The user is notified from the second failure on, because a cut stream is usually resumed at once. After a
+        read timeout the first failure counts, because the user has already waited for `_READ_TIMEOUT`.
         """
-        now, again = monotonic(), self._lost_since is not None
+        now, is_repeated = monotonic(), self._lost_since is not None
         if self._lost_since is None:
             self._lost_since, self._notified = now, False
-        if not self._notified and (again or isinstance(error, ServerUnresponsive)):
+        if not self._notified and (is_repeated or isinstance(error, ServerUnresponsive)):
             self._notified = True
-            ended = str(error) if isinstance(error, ServerUnresponsive) else "the server broke off"
-            self._notify(f"{ended}; waiting for it to come back …")
+            problem = str(error) if isinstance(error, ServerUnresponsive) else "lost the connection to the server"
+            self._notify(f"{problem}; waiting for it to come back …")
         if now - self._lost_since > _RETRY_LIMIT_SECONDS:
             raise ServerLost(
-                f"the server at {self._server.url} went away; once it is back, `agx sessions show` tells what became"
-                " of the turn"
+                f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome"
             )
         await asyncio.sleep(_RETRY_SECONDS)
         self._server = self._locate() or self._server
@@ -187,16 +189,16 @@ class RemoteClient:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """One event of a stream and the cursor behind it."""
+    """One event of a stream and its cursor."""
 
     cursor: str
     envelope: Envelope
 
     @classmethod
     def parse(cls, text: bytes) -> _Frame | None:
-        """The event in a frame; None for a comment and for what the server says of itself.
+        """Return the event in a frame, or None for a comment or an event that is not part of the log.
 
-        Raises `Refused` where it says that the cursor is not one of its log.
+        Raise `RequestRejected` for a `reset` event: the cursor is not one of the server's log.
         """
         lines = dict(line.split(b": ", 1) for line in text.splitlines() if b": " in line and not line.startswith(b":"))
         data, cursor = lines.get(b"data"), lines.get(b"id")
@@ -204,9 +206,7 @@ class _Frame:
             return None
         if cursor is None:
             if json.loads(data)["type"] == "reset":
-                raise RequestRejected(
-                    "the server has another log than before; `agx sessions list` shows what it has", "reset"
-                )
+                raise RequestRejected("the server's log was replaced; `agx sessions list` shows its sessions", "reset")
             return None
         return cls(cursor.decode(), Envelope.parse(data))
 
@@ -219,7 +219,7 @@ async def _frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_Frame]:
 
 
 async def _split(chunks: AsyncIterator[bytes], separator: bytes) -> AsyncGenerator[bytes]:
-    """What comes in chunks, cut where `end` stands; what has no end is not whole and is dropped."""
+    """Split chunks of bytes at `separator`; an incomplete last piece is dropped."""
     rest = bytearray()
     async for chunk in chunks:
         seen = max(len(rest) - len(separator), 0)
@@ -235,7 +235,7 @@ def _path(session_id: str, subpath: str = "") -> str:
 
 
 def _session_info(row: Mapping[str, Any]) -> SessionInfo:
-    known: dict[str, Any] = {field.name: row[field.name] for field in fields(SessionRecord) if field.name in row}
-    if known.get("tools") is not None:
-        known["tools"] = tuple(known["tools"])
-    return SessionInfo(SessionRecord(**known), row["running_turn_id"], row.get("matches", ()))
+    values: dict[str, Any] = {field.name: row[field.name] for field in fields(SessionRecord) if field.name in row}
+    if values.get("tools") is not None:
+        values["tools"] = tuple(values["tools"])
+    return SessionInfo(SessionRecord(**values), row["running_turn_id"], row.get("matches", ()))

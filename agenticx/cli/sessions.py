@@ -1,4 +1,4 @@
-"""`agx sessions`: the conversations that are kept, listed, shown, exported, played again, deleted."""
+"""The `agx sessions` command: list, show, export, replay and delete stored sessions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from agenticx.tools.visible import visible, visible_line, without_controls
 
 __all__ = ["configure", "run"]
 
-_MAX_DEPTH = 200  # of an event in a file; arguments are let in with 100
+_MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
 
 _EPILOG = """\
-ID is a session's id, the beginning of it if no other begins so, or `last`, the one that was last used in a terminal.
-Where a server has the sessions (agx serve), it is asked; else the database in AGX_HOME is read.
+ID is a session's id, a prefix that no other id has, or `last`, the one that was last used in a terminal.
+If a server (agx serve) owns the sessions, it is asked, else the database in AGX_HOME is read.
 
 examples:
   agx sessions list
-  agx sessions list "broken build"           those in which that was said
+  agx sessions list "broken build"           those that mention this
   agx sessions show last
   agx sessions export 3f2a --format markdown -o talk.md
-  agx sessions replay 3f2a                   as it looked while it happened
-  agx sessions replay ./talk.jsonl           the same of an exported file
+  agx sessions replay 3f2a                   as it was shown while it ran
+  agx sessions replay ./talk.jsonl           the same for an exported file
   agx sessions delete 3f2a --yes
 
 exit codes: 0 done, 1 failed, 2 usage"""
@@ -69,28 +69,28 @@ def configure(parser: ArgumentParser) -> None:
         action.set_defaults(work=work)
         return action
 
-    some = "a session's id, the beginning of it, or `last`"
+    session_help = "a session's id, a prefix of it, or `last`"
     listing = add("list", "The sessions, pinned ones first, then newest first", _list, session=None)
     listing.add_argument("query", nargs="?", help="only those whose name or messages have these words")
     listing.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default: 50)")
     listing.add_argument("--all", action="store_true", help="archived ones too")
     listing.add_argument("--json", action="store_true", help="one object per line")
-    showing = add("show", "A session: what it is, how its turns ended, and what was said", _show, session=some)
+    showing = add("show", "A session: its fields, how its turns ended, and its messages", _show, session=session_help)
     showing.add_argument("--json", action="store_true", help="one object with its messages and turns")
-    exporting = add("export", "A session to keep elsewhere: all events, or what was said", _export, session=some)
+    exporting = add("export", "A session as a file: all events, or its text", _export, session=session_help)
     exporting.add_argument(
         "--format", choices=("jsonl", "markdown"), default="jsonl", help="events or text (default: jsonl)"
     )
     exporting.add_argument("-o", "--output", metavar="FILE", type=Path, help="the file to write (default: -, stdout)")
-    exporting.add_argument("--force", action="store_true", help="write over a file that there is")
+    exporting.add_argument("--force", action="store_true", help="overwrite an existing file")
     replaying = add(
         "replay",
-        "A session played again through this release: text to stdout, the rest to stderr",
+        "A session shown again by this release: text to stdout, the rest to stderr",
         _replay,
-        session=f"{some}; or a file of exported events, whatever it is called",
+        session=f"{session_help}; or a file of exported events, with any name",
     )
     replaying.add_argument("--json", action="store_true", help="the stored envelopes, one per line")
-    deleting = add("delete", "Forget a session, for good", _delete, session=some)
+    deleting = add("delete", "Delete a session permanently", _delete, session=session_help)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -109,46 +109,46 @@ def _count(text: str) -> int:
 
 
 async def _list(arguments: Namespace) -> int:
-    query = None if arguments.query is None else clean_text(arguments.query)  # it may have come as any bytes
-    async with _open_client() as (desk, _):
-        known = await desk.list_sessions(query=query, limit=arguments.limit, archived=arguments.all)
+    query = None if arguments.query is None else clean_text(arguments.query)  # arguments may be bytes that are not text
+    async with _open_client() as (client, _):
+        sessions = await client.list_sessions(query=query, limit=arguments.limit, archived=arguments.all)
     if arguments.json:
-        for one in known:
-            print(json.dumps(one.to_json()))
+        for session in sessions:
+            print(json.dumps(session.to_json()))
         return DONE
-    for line in session_rows(known):
+    for line in session_rows(sessions):
         print(visible(line))
-    if not known:
-        none = "there is no session yet; `agx run` and `agx chat` make one"
-        _print_note(none if query is None else f"no session has {query!r}")
+    if not sessions:
+        none = "there is no session yet; `agx run` and `agx chat` create one"
+        _print_note(none if query is None else f"no session matches {query!r}")
     return DONE
 
 
 async def _show(arguments: Namespace) -> int:
-    async with _open_session(arguments) as (desk, known), desk.read_log(known.id) as log:
+    async with _open_session(arguments) as (client, session), client.read_log(session.id) as log:
         events = [event async for event in log]
     if arguments.json:
-        print(json.dumps(session_to_json(known, events)))
+        print(json.dumps(session_to_json(session, events)))
     else:
-        print(visible(session_to_text(known, events)))
+        print(visible(session_to_text(session, events)))
     return DONE
 
 
 async def _export(arguments: Namespace) -> int:
     output: Path | None = None if arguments.output == Path("-") else arguments.output
     if output is not None and output.is_file() and not arguments.force:  # noqa: ASYNC240 - nothing else runs
-        _print_note(f"{output} is there already; --force writes over it")
+        _print_note(f"{output} already exists; --force overwrites it")
         return FAILED
-    async with _open_session(arguments) as (desk, known), desk.export(known.id, arguments.format) as content:
+    async with _open_session(arguments) as (client, session), client.export(session.id, arguments.format) as content:
         if output is None and sys.stdout.isatty():
-            text = b"".join([piece async for piece in content]).decode()
+            text = b"".join([chunk async for chunk in content]).decode()
             print(visible(text) if arguments.format == "markdown" else without_controls(text), end="")
         elif output is None:
             await _copy(content, sys.stdout.buffer.write)
         else:
             with open(output, "wb", opener=_open_private) as file:  # noqa: ASYNC230 - nothing else runs
                 await _copy(content, file.write)
-            _print_note(f"{known.id} is exported to {output}")
+            _print_note(f"{session.id} was exported to {output}")
     return DONE
 
 
@@ -158,61 +158,63 @@ async def _replay(arguments: Namespace) -> int:
         await replay(_read_events(Path(arguments.session)), output, as_json=arguments.json)
         return DONE
     try:
-        async with _open_session(arguments) as (desk, known), desk.read_log(known.id) as log:
+        async with _open_session(arguments) as (client, session), client.read_log(session.id) as log:
             await replay(log, output, as_json=arguments.json)
     except UnknownSession as exc:
-        raise UnknownSession(f"{exc}, and there is no file of that name") from exc
+        raise UnknownSession(f"{exc}, and there is no file with that name") from exc
     return DONE
 
 
 async def _delete(arguments: Namespace) -> int:
-    async with _open_session(arguments) as (desk, known):
-        if known.running_turn_id is not None and not arguments.yes:
-            raise SessionBusy(f"session {known.id} runs a turn; --yes stops it and deletes the session")
+    async with _open_session(arguments) as (client, session):
+        if session.running_turn_id is not None and not arguments.yes:
+            raise SessionBusy(f"session {session.id} is running a turn; --yes stops the turn and deletes the session")
         if not arguments.yes:
             if not can_prompt():
                 _print_note("there is no terminal to ask at; --yes deletes without asking")
                 return USAGE
-            if not _confirm_deletion(known):
+            if not _confirm_deletion(session):
                 _print_note("nothing was deleted")
                 return FAILED
-        await desk.delete(known.id)
+        await client.delete(session.id)
     if arguments.session == LAST:
-        remember_last_session(load_settings().home, known.id)  # said again, it means no other one
-    _print_note(f"{known.id} is deleted")
+        remember_last_session(
+            load_settings().home, session.id
+        )  # so that a repeated `delete last` does not delete another session
+    _print_note(f"{session.id} was deleted")
     return DONE
 
 
-# --- what they share --------------------------------------------------------------------------------------------------
+# --- shared helpers --------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _open_client() -> AsyncGenerator[tuple[Client, Settings]]:
-    """The server that has the sessions, or the database; raises `OwnedElsewhere` where another program has it."""
+    """Yield the client of the server or database; raise `OwnedElsewhere` if another program owns the database."""
     settings = load_settings()
     configure_terminal_logging(settings)
-    where = open_store_or_find_server(settings)
-    if isinstance(where, ServerEndpoint):
-        yield remote_client(settings, where, _print_note), settings
+    owner = open_store_or_find_server(settings)
+    if isinstance(owner, ServerEndpoint):
+        yield remote_client(settings, owner, _print_note), settings
         return
     models = NamedModels(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
-    desk = LocalClient(where, settings, models, AsyncConfirmGate())
+    client = LocalClient(owner, settings, models, AsyncConfirmGate())
     try:
-        await desk.recover()
-        yield desk, settings
+        await client.recover()
+        yield client, settings
     finally:
-        await desk.aclose()
+        await client.aclose()
 
 
 def _is_file(word: str) -> bool:
-    """Whether it is no session that is meant; `last` always is one, `./last` is not."""
+    """Return whether the argument means a file; `last` always means a session, `./last` a file."""
     return os.sep in word or (word != LAST and os.path.isfile(word))
 
 
 @asynccontextmanager
 async def _open_session(arguments: Namespace) -> AsyncGenerator[tuple[Client, SessionInfo]]:
-    async with _open_client() as (desk, settings):
-        yield desk, await find_session(desk, arguments.session, settings.home)
+    async with _open_client() as (client, settings):
+        yield client, await find_session(client, arguments.session, settings.home)
 
 
 async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
@@ -222,32 +224,32 @@ async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
 
 
 def _parse_event(line: bytes, where: str) -> Envelope:
-    """The event in a line that anybody may have written; raises `StoreError` that says where it stands."""
+    """Return the event in a line of a file from any source; raise `StoreError`, naming the line, if it is not one."""
     try:
         read_json(line, max_depth=_MAX_DEPTH)
         return Envelope.parse(line)
     except (ValueError, StoreError) as exc:
-        raise StoreError(f"{where}: this is no event of a session: {line[:80]!r}") from exc
+        raise StoreError(f"{where}: not a session event: {line[:80]!r}") from exc
 
 
 async def _copy(content: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
-    async for piece in content:
-        write(piece)
+    async for chunk in content:
+        write(chunk)
 
 
 def _open_private(path: str, flags: int) -> int:
-    """A file that nobody else may read, as the database is; what is no file stays as it is."""
+    """Open a file with mode 0600, like the database; the mode of a device or pipe is left unchanged."""
     descriptor = os.open(path, flags, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.fchmod(descriptor, 0o600)
     return descriptor
 
 
-def _confirm_deletion(known: SessionInfo) -> bool:
-    """Whether the person wants it gone."""
-    for line in session_rows([known]):
+def _confirm_deletion(session: SessionInfo) -> bool:
+    """Ask the user whether to delete the session, and return the answer."""
+    for line in session_rows([session]):
         _print_note(line)
-    print("Delete it for good? [y/N]: ", end="", file=sys.stderr, flush=True)
+    print("Delete it permanently? [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -1,4 +1,4 @@
-"""One turn played to an output: its events shown, its questions asked, Ctrl-C turned into a stop."""
+"""The display of one turn: its events are shown, its questions answered, and Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -33,41 +33,42 @@ async def show_turn(
     output: Output,
     confirms: ConfirmHandler,
 ) -> int:
-    """Show the turn that `begin` starts or finds up to its end and return the exit code that it stands for.
+    """Show the turn that `start` starts or finds until it ends, and return its exit code.
 
-    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second one leaves at once.
+    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second signal cancels the
+    caller at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
     """
     stop = asyncio.Event()
     with _stop_on_signals(stop, output):
-        place = await start()
-        stopping = asyncio.create_task(_stop_when_requested(stop, client, session_id))
+        position = await start()
+        stop_task = asyncio.create_task(_stop_when_requested(stop, client, session_id))
         try:
-            last = await _show_events(client, session_id, place, output, confirms)
-        except (BrokenPipeError, OutputFailed):  # whoever read our output left, or it has no room for more
+            last = await _show_events(client, session_id, position, output, confirms)
+        except (BrokenPipeError, OutputFailed):  # the reader closed the pipe, or the disk is full
             await client.stop(session_id)
             raise
         finally:
-            stopping.cancel()
+            stop_task.cancel()
     if last is None:
-        output.show_note(Note("the turn's log has no end: it could not be written", "bad"))
+        output.show_note(Note("the turn's log could not be written to its end", "bad"))
         return FAILED
     return _exit_code(last)
 
 
 class OutputFailed(AgenticXError):
-    """The turn's events cannot be shown any more."""
+    """Raised when the output of a turn can no longer be written."""
 
 
 async def _stop_when_requested(stop: asyncio.Event, client: Client, session_id: str) -> None:
     await stop.wait()
-    with suppress(AgenticXError):  # who follows the turn hears of a server that is gone
+    with suppress(AgenticXError):  # the task that follows the turn reports a lost server
         await client.stop(session_id)
 
 
 async def _show_events(
     client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmHandler
 ) -> Envelope | None:
-    """The turn's terminal event, if one came."""
+    """Show the events of a turn; return its terminal event, None if the log ends without one."""
     async with client.follow(session_id, position) as events:
         async for event in events:
             _show_event(event, output, confirms)
@@ -97,9 +98,9 @@ def _exit_code(terminal: Envelope) -> int:
 
 @contextmanager
 def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
-    """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process.
+    """Handle termination signals: the first sets `stop`, the second cancels the task, the third exits the process.
 
-    One that is no Ctrl-C then goes to whoever heard such signals before: a chat ends behind its turn.
+    Afterwards a SIGTERM or SIGHUP is raised again for the previous handler: a chat ends after its turn.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -117,9 +118,9 @@ def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
             return
         received.append(number)
         loop.call_soon_threadsafe(stop.set)
-        loop.call_soon_threadsafe(output.show_note, Note("stopping … (Ctrl-C again leaves at once)"))
+        loop.call_soon_threadsafe(output.show_note, Note("stopping … (Ctrl-C again exits at once)"))
 
-    # not loop.add_signal_handler: a handler of the interpreter still runs when the loop is held up
+    # not loop.add_signal_handler: a handler of the interpreter also runs while the loop is blocked
     previous = {number: signal.signal(number, on_signal) for number in termination_signals()}
     try:
         yield
@@ -131,7 +132,7 @@ def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
 
 
 def termination_signals() -> Iterator[signal.Signals]:
-    """What asks this process to end, Ctrl-C first."""
+    """Yield the signals that ask this process to end, SIGINT first."""
     yield signal.SIGINT
     yield signal.SIGTERM
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup
