@@ -1,4 +1,4 @@
-"""What the durable log costs: appends while many sessions stream, its size, reading it back, and opening it."""
+"""Benchmarks of the durable log: concurrent appends, size, reading back and opening."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MERGED, PAGE = 20, 512
 
 
 async def store_rows(scale: Scale) -> list[Row]:
-    """Each figure from a database of its own; wall-clock where it says ms or per second, else CPU time.
+    """Measure each figure on a database of its own: wall-clock time for ms or per second, else CPU time.
 
-    The garbage collector is set as the server sets it, here and in `studio_rows`.
+    The garbage collector is configured as in the server, here and in `studio_rows`.
     """
     return [
         *await _appends(scale),
@@ -76,9 +76,9 @@ async def sessions(store: SqliteStore, count: int) -> Sequence[str]:
 
 
 async def _appends(scale: Scale) -> list[Row]:
-    """As many sessions as stream at once, each storing token by token as quickly as the log takes them.
+    """Measure concurrent sessions that each store token by token as fast as the log accepts them.
 
-    The budgets, 15 and 6 µs, were set where a bare group commit took 5 µs; it stands beside for that.
+    The budgets, 15 and 6 µs, were set on a machine where a bare group commit took 5 µs; it is measured for comparison.
     """
     each = scale.tokens // 10
 
@@ -110,7 +110,7 @@ async def _appends(scale: Scale) -> list[Row]:
 
 
 async def _latency(scale: Scale) -> list[Row]:
-    """How long an event of a session waits for the disk, every hundredth being one that must survive a power cut."""
+    """Measure how long an event waits for the disk; every hundredth event must survive a power cut."""
     waits: list[float] = []
 
     async def stream(store: SqliteStore, session_id: str, delay: float) -> None:
@@ -134,7 +134,7 @@ async def _latency(scale: Scale) -> list[Row]:
 
 
 async def _answer() -> Row:
-    """An answer of 2,000 tokens, stored one by one as a slow model sends them."""
+    """Measure an answer of 2,000 tokens, stored one by one as a slow model sends them."""
     async with database() as (store, path):
         (session_id,) = await sessions(store, 1)
         for number in range(2_000):
@@ -146,7 +146,7 @@ async def _answer() -> Row:
 
 
 async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
-    """A turn of tokens, some alone and some merged, and its end; returns the last number."""
+    """Store a turn of tokens, several per append, and its end; return the last sequence number."""
     for number in range(SEPARATE_CALLS):
         events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
         await store.append(session_id, "turn_1", events, expected_seq=seq)
@@ -156,7 +156,7 @@ async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
 
 
 async def _size(scale: Scale) -> Row:
-    """Sessions of four turns with 300 tokens each."""
+    """Measure the size of sessions of four turns with 300 tokens each."""
     count = max(scale.sessions // 20, 1)
     async with database() as (store, path):
         for session_id in await sessions(store, count):
@@ -169,7 +169,7 @@ async def _size(scale: Scale) -> Row:
 
 
 async def _reading_back(scale: Scale) -> list[Row]:
-    """One long session, opened and read from its first event."""
+    """Measure one long session, opened and read from its first event."""
     events = scale.tokens * 25
     async with database() as (store, path):
         (session_id,) = await sessions(store, 1)
@@ -199,7 +199,7 @@ async def _reading_back(scale: Scale) -> list[Row]:
 
 
 async def _replaying_all(scale: Scale) -> list[Row]:
-    """The log of sessions that stream at the same time, and what a list of them takes meanwhile."""
+    """Measure a replay of all sessions, and the time that listing them takes meanwhile."""
     calls = max(scale.sessions // 20, 1)
     async with database() as (store, path):
         ids = await sessions(store, STREAMING)

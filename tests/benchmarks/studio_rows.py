@@ -1,4 +1,4 @@
-"""What the studio costs: from the provider's bytes through turn and log to the bytes that its readers get."""
+"""Benchmarks of the studio, from the provider's bytes to the bytes that its readers receive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MICRO = 1e6
 
 @asynccontextmanager
 async def studio(peer: Peer) -> AsyncGenerator[None]:
-    """A studio in this process, its models at the peer's provider, the peer its client."""
+    """Run a studio in this process, with the peer as its provider and its client."""
     with tempfile.TemporaryDirectory() as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
@@ -47,7 +47,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
 
 
 async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
-    """Tokens in a burst and paced, readers of one session, memory; burst and paced beside their floor."""
+    """Measure tokens in a burst and paced, both beside their floor, readers of one session, and memory."""
     raw = await RawClient.connect(peer.port)
     burst_model, paced_model = f"burst:{scale.tokens}", f"paced:{scale.paced_tokens}"
 
@@ -56,7 +56,7 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
         await peer.order("turn", session, model)
 
     async with studio(peer):
-        memory = await _memory(peer, scale)  # first: later there would be freed memory to use again
+        memory = await _memory(peer, scale)  # first: later, freed memory would be reused
         took = await medians(
             scale.repeats,
             {
@@ -107,18 +107,18 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
 
 
 async def _fan_out(peer: Peer, scale: Scale, readers: int) -> float:
-    """What each further reader adds per token of a paced turn."""
+    """Return the CPU seconds that each further reader adds per token of a paced turn."""
     alone, watched = await peer.order("create", 2)
     model = f"paced:{scale.paced_tokens}"
     base = await cpu_of(lambda: peer.order("turn", alone, model))
     await peer.order("open", watched, readers)
-    crowd = await cpu_of(lambda: peer.order("turn", watched, model))
+    with_readers = await cpu_of(lambda: peer.order("turn", watched, model))
     await peer.order("close")
-    return (crowd - base) / (scale.paced_tokens * readers)
+    return (with_readers - base) / (scale.paced_tokens * readers)
 
 
 async def _memory(peer: Peer, scale: Scale) -> list[Row]:
-    """What an idle session and an open stream hold."""
+    """Measure the memory of an idle session and of an open stream."""
     (first,) = await peer.order("create", 1)
     await peer.order("turn", first, "burst:1")
     before = _resident()
@@ -136,7 +136,7 @@ async def _memory(peer: Peer, scale: Scale) -> list[Row]:
 
 
 def _resident() -> float:
-    """Resident kilobytes of this process."""
+    """Return the resident kilobytes of this process."""
     gc.collect()
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))

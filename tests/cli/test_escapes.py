@@ -1,4 +1,4 @@
-"""No text of an event, a session or a file reaches a terminal as anything but text."""
+"""Texts of events, sessions and files reach a terminal with control characters escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OF_ANOTHER_TYPE = (HOSTILE, 10**400, None, [HOSTILE], {HOSTILE: HOSTILE})
 
 
 def envelopes() -> Iterator[dict[str, Any]]:
-    """Of each type one that fits the contract, and for each field one in which it holds something else."""
+    """Yield a valid envelope of each type, and copies in which one field has a value of another type."""
     definitions = envelope_schema()["$defs"]
     mapping = envelope_schema()["discriminator"]["mapping"]
     for type_ in EventType:
@@ -31,7 +31,7 @@ def envelopes() -> Iterator[dict[str, Any]]:
 
 
 def sample(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
-    """A value of that schema whose every text is hostile, with all keys that may be left out."""
+    """Return a value of the schema with all optional keys, in which every text is hostile."""
     if "$ref" in schema:
         return sample(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
@@ -69,12 +69,12 @@ def replaced(envelope: dict[str, Any], path: tuple[str, ...], value: Any) -> dic
 
 
 def controls(raw: str) -> set[str]:
-    """What came to the terminal beside text, line breaks and our own colours."""
+    """Return the control characters in a terminal's raw output, apart from line breaks and our own colours."""
     text = COLOURS.sub("", raw.replace("\r\n", "\n"))
     return {char for char in text if char in HOSTILE and not char.isprintable()}
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["told", "as json"])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["as text", "as json"])
 def test_no_field_of_any_event_reaches_a_terminal_raw(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path, options: list[str]
 ) -> None:
@@ -90,7 +90,7 @@ def test_no_field_of_any_event_reaches_a_terminal_raw(
 
 
 @pytest.mark.parametrize("form", ["markdown", "jsonl"])
-def test_an_export_to_a_terminal_shows_what_a_file_keeps(
+def test_an_export_to_a_terminal_escapes_what_an_exported_file_keeps(
     agx: Any, terminal: Callable[..., Any], form: Literal["markdown", "jsonl"]
 ) -> None:
     agx("run", f"say {HOSTILE}")
