@@ -37,9 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run_without_raising(sys.argv[1:])
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the command has ended: a late Ctrl-C must not change its exit code
+        # the command has ended: a late Ctrl-C must not change its exit code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_without_raising(argv: list[str]) -> int:

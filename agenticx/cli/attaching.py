@@ -20,7 +20,7 @@ def add_attach_option(parser: ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="an image, PDF or text file that goes along; may be given again",
+        help="an image, PDF or text file to send; may be repeated",
     )
 
 

@@ -246,10 +246,8 @@ class _Chat:
         action = self._actions().get(word)
         if action is None:
             matches = get_close_matches(word, self._actions(), n=1)
-            self._print(
-                f"unknown command /{word}; "
-                + (f"did you mean /{matches[0]}?" if matches else "/help lists the commands")
-            )
+            hint = f"did you mean /{matches[0]}?" if matches else "/help lists the commands"
+            self._print(f"unknown command /{word}; {hint}")
         else:
             action(rest.strip())
         return True

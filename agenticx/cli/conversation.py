@@ -226,10 +226,7 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
 def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
     try:
         return open_store_or_find_server(settings)
-    except (
-        StoreError,
-        OSError,
-    ) as exc:  # owned by another process, of a later release, damaged; a full or read-only disk
+    except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise
         return fallback_store(exc, notify)

@@ -51,7 +51,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TurnPosition:
-    """A turn and the log cursor behind which its reader starts; None starts at the turn's first event."""
+    """A turn and the log cursor after which its reader starts; None starts at the turn's first event."""
 
     turn_id: str
     cursor: str | None = None

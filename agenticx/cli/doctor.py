@@ -249,7 +249,7 @@ _CAPABILITY_TEXTS: Mapping[Ability, str] = {
     "parallel": "several at once",
     "vision": "sees images",
     "reasoning": "thinks",
-    "structured_output": "keeps to a schema",
+    "structured_output": "follows a schema",
 }
 
 

@@ -1,6 +1,6 @@
 """The client of a server on this machine that stores the sessions and runs their turns.
 
-1. A broken event stream is resumed behind the last event received; a server that restarts is waited for.
+1. A broken event stream is resumed after the last event received, also when the server restarts.
 2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
    a terminal decided; the reason says which.
 """
@@ -151,7 +151,7 @@ class RemoteClient:
         return None
 
     async def _stream(self, session_id: str, cursor: str | None, connection: AsyncExitStack) -> AsyncIterator[bytes]:
-        """Open the session's event stream behind `cursor` on a new connection."""
+        """Open the session's event stream after `cursor` on a new connection."""
         await connection.aclose()
         path = _path(session_id, "events") + ("" if cursor is None else f"?{urlencode({'cursor': cursor})}")
         return await connection.enter_async_context(self._server.stream("GET", path))

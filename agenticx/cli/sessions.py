@@ -178,9 +178,8 @@ async def _delete(arguments: Namespace) -> int:
                 return FAILED
         await client.delete(session.id)
     if arguments.session == LAST:
-        remember_last_session(
-            load_settings().home, session.id
-        )  # so that a repeated `delete last` does not delete another session
+        # so that a repeated `delete last` does not delete another session
+        remember_last_session(load_settings().home, session.id)
     _print_note(f"{session.id} was deleted")
     return DONE
 

@@ -24,6 +24,7 @@ __all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
 
 _EXIT_SECONDS = 0.5
+"""The delay after a second signal until the process exits, even if the turn's task has not ended."""
 
 
 async def show_turn(

@@ -124,9 +124,9 @@ def conversation(length: int) -> list[Message]:
 # --- importing ------------------------------------------------------------------------------------------------------
 
 _IMPORT = """
-import time; begun = time.process_time()
+import time; began = time.process_time()
 import agenticx.runtime
-print(time.process_time() - begun)
+print(time.process_time() - began)
 print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS')))
 """
 

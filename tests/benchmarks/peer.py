@@ -117,7 +117,7 @@ class _Provider(asyncio.Protocol):
     def _pace(self, tokens: int, word: Callable[[], str]) -> None:
         loop = asyncio.get_running_loop()
         self._transport.write(_BEGIN)
-        begun = loop.time()
+        began = loop.time()
 
         def tick(number: int) -> None:
             if self._transport.is_closing():
@@ -126,7 +126,7 @@ class _Provider(asyncio.Protocol):
                 self._transport.write(_end("stop"))
                 return
             self._transport.write(_delta({"content": word()}))
-            loop.call_at(begun + (number + 1) * PACE_SECONDS, tick, number + 1)
+            loop.call_at(began + (number + 1) * PACE_SECONDS, tick, number + 1)
 
         tick(0)
 
@@ -195,10 +195,10 @@ async def _run_commands() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(_Provider, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
-    orders = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    commands = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     studio: _Studio | None = None
-    while line := await orders.readline():
+    while line := await commands.readline():
         name, *arguments = json.loads(line)
         if name == "studio":
             studio, done = _Studio(*arguments), None
@@ -211,7 +211,7 @@ async def _run_commands() -> None:
 
 
 class Peer:
-    """The running peer process; `order` sends it a command and waits for the result."""
+    """The running peer process; `command` sends it a command and waits for the result."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process = process
@@ -221,7 +221,7 @@ class Peer:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    async def order(self, name: str, *arguments: Any) -> Any:
+    async def command(self, name: str, *arguments: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")

@@ -117,9 +117,9 @@ async def _latency(scale: Scale) -> list[Row]:
         await asyncio.sleep(delay)
         for number in range(scale.paced_tokens):
             event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
-            begun = time.perf_counter()
+            began = time.perf_counter()
             await store.append(session_id, "turn_1", [event], expected_seq=number)
-            waits.append(time.perf_counter() - begun)
+            waits.append(time.perf_counter() - began)
             await asyncio.sleep(TOKEN_SECONDS)
 
     async with database() as (store, _):
@@ -180,16 +180,16 @@ async def _reading_back(scale: Scale) -> list[Row]:
             seq += len(batch)
         await store.append(session_id, "turn_1", [final()], expected_seq=seq)
         await store.aclose()
-        begun = time.perf_counter()
+        began = time.perf_counter()
         again = SqliteStore(path)
-        opened = time.perf_counter() - begun
-        begun = time.perf_counter()
+        opened = time.perf_counter() - began
+        began = time.perf_counter()
         await again.read(session_id, seq - 100, 512)
-        resumed = time.perf_counter() - begun
-        begun, place = time.perf_counter(), 0
+        resumed = time.perf_counter() - began
+        began, place = time.perf_counter(), 0
         while more := await again.read(session_id, place, 512):
             place = more[-1].seq
-        replayed = place / (time.perf_counter() - begun)
+        replayed = place / (time.perf_counter() - began)
         await again.aclose()
     return [
         Row(name=f"open a log of {events:,} events", value=opened * MILLI, unit="ms", first_light=2_000),
@@ -210,10 +210,10 @@ async def _replaying_all(scale: Scale) -> list[Row]:
             await store.append(session_id, "turn_1", [final()], expected_seq=calls * MERGED)
         await store.aclose()
         again = SqliteStore(path)
-        begun, place, read = time.perf_counter(), 0, 0
+        began, place, read = time.perf_counter(), 0, 0
         while more := await again.read_all(place, PAGE):
             place, read = more[-1].position, read + len(more)
-        replayed = read / (time.perf_counter() - begun)
+        replayed = read / (time.perf_counter() - began)
         waited = await _lists_during_a_replay(again)
         await again.aclose()
     return [
@@ -232,8 +232,8 @@ async def _lists_during_a_replay(store: SqliteStore) -> float:
     waits: list[float] = []
     replaying = asyncio.create_task(replay())
     for _ in range(20):
-        begun = time.perf_counter()
+        began = time.perf_counter()
         await store.sessions(limit=STREAMING)
-        waits.append(time.perf_counter() - begun)
+        waits.append(time.perf_counter() - began)
     replaying.cancel()
     return max(waits)

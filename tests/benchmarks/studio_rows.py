@@ -38,7 +38,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await ready.wait()
-            await peer.order("studio", port, TOKEN)
+            await peer.command("studio", port, TOKEN)
             yield
         finally:
             server.should_exit = True
@@ -52,8 +52,8 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
     burst_model, paced_model = f"burst:{scale.tokens}", f"paced:{scale.paced_tokens}"
 
     async def turn(model: str) -> None:
-        (session,) = await peer.order("create", 1)
-        await peer.order("turn", session, model)
+        (session,) = await peer.command("create", 1)
+        await peer.command("turn", session, model)
 
     async with studio(peer):
         memory = await _memory(peer, scale)  # first: later, freed memory would be reused
@@ -108,25 +108,25 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
 
 async def _fan_out(peer: Peer, scale: Scale, readers: int) -> float:
     """Return the CPU seconds that each further reader adds per token of a paced turn."""
-    alone, watched = await peer.order("create", 2)
+    alone, watched = await peer.command("create", 2)
     model = f"paced:{scale.paced_tokens}"
-    base = await cpu_of(lambda: peer.order("turn", alone, model))
-    await peer.order("open", watched, readers)
-    with_readers = await cpu_of(lambda: peer.order("turn", watched, model))
-    await peer.order("close")
+    base = await cpu_of(lambda: peer.command("turn", alone, model))
+    await peer.command("open", watched, readers)
+    with_readers = await cpu_of(lambda: peer.command("turn", watched, model))
+    await peer.command("close")
     return (with_readers - base) / (scale.paced_tokens * readers)
 
 
 async def _memory(peer: Peer, scale: Scale) -> list[Row]:
     """Measure the memory of an idle session and of an open stream."""
-    (first,) = await peer.order("create", 1)
-    await peer.order("turn", first, "burst:1")
+    (first,) = await peer.command("create", 1)
+    await peer.command("turn", first, "burst:1")
     before = _resident()
-    sessions = await peer.order("create", scale.sessions)
+    sessions = await peer.command("create", scale.sessions)
     with_sessions = _resident()
-    await peer.order("open", sessions[0], scale.readers)
+    await peer.command("open", sessions[0], scale.readers)
     with_streams = _resident()
-    await peer.order("close")
+    await peer.command("close")
     session = (with_sessions - before) / scale.sessions
     stream = (with_streams - with_sessions) / scale.readers
     return [

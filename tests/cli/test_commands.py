@@ -84,9 +84,7 @@ def test_a_package_can_add_commands_and_a_broken_one_does_no_harm(agx: Any, tmp_
     (info / "entry_points.txt").write_text("[agenticx.commands]\ngreet = greeting:GREET\nbroken = missing_module:X\n")
     environment = agx.environment | {"PYTHONPATH": str(site)}
 
-    def run_in_new_python(
-        *words: str,
-    ) -> subprocess.CompletedProcess[str]:  # in a new Python, which discovers packages at its start
+    def run_in_new_python(*words: str) -> subprocess.CompletedProcess[str]:  # Python finds packages when it starts
         return subprocess.run([*AGX, *words], env=environment, cwd=agx.folder, capture_output=True, text=True)
 
     done = run_in_new_python("greet", "you")

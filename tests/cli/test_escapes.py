@@ -14,7 +14,7 @@ from agenticx.runtime.events import EventType, envelope_schema
 
 HOSTILE = "a\x1b]0;PWNED\x07b\x9b2Jc\u202ed\u2028e\u2029f\x08\rg\x7fh"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-OF_ANOTHER_TYPE = (HOSTILE, 10**400, None, [HOSTILE], {HOSTILE: HOSTILE})
+WRONG_VALUES = (HOSTILE, 10**400, None, [HOSTILE], {HOSTILE: HOSTILE})
 
 
 def envelopes() -> Iterator[dict[str, Any]]:
@@ -26,7 +26,7 @@ def envelopes() -> Iterator[dict[str, Any]]:
         envelope["type"] = type_
         yield envelope
         for path in paths(envelope, ()):
-            for value in OF_ANOTHER_TYPE:
+            for value in WRONG_VALUES:
                 yield replaced(envelope, path, value)
 
 
@@ -79,7 +79,7 @@ def test_no_field_of_any_event_reaches_a_terminal_raw(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path, options: list[str]
 ) -> None:
     lines = [json.dumps(envelope, ensure_ascii=False) for envelope in envelopes()]
-    assert len(lines) > 31 * 7 * len(OF_ANOTHER_TYPE)
+    assert len(lines) > 31 * 7 * len(WRONG_VALUES)
     file = tmp_path / "hostile.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     screen = terminal("sessions", "replay", str(file), *options)

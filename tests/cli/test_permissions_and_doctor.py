@@ -105,16 +105,16 @@ def test_doctor_still_works_with_invalid_settings(agx: Any) -> None:
     assert "!!  settings     AGX_PERMISSION_MODE is 'bold'" in done.stdout
 
 
-def spoilt_token(home: Path) -> None:
+def short_token(home: Path) -> None:
     (home / "token").write_text("x\n")
     (home / "token").chmod(0o600)
 
 
-def spoilt_token_file(home: Path) -> None:
+def missing_token_file(home: Path) -> None:
     (home / "settings.toml").write_text(f'token_file = "{home / "elsewhere"}"\n')
 
 
-def foreign_database(home: Path) -> None:
+def text_as_database(home: Path) -> None:
     (home / "sessions.db").write_bytes(b"hello")
 
 
@@ -122,17 +122,17 @@ def folder_as_database(home: Path) -> None:
     (home / "sessions.db").mkdir()
 
 
-@pytest.mark.parametrize("spoil", [spoilt_token, spoilt_token_file, foreign_database, folder_as_database])
+@pytest.mark.parametrize("damage", [short_token, missing_token_file, text_as_database, folder_as_database])
 def test_doctor_reports_what_prevents_a_server_from_starting_with_the_same_message(
-    agx: Any, tmp_path: Path, spoil: Callable[[Path], None]
+    agx: Any, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    spoil(home)
+    damage(home)
     before = sorted(home.iterdir())
-    looked = agx("doctor")
-    assert (looked.returncode, sorted(home.iterdir())) == (1, before)
-    (problem,) = [line for line in looked.stdout.splitlines() if line.startswith("!!")]
+    checked = agx("doctor")
+    assert (checked.returncode, sorted(home.iterdir())) == (1, before)
+    (problem,) = [line for line in checked.stdout.splitlines() if line.startswith("!!")]
     refused = agx("serve", "--port", "0")
     assert refused.returncode != 0
     assert refused.stderr.removeprefix("agx: ").strip() == problem[17:]
@@ -194,7 +194,7 @@ LISTED = {"data": [{"id": "gpt-5.4"}, {"id": "gpt-4o"}]}
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, str]]]]]]:
+def start_server() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, str]]]]]]:
     """Return a function that starts a server with one answer to every GET, and returns its address and requests."""
     servers: list[ThreadingHTTPServer] = []
 
@@ -246,9 +246,9 @@ def doctor(agx: Any, *words: str, **environment: str) -> tuple[int, list[str]]:
     ],
 )
 def test_doctor_tests_a_key_if_its_provider_is_on_this_machine(
-    agx: Any, answering: Any, variable: str, moved: str, path: str, header: tuple[str, str]
+    agx: Any, start_server: Any, variable: str, moved: str, path: str, header: tuple[str, str]
 ) -> None:
-    address, seen = answering(LISTED)
+    address, seen = start_server(LISTED)
     base_url = address if variable.startswith(("ANTHROPIC", "GEMINI")) else f"{address}/v1"
     code, lines = doctor(agx, **{variable: "sk-canary-long-enough-4711", moved: base_url})
     assert code == 0
@@ -257,16 +257,16 @@ def test_doctor_tests_a_key_if_its_provider_is_on_this_machine(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_doctor_reports_a_refused_key(agx: Any, answering: Any, status: int) -> None:
-    address, _ = answering({"error": {"message": "Incorrect API key provided: sk-canary-long-enough-4711"}}, status)
+def test_doctor_reports_a_refused_key(agx: Any, start_server: Any, status: int) -> None:
+    address, _ = start_server({"error": {"message": "Incorrect API key provided: sk-canary-long-enough-4711"}}, status)
     code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     (line,) = [line for line in lines if "OPENAI_API_KEY is" in line and " keys " in line]
     assert (code, line.startswith("!!  keys         OPENAI_API_KEY is refused: openai ")) == (1, True)
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_doctor_notes_a_key_that_cannot_be_tested(agx: Any, answering: Any, status: int) -> None:
-    address, _ = answering({}, status)
+def test_doctor_notes_a_key_that_cannot_be_tested(agx: Any, start_server: Any, status: int) -> None:
+    address, _ = start_server({}, status)
     code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     assert code == 0
     (line,) = [line for line in lines if " keys " in line]
@@ -281,8 +281,10 @@ def test_doctor_sends_keys_to_other_machines_only_with_online(agx: Any) -> None:
     assert line.startswith("--  keys         XAI_API_KEY could not be tested: xai at 127.0.0.1:9 could not be reached")
 
 
-def test_doctor_lists_local_models_and_their_capabilities(agx: Any, answering: Any) -> None:
-    address, _ = answering({"data": [{"id": "mystery", "max_model_len": 32768}, {"id": "qwen", "max_model_len": 8192}]})
+def test_doctor_lists_local_models_and_their_capabilities(agx: Any, start_server: Any) -> None:
+    address, _ = start_server(
+        {"data": [{"id": "mystery", "max_model_len": 32768}, {"id": "qwen", "max_model_len": 8192}]}
+    )
     expected = {
         f"ok  servers      vllm: a local server answers at {address}/v1: vllm:mystery, vllm:qwen",
         "ok  abilities    vllm:mystery: calls tools, several at once, takes 32,768 tokens",

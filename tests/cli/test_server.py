@@ -46,12 +46,12 @@ class Studio:
         ready = re.search(r"http://127\.0\.0\.1:(\d+)/#", self.process.stderr.readline())
         assert ready is not None
         self.port = int(ready[1])
-        while not self.note.exists():  # written just after the line
+        while not self.announcement.exists():  # written just after the line
             assert self.process.poll() is None
             time.sleep(0.005)
 
     @property
-    def note(self) -> Path:
+    def announcement(self) -> Path:
         return self.home / f"studio-{self.process.pid}.json"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
@@ -331,7 +331,7 @@ def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None
     farewell = stream.read()
     connection.close()
     assert b'"server_closing"' in farewell[farewell.rindex(b"data: ") :]
-    assert (studio.process.returncode, studio.note.exists()) == (0, False)
+    assert (studio.process.returncode, studio.announcement.exists()) == (0, False)
 
 
 @pytest.mark.parametrize("variable", ["AGX_MODEL", "AGX_FALLBACK_MODELS"])
@@ -388,7 +388,9 @@ def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
         served = Studio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
         try:
             proxy.target = served.port
-            served.note.write_text(json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid}))
+            served.announcement.write_text(
+                json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid})
+            )
             done = agx("run", "count to 300", "--json")
         finally:
             served.end()

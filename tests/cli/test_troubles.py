@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 
 
-def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
+def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
     """Run a shell program in which `"$@"` is `agx`."""
     return subprocess.run(
         ["sh", "-c", program, "sh", sys.executable, "-m", "agenticx.cli"],
@@ -28,13 +28,13 @@ def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}", "serve --port 0"])
 def test_a_deleted_current_folder_is_reported(agx: Any, command: str) -> None:
-    done = under_a_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
+    done = run_in_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "agx: the current folder was deleted; change to another one\n"
 
 
 def test_doctor_still_works_in_a_deleted_folder(agx: Any) -> None:
-    done = under_a_shell(agx, 'mkdir gone && cd gone && rmdir ../gone && exec "$@" doctor')
+    done = run_in_shell(agx, 'mkdir gone && cd gone && rmdir ../gone && exec "$@" doctor')
     assert done.returncode == 1
     assert "!!  settings     the current folder was deleted; change to another one\n" in done.stdout
 
@@ -43,7 +43,7 @@ def test_doctor_still_works_in_a_deleted_folder(agx: Any) -> None:
 def test_a_full_disk_is_reported(agx: Any, command: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    done = under_a_shell(agx, f"{command} >/dev/full")
+    done = run_in_shell(agx, f"{command} >/dev/full")
     assert done.returncode == 1
     assert done.stderr.startswith("agx: ")
     assert done.stderr.count("\n") == 1
@@ -73,16 +73,16 @@ def test_a_disk_that_fills_before_the_first_message_stores_nothing_and_the_turn_
 
 
 def test_a_search_query_in_a_chat_may_be_any_bytes(agx: Any) -> None:
-    done = under_a_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
+    done = run_in_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
     assert done.returncode == 0
     assert done.stderr.endswith("no session matches\n")
 
 
 def test_closed_standard_streams_behave_like_dev_null(agx: Any) -> None:
-    done = under_a_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
+    done = run_in_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
     assert (done.returncode, done.stdout, (agx.folder / "a.txt").read_text()) == (0, "", "hi")
     assert "Traceback" not in done.stderr
-    assert under_a_shell(agx, '"$@" run "say hi" <&- >&- 2>&-').returncode == 0
+    assert run_in_shell(agx, '"$@" run "say hi" <&- >&- 2>&-').returncode == 0
 
 
 def test_a_home_that_cannot_be_created_is_reported(agx: Any) -> None:
@@ -183,7 +183,7 @@ def test_ctrl_c_while_the_command_is_imported_exits_with_130_and_no_output(agx: 
 )
 def test_an_unreadable_system_prompt_is_reported_with_its_path_and_not_as_a_bug(agx: Any, spoil: str) -> None:
     agx.environment["AGX_HOME"] = str(agx.folder / "home")
-    done = under_a_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
+    done = run_in_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
     assert done.returncode == 2
     assert "prompts/system.md cannot be read: " in done.stderr
     assert "Traceback" not in done.stderr
