@@ -261,7 +261,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say three", "when_busy": "queue"})
     studio.end(signal.SIGKILL)
     shown = agx("sessions", "show", session)
-    assert shown.stdout.endswith("\n\nnot sent: say two\n\nnot said: say three\n")
+    assert shown.stdout.endswith("\n\nnot sent: say two\n\nnot sent: say three\n")
     assert agx("run", "say two", "--session", session).returncode == 0
     printed = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
     assert printed == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
