@@ -50,6 +50,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
     add_turn_options(parser)
     parser.add_argument(
@@ -58,6 +59,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx chat` and return its exit code."""
     output, typed = output_for(), sys.stdin.isatty()
     with open_conversation(arguments, output) as conversation:
         chat = _Chat(conversation, output)

@@ -51,12 +51,14 @@ exit codes: 0 no problem found, 1 a problem found, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx doctor` to its parser."""
     parser.epilog = _EPILOG
     parser.add_argument("--online", action="store_true", help="test keys at providers that are not on this machine")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx doctor` and return its exit code."""
     results = list(run_checks(online=arguments.online))
     with suppress(BrokenPipeError):  # the reader closed the pipe; the exit code still reports the problems
         if arguments.json:

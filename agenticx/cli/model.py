@@ -41,6 +41,7 @@ exit codes: 0 a complete reply, 1 an error (--json prints what was received befo
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx model` to its parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="call")
     call = actions.add_parser(
         "call",
@@ -59,6 +60,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx model` and return its exit code."""
     clocks = ModelClocks.from_settings(load_settings())
     try:
         attached = load_attachments(arguments.attach)

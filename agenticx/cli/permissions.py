@@ -27,6 +27,7 @@ exit codes: 0 explained, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx permissions` to its parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="explain")
     explain = actions.add_parser(
         "explain",
@@ -45,6 +46,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx permissions` and return its exit code."""
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
     tools = {tool.schema.name: tool for tool in enabled_tools(settings)}

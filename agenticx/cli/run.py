@@ -36,6 +36,7 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx run` to its parser."""
     parser.epilog = _EPILOG
     parser.add_argument("prompt", help="the task; - reads it from stdin")
     add_turn_options(parser)
@@ -44,6 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx run` and return its exit code."""
     prompt = read_prompt(arguments.prompt)
     try:
         message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach))

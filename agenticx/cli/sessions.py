@@ -57,6 +57,7 @@ exit codes: 0 done, 1 failed, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx sessions` to its parser."""
     parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|export|replay|delete")
 
@@ -95,6 +96,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx sessions` and return its exit code."""
     code: int = asyncio.run(arguments.work(arguments))
     return code
 
