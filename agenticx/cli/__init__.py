@@ -1,4 +1,4 @@
-"""The command line: `agx`, the same as `agenticx`."""
+"""The `agx` command line, also installed as `agenticx`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; never raises, not even for a Ctrl-C while it is being loaded."""
+    """Run one command and return its exit code; never raise, not even for a Ctrl-C while the command is imported."""
     try:
-        from agenticx.cli.loading import leave_on_ctrl_c
+        from agenticx.cli.loading import exit_on_ctrl_c
 
         if argv is None:
-            leave_on_ctrl_c()
+            exit_on_ctrl_c()
         from agenticx.cli.app import main as run
 
         return run(argv)
     except KeyboardInterrupt:
-        return 130  # as a shell counts it
+        return 130  # 128 + SIGINT, as a shell reports it

@@ -1,4 +1,4 @@
-"""`python -m agenticx.cli` is `agx`."""
+"""The entry point of `python -m agenticx.cli`, which is the same as `agx`."""
 
 from __future__ import annotations
 

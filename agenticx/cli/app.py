@@ -1,4 +1,4 @@
-"""`agx`: finds the command that a person typed, runs it, and turns whatever comes back into an exit code."""
+"""The `agx` program: command lookup, argument parsing, and the exit code of every outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
-from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
+from agenticx.cli.commands import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY, STOPPED, USAGE
 from agenticx.cli.loading import raise_on_ctrl_c
 from agenticx.errors import AgenticXError, SettingsError
@@ -20,10 +20,10 @@ __all__ = ["main"]
 
 _EXAMPLES = """\
 examples:
-  agx run "List the files here"              one turn; without a key it is the offline demo
+  agx run "List the files here"              one turn; without a provider key, the offline demo answers
   git diff | agx run - --model openai-chat:gpt-4.1-mini
-  agx run "And the largest?" --session last  goes on with the session that was used last
-  agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D leaves
+  agx run "And the largest?" --session last  continue the session that was used last
+  agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D quits
   agx serve --open                           the studio in your browser
   agx doctor                                 what is set up and what is missing
 
@@ -31,89 +31,96 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; never raises, SystemExit included."""
+    """Run one command and return its exit code; never raise, not even SystemExit."""
     if argv is not None:
-        return _guarded(list(argv))
+        return _run_without_raising(list(argv))
     try:
-        return _guarded(sys.argv[1:])
+        return _run_without_raising(sys.argv[1:])
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over: a late Ctrl-C cannot change its exit code
+        # the command has ended: a late Ctrl-C must not change its exit code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _guarded(words: list[str]) -> int:
+def _run_without_raising(argv: list[str]) -> int:
     try:
         _open_closed_streams()
-        _never_fail_at_characters()
-        return _run(words)
+        _set_encoding_errors()
+        return _run_to_exit_code(argv)
     except KeyboardInterrupt:
         return STOPPED
     finally:
-        _let_go_of_stdout()
+        _flush_or_discard_stdout()
 
 
-def _run(words: list[str]) -> int:
+def _run_to_exit_code(argv: list[str]) -> int:
     try:
-        code = _dispatch(words)
-        with suppress(BrokenPipeError):  # whoever read our output has enough; what was done is done
+        code = _dispatch(argv)
+        with suppress(BrokenPipeError):  # the reader closed the pipe after the command had done its work
             sys.stdout.flush()
         return code
     except SystemExit as exc:  # argparse: 0 after --help, 2 after a usage error
         return exc.code if isinstance(exc.code, int) else FAILED
     except SettingsError as exc:
-        return _complain(str(exc), USAGE)
+        return _print_error(str(exc), USAGE)
     except AgenticXError as exc:
-        return _complain(str(exc), FAILED)
-    except BrokenPipeError:  # whoever read our output left; nothing more can be said there
+        return _print_error(str(exc), FAILED)
+    except BrokenPipeError:  # the reader closed the pipe; nothing more can be printed to it
         return FAILED
-    except OSError as exc:  # a full disk, a folder that is gone or may not be written to: the machine's trouble
-        return _complain(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
+    except OSError as exc:  # a full disk, a missing or read-only folder: not a bug of ours
+        return _print_error(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
     except MemoryError:
-        return _complain("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY)
+        return _print_error("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY)
     except Exception as exc:
-        return _internal(exc)
+        return _report_bug(exc)
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that the caller closed reads nothing and takes all, else the next file would be it."""
+    """Open /dev/null for each standard stream that the caller closed.
+
+    Otherwise the next file that is opened would get the stream's descriptor.
+    """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            with suppress(OSError):  # it is closed, as a rule
+            with suppress(OSError):  # usually closed already
                 os.close(descriptor)
-            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _never_fail_at_characters() -> None:
-    """What is printed and the terminal's encoding lacks is spelled out, and what is no text when read is U+FFFD."""
+def _set_encoding_errors() -> None:
+    """Set the error handlers of the standard streams so that no character raises.
+
+    A printed character that the terminal's encoding lacks is escaped; bytes on stdin that are not text become U+FFFD.
+    """
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
 
 
-def _let_go_of_stdout() -> None:
-    """What cannot be written any more must not fail once more when the interpreter ends."""
+def _flush_or_discard_stdout() -> None:
+    """Flush stdout; if that fails, redirect it to /dev/null so that the interpreter's own flush at exit succeeds."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
         print(_help_text())
         return DONE
-    if words[0] in ("-V", "--version"):
+    if argv[0] in ("-V", "--version"):
         print(f"agx {version('agenticx')}")
         return DONE
-    command = command_named(words[0])
+    command = find_command(argv[0])
     if command is None:
-        return _unknown(words[0])
-    arguments = _parse(command, words[1:])
+        return _report_unknown_command(argv[0])
+    arguments = _parse(command, argv[1:])
     raise_on_ctrl_c()
     return command.run(arguments)
 
 
-def _parse(command: Command, words: list[str]) -> Namespace:
+def _parse(command: Command, argv: list[str]) -> Namespace:
     parser = ArgumentParser(
         prog=f"agx {command.name}",
         description=f"{command.summary}.",
@@ -121,11 +128,11 @@ def _parse(command: Command, words: list[str]) -> Namespace:
         allow_abbrev=False,
     )
     command.configure(parser)
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
 def _help_text() -> str:
-    rows = [f"  {command.name:<12} {command.summary}" for command in BUILTIN.values()]
+    rows = [f"  {command.name:<12} {command.summary}" for command in BUILTIN_COMMANDS.values()]
     for name, command in commands_from_entry_points().items():
         summary = f"(cannot be loaded: {command})" if isinstance(command, Exception) else command.summary
         rows.append(f"  {name:<12} {summary}")
@@ -135,7 +142,7 @@ def _help_text() -> str:
             "",
             "AgenticX: an agent that works in your folder and asks before it changes anything.",
             "",
-            "commands (agx COMMAND --help says more):",
+            "commands (agx COMMAND --help shows the details):",
             *rows,
             "",
             _EXAMPLES,
@@ -143,34 +150,34 @@ def _help_text() -> str:
     )
 
 
-def _unknown(word: str) -> int:
+def _report_unknown_command(word: str) -> int:
     from difflib import get_close_matches
 
-    names = [*BUILTIN, *commands_from_entry_points()]
-    near = get_close_matches(word, names, n=2, cutoff=0.5)
+    names = [*BUILTIN_COMMANDS, *commands_from_entry_points()]
+    close_matches = get_close_matches(word, names, n=2, cutoff=0.5)
     if word.startswith("-"):
         hint = "options come after the command; agx --help shows the commands"
-    elif near:
-        hint = "did you mean " + " or ".join(f"`agx {name}`" for name in near) + "?"
+    elif close_matches:
+        hint = "did you mean " + " or ".join(f"`agx {name}`" for name in close_matches) + "?"
     else:
         hint = f"known commands: {', '.join(sorted(names))}"
-    return _complain(f"unknown command {word!r}; {hint}", USAGE)
+    return _print_error(f"unknown command {word!r}; {hint}", USAGE)
 
 
-def _complain(sentence: str, code: int) -> int:
-    from agenticx.tools.visible import visible_line  # its package is more than --help needs
+def _print_error(message: str, code: int) -> int:
+    from agenticx.tools.visible import visible_line  # imported here: --help does not need its package
 
     with suppress(OSError):
-        print(f"agx: {visible_line(sentence, 4_000)}", file=sys.stderr)
+        print(f"agx: {visible_line(message, 4_000)}", file=sys.stderr)
     return code
 
 
-def _internal(exc: Exception) -> int:
-    """A bug of ours: say so and where, with the traceback (without secrets) for whoever reports it."""
+def _report_bug(exc: Exception) -> int:
+    """Print an unexpected exception as a bug, with its traceback (secrets removed) for the report."""
     import traceback
 
     from agenticx.logs import redact
     from agenticx.tools.visible import escape_controls
 
     print(escape_controls(redact("".join(traceback.format_exception(exc)))), end="", file=sys.stderr)
-    return _complain(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", FAILED)
+    return _print_error(f"internal error ({type(exc).__name__}); this is a bug, please report the lines above", FAILED)

@@ -1,4 +1,4 @@
-"""The person at the terminal: questions of a turn are put on the screen and answered from the keyboard."""
+"""Confirmations at the terminal: a turn's questions are shown and the user's answers are sent."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from agenticx.cli.narrate import ALLOWED_BY_YES, NOBODY_TO_ASK
+from agenticx.cli.narrate import ALLOWED_BY_YES, NO_TERMINAL
 from agenticx.cli.render import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, Remember
 from agenticx.threads import run_in_thread
 
-__all__ = ["Answer", "AtTheTerminal", "Audience", "Silent", "Unasked", "answer_unasked", "someone_to_ask"]
+__all__ = [
+    "AutomaticConfirmHandler",
+    "ConfirmHandler",
+    "NullConfirmHandler",
+    "SendAnswer",
+    "TerminalConfirmHandler",
+    "automatic_answer",
+    "can_prompt",
+]
 
-Answer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
-"""Gives an answer to a question by its id and digest; raises an `AgenticXError` where it comes too late."""
+SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
+"""Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
 
 _PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
 _ANSWERS: Mapping[str, tuple[bool, Remember]] = {
@@ -30,97 +38,97 @@ _ANSWERS: Mapping[str, tuple[bool, Remember]] = {
 }
 
 
-def someone_to_ask() -> bool:
-    """Whether a question can be read (stderr) and answered (stdin) by a person."""
+def can_prompt() -> bool:
+    """Return whether a user can read a question (stderr) and answer it (stdin)."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def answer_unasked(*, yes: bool) -> ConfirmAnswer | None:
-    """What every question is answered without a person: yes by `--yes`, no without a terminal; None if one is asked."""
+def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
+    """Return the answer to every question if no user is asked: yes with `--yes`, no without a terminal; else None."""
     if yes:
         return ConfirmAnswer(approved=True, by="policy")
-    if someone_to_ask():
+    if can_prompt():
         return None
-    return ConfirmAnswer(approved=False, by="policy", reason=NOBODY_TO_ASK)
+    return ConfirmAnswer(approved=False, by="policy", reason=NO_TERMINAL)
 
 
-class Audience(Protocol):
-    """Who hears of questions as they are asked and closed, in the order of the events."""
+class ConfirmHandler(Protocol):
+    """A handler of a turn's questions, called in the order of the events."""
 
-    def asked(self, data: Mapping[str, Any]) -> None:
-        """A `confirm_required` payload came out of the turn."""
+    def on_required(self, data: Mapping[str, Any]) -> None:
+        """Handle the payload of a `confirm_required` event."""
         ...
 
-    def closed(self, request_id: str) -> None:
-        """That question was decided, by whomever."""
+    def on_closed(self, request_id: str) -> None:
+        """Handle the end of that question, whoever answered it."""
         ...
 
 
-class Silent:
-    """Nobody; questions are decided where the turn runs."""
+class NullConfirmHandler:
+    """A handler that ignores questions, because a policy where the turn runs answers them."""
 
-    def asked(self, data: Mapping[str, Any]) -> None:
+    def on_required(self, data: Mapping[str, Any]) -> None:
         return
 
-    def closed(self, request_id: str) -> None:
+    def on_closed(self, request_id: str) -> None:
         return
 
 
-class Unasked:
-    """Gives each question the same answer as soon as it is put; the reason says that no person did."""
+class AutomaticConfirmHandler:
+    """A handler that gives each question the same answer at once; the reason says that no user did."""
 
-    def __init__(self, answer: Answer, given: ConfirmAnswer) -> None:
-        self._answer = answer
-        self._given = given if given.reason is not None else replace(given, reason=ALLOWED_BY_YES)
-        self._answering: set[asyncio.Task[None]] = set()
+    def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
+        self._send_answer = send_answer
+        self._answer = answer if answer.reason is not None else replace(answer, reason=ALLOWED_BY_YES)
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def asked(self, data: Mapping[str, Any]) -> None:
+    def on_required(self, data: Mapping[str, Any]) -> None:
         task = asyncio.create_task(self._decide(data["id"], data["digest"]))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def closed(self, request_id: str) -> None:
+    def on_closed(self, request_id: str) -> None:
         return
 
     async def _decide(self, request_id: str, digest: str) -> None:
-        with suppress(AgenticXError):  # somebody else was quicker
-            await self._answer(request_id, digest, self._given)
+        with suppress(AgenticXError):  # another client answered first
+            await self._send_answer(request_id, digest, self._answer)
 
 
-class AtTheTerminal:
-    """Shows each question when its event comes out, so never before what led to it, and answers it as the person does.
+class TerminalConfirmHandler:
+    """A handler that shows each question at the terminal and sends the answer that the user types.
 
-    Only a line typed after its question counts: what was typed ahead is thrown away, and a question that is closed
-    otherwise (expired, stopped, answered in another window) stops reading. Questions that come at once are put one
-    after the other.
+    A question is shown when its event arrives, so never before the events that led to it. Only a line typed after its
+    question counts: earlier input is discarded, and a question that is closed otherwise (expired, stopped, answered in
+    another window) stops reading. Concurrent questions are shown one after the other.
     """
 
-    def __init__(self, answer: Answer, output: Output) -> None:
-        self._answer = answer
+    def __init__(self, send_answer: SendAnswer, output: Output) -> None:
+        self._send_answer = send_answer
         self._output = output
-        self._one_at_a_time = asyncio.Lock()
-        self._open: dict[str, asyncio.Task[None]] = {}
+        self._prompt_lock = asyncio.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def asked(self, data: Mapping[str, Any]) -> None:
-        self._open[data["id"]] = asyncio.create_task(self._ask(data))
+    def on_required(self, data: Mapping[str, Any]) -> None:
+        self._tasks[data["id"]] = asyncio.create_task(self._ask(data))
 
-    def closed(self, request_id: str) -> None:
-        task = self._open.pop(request_id, None)
+    def on_closed(self, request_id: str) -> None:
+        task = self._tasks.pop(request_id, None)
         if task is not None:
             task.cancel()
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
-        async with self._one_at_a_time:
-            _forget_typed_ahead()
-            self._output.question(data, _PROMPT)
+        async with self._prompt_lock:
+            _discard_typed_ahead()
+            self._output.show_question(data, _PROMPT)
             line = await _read_line()
-            self._output.answered()
+            self._output.prompt_answered()
         approved, remember = _ANSWERS.get(line.strip().lower(), (False, "once"))
-        with suppress(AgenticXError):  # it was closed while the person typed; that decision stands
-            await self._answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
+        with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
+            await self._send_answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
 
 
-def _forget_typed_ahead() -> None:
+def _discard_typed_ahead() -> None:
     with suppress(ImportError, OSError):
         import termios
 
@@ -128,19 +136,19 @@ def _forget_typed_ahead() -> None:
 
 
 async def _read_line() -> str:
-    """The next line typed at the terminal; "" at end of input. Cancelling it takes no input away."""
+    """Return the next line typed at the terminal, "" at end of input; cancelling the call consumes no input."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
     descriptor = sys.stdin.fileno()
     try:
         loop.add_reader(descriptor, lambda: readable.done() or readable.set_result(None))
-    except NotImplementedError:  # Windows: a thread that is left behind where nobody types any more
+    except NotImplementedError:  # Windows: a thread, which outlives a cancelled call until a line is typed
         return await run_in_thread(sys.stdin.readline, name="agx-confirm")
     try:
         await readable
     finally:
         loop.remove_reader(descriptor)
     try:
-        return os.read(descriptor, 4096).decode(errors="replace")  # a terminal hands out one line at a time
+        return os.read(descriptor, 4096).decode(errors="replace")  # a terminal returns one line per read
     except OSError:  # it was closed
         return ""

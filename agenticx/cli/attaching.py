@@ -1,4 +1,4 @@
-"""Files that a person sends along: the option that names them, and those that wait for the next message of a chat."""
+"""Attachments given on the command line, and those collected for the next message of a chat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from agenticx.attachments import Attachment, check_attachments, load_attachment
 from agenticx.tools.amounts import pluralize
 
-__all__ = ["Waiting", "add_attach_option", "loaded"]
+__all__ = ["PendingAttachments", "add_attach_option", "load_attachments"]
 
 
 def add_attach_option(parser: ArgumentParser) -> None:
@@ -20,48 +20,55 @@ def add_attach_option(parser: ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="an image, PDF or text file that goes along; may be given again",
+        help="an image, PDF or text file to send; may be repeated",
     )
 
 
-def loaded(paths: Sequence[Path]) -> tuple[Attachment, ...]:
-    """The files, which one message may have together; raises `AttachmentRefused`."""
+def load_attachments(paths: Sequence[Path]) -> tuple[Attachment, ...]:
+    """Load the attachments of one message; raise `AttachmentRefused` for a file or a total that is not allowed."""
     attachments = tuple(map(load_attachment, paths))
     check_attachments(attachments)
     return attachments
 
 
-class Waiting:
-    """Files for the next message. A refused one leaves those that wait as they are."""
+class PendingAttachments:
+    """The attachments of the next message of a chat."""
 
     def __init__(self) -> None:
         self._files: tuple[Attachment, ...] = ()
 
-    def add(self, named: str) -> None:
-        """Take in what a person named: one path, or several in a shell's quotes. Raises `AttachmentRefused`."""
-        files = (*self._files, *map(load_attachment, _paths(named)))
+    def add(self, text: str) -> None:
+        """Add the files that the user typed: one path, or several with shell quoting.
+
+        Raise `AttachmentRefused` for a file that is not allowed; none is added then.
+        """
+        files = (*self._files, *map(load_attachment, _parse_paths(text)))
         check_attachments(files)
         self._files = files
 
     def take(self) -> tuple[Attachment, ...]:
-        """The files, which do not wait any more."""
+        """Return the attachments and clear the list."""
         files, self._files = self._files, ()
         return files
 
     def describe(self) -> str:
+        """Return a line for the user that lists the attachments."""
         if not self._files:
             return "no file is attached; /attach FILE attaches one to your next message"
         names = ", ".join(f"{file.name} ({file.media_type}, {pluralize(file.size, 'byte')})" for file in self._files)
         return f"attached to your next message: {names}"
 
 
-def _paths(named: str) -> list[Path]:
-    """A path as typed, spaces included, if there is such a file; otherwise the words, as a dropped file is quoted."""
-    whole = Path(named).expanduser()
+def _parse_paths(text: str) -> list[Path]:
+    """Return the text as one path, spaces included, if that file exists, else its words by shell quoting.
+
+    Terminals quote the paths of files that are dropped on them.
+    """
+    whole = Path(text).expanduser()
     if whole.is_file():
         return [whole]
     try:
-        words = shlex.split(named)
-    except ValueError:  # a lone quote
+        words = shlex.split(text)
+    except ValueError:  # an unbalanced quote
         return [whole]
     return [Path(word).expanduser() for word in words]

@@ -1,4 +1,4 @@
-"""`agx chat`: a conversation in the terminal, or one message per line from a pipe."""
+"""The `agx chat` command: a conversation in the terminal, or one message per line from a pipe."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, get_args
 
-from agenticx.cli.attaching import Waiting
-from agenticx.cli.choosing import LAST, session_named
-from agenticx.cli.conversation import Conversation, conversing
+from agenticx.cli.attaching import PendingAttachments
+from agenticx.cli.choosing import LAST, find_session
+from agenticx.cli.conversation import TerminalConversation, open_conversation
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
-from agenticx.cli.options import add_arguments
-from agenticx.cli.prompts import MOST_CHARS, checked
+from agenticx.cli.options import add_turn_options
+from agenticx.cli.prompts import MAX_PROMPT_CHARS, validate_prompt
 from agenticx.cli.render import Output, output_for
-from agenticx.cli.session_views import last_turn, listed
-from agenticx.cli.turns import CannotPrint, ending_signals
+from agenticx.cli.session_views import session_rows, show_last_turn
+from agenticx.cli.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.tools.permissions import PermissionMode
@@ -33,126 +33,128 @@ __all__ = ["configure", "run"]
 
 _PROMPT = "› "
 _HISTORY_LINES = 1000
-_LOOK_SECONDS = 0.1
-_LISTED = 10
+_SIGNAL_POLL_SECONDS = 0.1
+_MAX_LISTED = 10
 _SKIPPED_CHARS = 65_536
 _EPILOG = """\
-Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D leaves. /help shows the commands; /attach FILE sends an
-image, PDF or text file along with the next message. A chat begins a new session, which is kept: -c goes on with the
-last one, --session with any, and /sessions, /open and /new change between them. From a pipe each line is one message,
-and the exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach
-attaches nothing.
+Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
+image, PDF or text file with the next message. A chat starts a new session, which is stored: -c continues the last one,
+--session any other, and /sessions, /open and /new switch between them. From a pipe each line is one message, and the
+exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach is refused.
 
 examples:
   agx chat
-  agx chat -c                                where the last session was left
+  agx chat -c                                continue the last session
   agx chat --model ollama:qwen3 --cwd ~/notes
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
-    add_arguments(parser)
+    add_turn_options(parser)
     parser.add_argument(
         "-c", "--continue", action="store_const", const=LAST, dest="session", help="the same as --session last"
     )
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx chat` and return its exit code."""
     output, typed = output_for(), sys.stdin.isatty()
-    with conversing(arguments, output) as conversation:
+    with open_conversation(arguments, output) as conversation:
         chat = _Chat(conversation, output)
         if typed:
-            chat.greet()
+            chat.print_greeting()
         else:
             chat.widest_mode = conversation.permission_mode
-        with _Leaving() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
-            for line in leaving.watched(_typed_lines(output) if typed else _piped_lines()):
-                if not chat.take(line):
+        with _TerminationSignals() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
+            for line in leaving.read_lines(_typed_lines(output) if typed else _piped_lines()):
+                if not chat.handle_line(line):
                     break
         if typed:
-            chat.part()
+            chat.print_resume_hint()
     return DONE if typed else chat.last_code
 
 
-class _Leaving:
-    """SIGTERM and SIGHUP end the chat where it waits for a line: at once, or behind what it does just then.
+class _TerminationSignals:
+    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a line.
 
-    Anywhere else an exception out of a signal handler could come up within an event loop, and be taken for an error.
+    An exception from a signal handler is only raised while waiting for a line: elsewhere it could be raised inside an
+    event loop, which would treat it as an error.
     """
 
     def __init__(self) -> None:
-        self._told = self._waiting = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._received = self._is_waiting = False
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        numbers = [number for number in ending_signals() if number != signal.SIGINT]
-        self._before = {number: signal.signal(number, self._hear) for number in numbers}
+        numbers = [number for number in termination_signals() if number != signal.SIGINT]
+        self._previous = {number: signal.signal(number, self._on_signal) for number in numbers}
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        self._told = True
-        if self._waiting:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._received = True
+        if self._is_waiting:
             raise SystemExit(STOPPED)
 
-    def watched(self, lines: Iterator[str]) -> Iterator[str]:
-        """`lines`; raises SystemExit where the next one is waited for."""
+    def read_lines(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yield `lines`; raise SystemExit while or before waiting for the next one, once a signal was received."""
         while True:
             try:
-                self._waiting = True
-                if self._told:
+                self._is_waiting = True
+                if self._received:
                     raise SystemExit(STOPPED)
                 line = next(lines, None)
             finally:
-                self._waiting = False
+                self._is_waiting = False
             if line is None:
                 return
             yield line
 
 
 def _typed_lines(output: Output) -> Iterator[str]:
-    """Lines until Ctrl-D; Ctrl-C drops the line being typed."""
-    shown_by_input = sys.stdout.isatty()  # input() writes its prompt to stdout, which is for data if it is a pipe
+    """Yield lines until Ctrl-D; Ctrl-C discards the line being typed."""
+    prompt_on_stdout = sys.stdout.isatty()  # input() writes its prompt to stdout, which carries data if it is a pipe
     while True:
         try:
-            if not shown_by_input:
+            if not prompt_on_stdout:
                 print(_PROMPT, end="", file=sys.stderr, flush=True)
-            with _hearing_ctrl_c():
-                line = input(_PROMPT if shown_by_input else "")
+            with _polling_signals():
+                line = input(_PROMPT if prompt_on_stdout else "")
             yield line
         except KeyboardInterrupt:
-            output.note(Note("\n(Ctrl-D or /quit leaves)"))
+            output.show_note(Note("\n(Ctrl-D or /quit exits)"))
         except EOFError:
-            output.note(Note(""))
+            output.show_note(Note(""))
             return
 
 
 @contextmanager
-def _hearing_ctrl_c() -> Generator[None]:
-    """Let input() look for signals ten times a second.
+def _polling_signals() -> Generator[None]:
+    """Make input() check for signals ten times a second.
 
-    It looks only when a signal interrupts its wait for a key, so a Ctrl-C that comes just before it begins to wait
-    would count for nothing until the next key.
+    input() checks only when a signal interrupts its wait for a key, so a Ctrl-C that arrives just before the wait
+    would take effect only after the next key.
     """
-    if not hasattr(signal, "setitimer"):  # Windows, where input() is told of Ctrl-C
+    if not hasattr(signal, "setitimer"):  # Windows, where Ctrl-C interrupts input()
         yield
         return
-    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    previous = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
     try:
-        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, _SIGNAL_POLL_SECONDS, _SIGNAL_POLL_SECONDS)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _piped_lines() -> Iterator[str]:
-    """Lines of stdin; of one that is too long only so much that it is told from others."""
-    while line := sys.stdin.readline(MOST_CHARS + 1):
+    """Yield the lines of stdin; one that is too long is cut one character past the limit, so that it is rejected."""
+    while line := sys.stdin.readline(MAX_PROMPT_CHARS + 1):
         rest = line
         while rest and not rest.endswith("\n"):
             rest = sys.stdin.readline(_SKIPPED_CHARS)
@@ -161,10 +163,10 @@ def _piped_lines() -> Iterator[str]:
 
 @contextmanager
 def _history(file: Path) -> Generator[None]:
-    """Arrow keys recall earlier lines, of earlier conversations too; the file is the person's alone (0600)."""
+    """Load the line history for the arrow keys and save it afterwards, to a file with mode 0600."""
     try:
         import readline
-    except ImportError:  # an interpreter without it still reads lines
+    except ImportError:  # an interpreter without readline has no history
         yield
         return
     with suppress(OSError):
@@ -181,72 +183,73 @@ def _history(file: Path) -> Generator[None]:
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
-_WIDTHS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
-"""How much each mode allows unasked; what is piped in may come from anybody, so it cannot allow itself more."""
+_MODE_RANKS: Mapping[PermissionMode, int] = {"plan": 0, "default": 1, "accept_edits": 2, "auto": 3}
+"""The modes by how much they allow without asking; piped input is not trusted to select a higher one."""
 
 
 @dataclass(slots=True)
 class _Chat:
-    """The slash commands: each takes the rest of its line and says what it did.
+    """The chat's state and its slash commands, each of which takes the rest of its line.
 
-    `widest_mode` is as far as `/mode` goes; None where a person types. Only a person attaches files: no rule of the
-    workspace stands before that.
+    `widest_mode` is the highest mode that `/mode` may select; None at a terminal. Only a user at a terminal may attach
+    files, because attaching is not subject to the workspace's permission rules.
     """
 
-    conversation: Conversation
+    conversation: TerminalConversation
     output: Output
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
-    waiting: Waiting = field(default_factory=Waiting)
+    attachments: PendingAttachments = field(default_factory=PendingAttachments)
 
-    def greet(self) -> None:
-        """Say where the person is and how to come back; in a session that goes on, show where it was left."""
+    def print_greeting(self) -> None:
+        """Print the model and folder; for a new session how to continue it later, else the session's last turn."""
         conversation = self.conversation
-        model = conversation.wait(conversation.desk.model(conversation.model_name))
+        model = conversation.run(conversation.client.resolve_model(conversation.model_name))
         if conversation.session is None:
-            self._say(f"{model} in {conversation.wanted.workspace}; /help shows the commands")
-            if conversation.desk.kept:
-                self._say("a new session; later, agx chat -c goes on with it")
+            self._print(f"{model} in {conversation.new_session_options.workspace}; /help shows the commands")
+            if conversation.client.persistent:
+                self._print("a new session; later, agx chat -c continues it")
         else:
-            self._say(f"{model}; /help shows the commands")
-            self._show_where_it_was()
+            self._print(f"{model}; /help shows the commands")
+            self._show_last_turn()
 
-    def part(self) -> None:
-        """Say how to come back."""
+    def print_resume_hint(self) -> None:
+        """Print the command that continues this session."""
         session = self.conversation.session
-        if session is not None and self.conversation.desk.kept:
-            self._say(f"agx chat --session {session.id} goes on with this session")
+        if session is not None and self.conversation.client.persistent:
+            self._print(f"agx chat --session {session.id} continues this session")
 
-    def take(self, line: str) -> bool:
-        """Do what a line says; False if it says to leave. What goes wrong is told, and the chat goes on."""
+    def handle_line(self, line: str) -> bool:
+        """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
         try:
             if line.startswith("/") and not line.startswith("//"):
-                return self.command(line)
+                return self.run_command(line)
             if line.strip():
                 self.last_code = FAILED
-                self.last_code = self.conversation.turn(self.message(line.removeprefix("/")))
-        except CannotPrint:
+                self.last_code = self.conversation.run_turn(self.build_message(line.removeprefix("/")))
+        except OutputFailed:
             raise
         except SessionBusy as exc:
             session = self.conversation.session
-            self._refuse(f"{exc}; /open {session.id if session else ''} shows it")
+            self._print_error(f"{exc}; /open {session.id if session else ''} shows it")
         except AgenticXError as exc:
-            self._refuse(str(exc))
+            self._print_error(str(exc))
         return True
 
-    def message(self, text: str) -> UserMessage:
-        """What is said, with the files that waited for it."""
-        return UserMessage(content=checked(text), attachments=self.waiting.take())
+    def build_message(self, text: str) -> UserMessage:
+        """Return the user message for `text`, with the pending attachments."""
+        return UserMessage(content=validate_prompt(text), attachments=self.attachments.take())
 
-    def command(self, line: str) -> bool:
-        """Do what a line that begins with a slash says; False if it says to leave."""
+    def run_command(self, line: str) -> bool:
+        """Run a slash command and return False if the chat should end."""
         word, _, rest = line[1:].partition(" ")
         if word in ("quit", "exit"):
             return False
         action = self._actions().get(word)
         if action is None:
-            near = get_close_matches(word, self._actions(), n=1)
-            self._say(f"unknown command /{word}; " + (f"did you mean /{near[0]}?" if near else "/help shows them"))
+            matches = get_close_matches(word, self._actions(), n=1)
+            hint = f"did you mean /{matches[0]}?" if matches else "/help lists the commands"
+            self._print(f"unknown command /{word}; {hint}")
         else:
             action(rest.strip())
         return True
@@ -267,102 +270,106 @@ class _Chat:
         }
 
     def _help(self, _: str) -> None:
-        self._say(
-            "/attach [FILE] show or add the files that go along with your next message\n"
-            "/detach        send none of them\n"
+        self._print(
+            "/attach [FILE] show or add the files to send with your next message\n"
+            "/detach        remove these files\n"
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     show or change the model\n"
             "/tools         what the agent can use\n"
-            "/sessions [Q]  the latest sessions, or those in which something is found\n"
-            "/open ID       go on with another session\n"
-            "/new           begin a new session with your next message\n"
+            "/sessions [Q]  the latest sessions, or those that match Q\n"
+            "/open ID       continue another session\n"
+            "/new           start a new session with your next message\n"
             "/stop          stop the running turn (Ctrl-C)\n"
-            "/quit          leave (Ctrl-D)\n"
+            "/quit          exit (Ctrl-D)\n"
             "//text         a message that begins with a slash"
         )
 
-    def _attach(self, named: str) -> None:
-        if named and self.widest_mode is not None:
-            self._refuse("/attach is for a terminal; agx run --attach sends a file from a script")
+    def _attach(self, paths: str) -> None:
+        if paths and self.widest_mode is not None:
+            self._print_error("/attach is for a terminal; agx run --attach sends a file from a script")
             return
         try:
-            if named:
-                self.waiting.add(named)
+            if paths:
+                self.attachments.add(paths)
         except AttachmentRefused as exc:
-            self._refuse(f"not attached: {exc}")
+            self._print_error(f"not attached: {exc}")
             return
-        self._say(self.waiting.describe())
+        self._print(self.attachments.describe())
 
     def _detach(self, _: str) -> None:
-        self.waiting.take()
-        self._say(self.waiting.describe())
+        self.attachments.take()
+        self._print(self.attachments.describe())
 
     def _stop(self, _: str) -> None:
-        self._say("no turn is running; while one runs, Ctrl-C stops it")
+        self._print("no turn is running; while one runs, Ctrl-C stops it")
 
     def _mode(self, word: str) -> None:
         if word:
             mode = next((mode for mode in get_args(PermissionMode) if mode == word), None)
             if mode is None:
-                self._say(f"{word!r} is no mode; modes are: {', '.join(get_args(PermissionMode))}")
+                self._print(f"unknown mode {word!r}; known modes: {', '.join(get_args(PermissionMode))}")
                 return
-            if self.widest_mode is not None and _WIDTHS[mode] > _WIDTHS[self.widest_mode]:
-                self._refuse(f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}")
+            if self.widest_mode is not None and _MODE_RANKS[mode] > _MODE_RANKS[self.widest_mode]:
+                self._print_error(
+                    f"/mode {mode} allows more than this chat may; start it with --permission-mode {mode}"
+                )
                 return
-            self.conversation.wait(self.conversation.change(permission_mode=mode))
-        self._say(f"permission mode: {self.conversation.permission_mode}")
+            self.conversation.run(self.conversation.change(permission_mode=mode))
+        self._print(f"permission mode: {self.conversation.permission_mode}")
 
     def _tools(self, _: str) -> None:
-        known = dict(self.conversation.wait(self.conversation.desk.tools()))
-        for name in self.conversation.tools or known:
-            if name in known:
-                self._say(f"{name:<18} {known[name].strip().partition(chr(10))[0]}")
+        tools = dict(self.conversation.run(self.conversation.client.tools()))
+        for name in self.conversation.tools or tools:
+            if name in tools:
+                self._print(f"{name:<18} {tools[name].strip().partition(chr(10))[0]}")
 
     def _model(self, spec: str) -> None:
         conversation = self.conversation
         if spec:
-            conversation.wait(conversation.desk.model(spec))
-            conversation.wait(conversation.change(model=spec))
+            conversation.run(conversation.client.resolve_model(spec))
+            conversation.run(conversation.change(model=spec))
             conversation.model = None
-        self._say(f"model: {conversation.wait(conversation.desk.model(conversation.model_name))}")
+        self._print(f"model: {conversation.run(conversation.client.resolve_model(conversation.model_name))}")
 
     def _sessions(self, query: str) -> None:
-        query = clean_text(query)  # a terminal may send any bytes
-        known = self.conversation.wait(self.conversation.desk.sessions(query=query or None, limit=_LISTED))
-        for line in listed(known):
-            self._say(line)
-        if not known:
-            self._say("no session has that" if query else "there is no session yet")
+        query = clean_text(query)  # a terminal may send bytes that are not text
+        sessions = self.conversation.run(self.conversation.client.list_sessions(query=query or None, limit=_MAX_LISTED))
+        for line in session_rows(sessions):
+            self._print(line)
+        if not sessions:
+            self._print("no session matches" if query else "there is no session yet")
 
-    def _open(self, word: str) -> None:
+    def _open(self, reference: str) -> None:
         conversation = self.conversation
-        if not word:
-            self._say("/open ID goes on with a session; /sessions shows them")
+        if not reference:
+            self._print("/open ID continues a session; /sessions lists them")
             return
-        known = conversation.wait(session_named(conversation.desk, word, conversation.home))
-        if self.widest_mode is not None and _WIDTHS[known.record.permission_mode] > _WIDTHS[self.widest_mode]:
-            self._refuse(f"/open {known.id} allows more, being in mode {known.record.permission_mode}")
+        session = conversation.run(find_session(conversation.client, reference, conversation.home))
+        if self.widest_mode is not None and _MODE_RANKS[session.record.permission_mode] > _MODE_RANKS[self.widest_mode]:
+            self._print_error(
+                f"/open {session.id} refused: its mode {session.record.permission_mode} allows more than this chat may"
+            )
             return
-        conversation.go_on_with(known)
-        self._show_where_it_was()
+        conversation.resume(session)
+        self._show_last_turn()
 
     def _new(self, _: str) -> None:
         self.conversation.session = None
-        self._say("a new session begins with your next message")
+        self._print("your next message starts a new session")
 
-    def _show_where_it_was(self) -> None:
-        """The last turn of the session; one that runs is watched, and its questions are asked."""
+    def _show_last_turn(self) -> None:
+        """Show the session's last turn; follow one that still runs, and answer its questions."""
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
-        self._say(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
-        place = conversation.wait(conversation.desk.running(session.id)) if self.widest_mode is None else None
-        if place is None:
-            conversation.wait(last_turn(conversation.desk, session.id, self.output))
+        self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
+        position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
+        if position is None:
+            conversation.run(show_last_turn(conversation.client, session.id, self.output))
         else:
-            self.last_code = conversation.watch(place)
+            self.last_code = conversation.follow_turn(position)
 
-    def _say(self, text: str) -> None:
-        self.output.note(Note(visible(text)))
+    def _print(self, text: str) -> None:
+        self.output.show_note(Note(visible(text)))
 
-    def _refuse(self, text: str) -> None:
-        self.output.note(Note(visible(text), "bad"))
+    def _print_error(self, text: str) -> None:
+        self.output.show_note(Note(visible(text), "bad"))

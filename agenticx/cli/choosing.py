@@ -1,4 +1,4 @@
-"""Which session a person means: by its id, by the beginning of it, or as the one that was last used in a terminal."""
+"""Session lookup by id, by id prefix, or as the one last used in a terminal."""
 
 from __future__ import annotations
 
@@ -8,49 +8,54 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
-from agenticx.cli.desk import Desk, Known
+from agenticx.cli.desk import Client, SessionInfo
 from agenticx.errors import SessionNotFound, SettingsError
 
-__all__ = ["LAST", "NoneNamed", "all_sessions", "note_last", "session_named"]
+__all__ = ["LAST", "UnknownSession", "all_sessions", "find_session", "remember_last_session"]
 
 LAST = "last"
 _FILE_NAME = "last_session"
-_PAGE = 200
-_SHOWN = 5
+_PAGE_SIZE = 200
+_MAX_LISTED_IDS = 5
 
 
-class NoneNamed(SettingsError):
-    """No session has that id, nor one that begins so."""
+class UnknownSession(SettingsError):
+    """Raised when no session has the given id or id prefix."""
 
 
-async def session_named(desk: Desk, word: str, home: Path) -> Known:
-    """The session that `word` means; raises `NoneNamed`, or `SettingsError` if there are several."""
-    if word == LAST:
-        return await _last(desk, home)
-    if re.fullmatch(r"\w+", word, re.ASCII):
+async def find_session(client: Client, reference: str, home: Path) -> SessionInfo:
+    """Return the session for an id, an id prefix or `last`.
+
+    Raise `UnknownSession` if there is none, `SettingsError` if a prefix is ambiguous or `last` has no session.
+    """
+    if reference == LAST:
+        return await _find_last_session(client, home)
+    if re.fullmatch(r"\w+", reference, re.ASCII):
         with suppress(SessionNotFound):
-            return await desk.get(word)
-        found = [known async for known in all_sessions(desk) if _begins(known.id, word)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(known.id for known in found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-            raise SettingsError(f"{len(found)} sessions begin with {word!r}: {ids}")
-    raise NoneNamed(f"no session has the id {word!r} or one that begins so; `agx sessions list` shows them")
+            return await client.get(reference)
+        matches = [session async for session in all_sessions(client) if _has_prefix(session.id, reference)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            ids = ", ".join(session.id for session in matches[:_MAX_LISTED_IDS]) + (
+                ", …" if len(matches) > _MAX_LISTED_IDS else ""
+            )
+            raise SettingsError(f"{reference!r} is the prefix of {len(matches)} session ids: {ids}")
+    raise UnknownSession(f"no session has the id or id prefix {reference!r}; `agx sessions list` lists the sessions")
 
 
-async def all_sessions(desk: Desk) -> AsyncGenerator[Known]:
-    """Every session, archived ones too."""
+async def all_sessions(client: Client) -> AsyncGenerator[SessionInfo]:
+    """Yield every session, archived ones too."""
     before: str | None = None
-    while page := await desk.sessions(limit=_PAGE, before=before, archived=True):
-        for known in page:
-            yield known
+    while page := await client.list_sessions(limit=_PAGE_SIZE, before=before, archived=True):
+        for session in page:
+            yield session
         before = page[-1].id
 
 
-def note_last(home: Path, session_id: str) -> None:
-    """Make it the one that `last` means."""
-    with suppress(OSError):  # then `last` is the newest one
+def remember_last_session(home: Path, session_id: str) -> None:
+    """Store the id of the session that `last` refers to; a failure to write is ignored."""
+    with suppress(OSError):  # `last` then refers to the newest session
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = home / f".{_FILE_NAME}.{os.getpid()}"
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -58,24 +63,30 @@ def note_last(home: Path, session_id: str) -> None:
         temporary.replace(home / _FILE_NAME)
 
 
-async def _last(desk: Desk, home: Path) -> Known:
-    noted = _noted(home)
-    if noted:
+async def _find_last_session(client: Client, home: Path) -> SessionInfo:
+    session_id = _read_last_session_id(home)
+    if session_id:
         try:
-            return await desk.get(noted)
-        except SessionNotFound as exc:  # another one is not what is meant, least of all by `delete last` again
-            raise SettingsError(f"the last session, {noted}, is deleted; `agx sessions list` shows the others") from exc
-    newest = max([known async for known in all_sessions(desk)], key=lambda known: known.record.created_at, default=None)
+            return await client.get(session_id)
+        except (
+            SessionNotFound
+        ) as exc:  # falling back to another session would make a repeated `delete last` delete that one
+            raise SettingsError(
+                f"the last session, {session_id}, was deleted; `agx sessions list` lists the others"
+            ) from exc
+    newest = max(
+        [session async for session in all_sessions(client)], key=lambda session: session.record.created_at, default=None
+    )
     if newest is None:
-        raise SettingsError("there is no session yet; `agx run` and `agx chat` make one")
+        raise SettingsError("there is no session yet; `agx run` and `agx chat` create one")
     return newest
 
 
-def _noted(home: Path) -> str:
+def _read_last_session_id(home: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
         return (home / _FILE_NAME).read_text("ascii").strip()
     return ""
 
 
-def _begins(session_id: str, word: str) -> bool:
-    return session_id.startswith(word) or session_id.partition("_")[2].startswith(word)
+def _has_prefix(session_id: str, prefix: str) -> bool:
+    return session_id.startswith(prefix) or session_id.partition("_")[2].startswith(prefix)

@@ -1,4 +1,4 @@
-"""What a command of `agx` is, which ones there are, and how another package adds its own."""
+"""The commands of `agx`: their protocol, the built-in ones, and those that other packages register."""
 
 from __future__ import annotations
 
@@ -9,27 +9,34 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
-__all__ = ["BUILTIN", "ENTRY_POINT_GROUP", "Command", "ModuleCommand", "command_named", "commands_from_entry_points"]
+__all__ = [
+    "BUILTIN_COMMANDS",
+    "ENTRY_POINT_GROUP",
+    "Command",
+    "ModuleCommand",
+    "commands_from_entry_points",
+    "find_command",
+]
 
 ENTRY_POINT_GROUP = "agenticx.commands"
-"""Each entry point of this group names one `Command` object; the entry point's name is what a person types."""
+"""Each entry point of this group names one `Command` object; the entry point's name is the command's name."""
 
 
 class Command(Protocol):
-    """One word after `agx`.
+    """A command of `agx`, selected by the first argument.
 
-    `agx --help` loads every command of the entry-point group to show its summary, so the module that holds one must
-    be cheap to import: what is heavy is imported in `configure` or `run` (`ModuleCommand` does just that).
+    `agx --help` loads every command of the entry-point group to show its summary, so the module that defines one must
+    be cheap to import; heavy imports belong in `configure` or `run` (`ModuleCommand` does that).
     """
 
     @property
     def name(self) -> str:
-        """What a person types."""
+        """The name that the user types."""
         ...
 
     @property
     def summary(self) -> str:
-        """One line for `agx --help`, without a full stop."""
+        """One line for `agx --help`, without a period."""
         ...
 
     def configure(self, parser: ArgumentParser) -> None:
@@ -37,9 +44,9 @@ class Command(Protocol):
         ...
 
     def run(self, arguments: Namespace) -> int:
-        """Do it and return the exit code: 0 done, 1 failed, 2 usage, 130 stopped.
+        """Run the command and return the exit code: 0 done, 1 failed, 2 usage, 130 stopped.
 
-        What an `AgenticXError` says is printed by the caller (exit 1; a `SettingsError` is exit 2). Data goes to
+        The caller prints the message of an `AgenticXError` (exit 1; for a `SettingsError` exit 2). Data goes to
         stdout, everything else to stderr.
         """
         ...
@@ -47,7 +54,7 @@ class Command(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModuleCommand:
-    """A command whose module, with functions `configure(parser)` and `run(arguments)`, is imported when it is used."""
+    """A command whose module is imported on first use; it defines `configure(parser)` and `run(arguments)`."""
 
     name: str
     summary: str
@@ -61,12 +68,12 @@ class ModuleCommand:
         return code
 
 
-BUILTIN: Mapping[str, Command] = {
+BUILTIN_COMMANDS: Mapping[str, Command] = {
     command.name: command
     for command in (
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.run"),
         ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.chat"),
-        ModuleCommand("sessions", "Kept sessions: list, show, export, replay, delete", "agenticx.cli.sessions"),
+        ModuleCommand("sessions", "Stored sessions: list, show, export, replay, delete", "agenticx.cli.sessions"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.model"),
         ModuleCommand("permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.permissions"),
         ModuleCommand("doctor", "What this installation has, lacks and uses", "agenticx.cli.doctor"),
@@ -74,10 +81,10 @@ BUILTIN: Mapping[str, Command] = {
 }
 
 
-def command_named(name: str) -> Command | None:
-    """The built-in command of that name, else the one that an installed package registered, else None."""
-    if name in BUILTIN:
-        return BUILTIN[name]
+def find_command(name: str) -> Command | None:
+    """Return the built-in command of that name, else the one that an installed package registered, else None."""
+    if name in BUILTIN_COMMANDS:
+        return BUILTIN_COMMANDS[name]
     for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         command: Command = entry_point.load()
         return command
@@ -85,12 +92,12 @@ def command_named(name: str) -> Command | None:
 
 
 def commands_from_entry_points() -> dict[str, Command | Exception]:
-    """Every registered command by name; where loading one failed, what it raised."""
-    found: dict[str, Command | Exception] = {}
+    """Return every registered command by name, or the exception that loading it raised."""
+    commands: dict[str, Command | Exception] = {}
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-        if entry_point.name not in BUILTIN:
+        if entry_point.name not in BUILTIN_COMMANDS:
             try:
-                found[entry_point.name] = entry_point.load()
+                commands[entry_point.name] = entry_point.load()
             except Exception as exc:
-                found[entry_point.name] = exc
-    return found
+                commands[entry_point.name] = exc
+    return commands

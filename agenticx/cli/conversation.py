@@ -1,4 +1,4 @@
-"""A conversation at a terminal: the session that it has or will have, and the desk at which its turns run."""
+"""A conversation at a terminal: its session, current or still to be created, and the client it uses."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agenticx.cli.asking import AtTheTerminal, Audience, Silent, Unasked, answer_unasked
-from agenticx.cli.choosing import note_last, session_named
-from agenticx.cli.desk import Desk, Known, NewSession, Place
-from agenticx.cli.finding import own_store, server_desk, store_in_memory
-from agenticx.cli.loopback import Loopback
+from agenticx.cli.asking import (
+    AutomaticConfirmHandler,
+    ConfirmHandler,
+    NullConfirmHandler,
+    TerminalConfirmHandler,
+    automatic_answer,
+)
+from agenticx.cli.choosing import find_session, remember_last_session
+from agenticx.cli.desk import Client, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.finding import fallback_store, open_store_or_find_server, remote_client
+from agenticx.cli.loopback import ServerEndpoint
 from agenticx.cli.narrate import Note, Tone
 from agenticx.cli.options import (
     configure_terminal_logging,
     enabled_tools,
-    refuse_for_server,
+    reject_local_options,
     settings_for,
     workspace_of,
 )
-from agenticx.cli.own_desk import OwnDesk, PolicyGate
+from agenticx.cli.own_desk import LocalClient, PolicyGate
 from agenticx.cli.render import Output
-from agenticx.cli.turns import play
+from agenticx.cli.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
 from agenticx.exhaustion import end_process_without_memory, keep_memory_together
 from agenticx.llms.assembly import assemble_model
@@ -39,132 +45,139 @@ from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Conversation", "conversing"]
+__all__ = ["TerminalConversation", "open_conversation"]
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Conversation:
-    """`session` is None until something is said; `wanted` is what it will be made of. `model` is for each turn."""
+class TerminalConversation:
+    """The session of `agx run` or `agx chat` and the client that runs its turns.
+
+    `session` is None until the first message, which creates it with `new_session_options`. `model` is sent with each
+    turn and overrides the session's own.
+    """
 
     runner: asyncio.Runner
-    desk: Desk
+    client: Client
     output: Output
     home: Path
-    wanted: NewSession
-    session: Known | None = None
+    new_session_options: SessionOptions
+    session: SessionInfo | None = None
     model: str | None = None
-    unasked: ConfirmAnswer | None = None
-    without_disk: Callable[[Exception], Desk] | None = None
-    """A desk that keeps nothing, for a session in which nothing was said yet."""
+    automatic_answer: ConfirmAnswer | None = None
+    make_fallback_client: Callable[[Exception], Client] | None = None
+    """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
 
-    def turn(self, said: UserMessage) -> int:
-        """Play one turn; returns its exit code. Raises KeyboardInterrupt when the person wants to leave at once."""
-        return self.wait(self._turn(said))
+    def run_turn(self, message: UserMessage) -> int:
+        """Run one turn and return its exit code; raise KeyboardInterrupt on a second termination signal."""
+        return self.run(self._run_turn(message))
 
-    def watch(self, place: Place) -> int:
-        """Play a turn that runs already to its end, as `turn` does."""
-        return self.wait(self._watch(place))
+    def follow_turn(self, position: TurnPosition) -> int:
+        """Show a turn that already runs until it ends, as `run_turn` does."""
+        return self.run(self._follow_turn(position))
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns; raises KeyboardInterrupt when it was cancelled."""
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result; raise KeyboardInterrupt if it was cancelled."""
         try:
-            return self.runner.run(work)
+            return self.runner.run(coroutine)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
     @property
     def permission_mode(self) -> PermissionMode:
-        return self.wanted.permission_mode if self.session is None else self.session.record.permission_mode
+        return self.new_session_options.permission_mode if self.session is None else self.session.record.permission_mode
 
     @property
     def model_name(self) -> str | None:
         """The model of the next turn; None for the default."""
-        return self.model or (self.wanted.model if self.session is None else self.session.record.model)
+        return self.model or (self.new_session_options.model if self.session is None else self.session.record.model)
 
     @property
     def tools(self) -> tuple[str, ...] | None:
-        """The tools that the agent has, by name; None for all."""
-        return self.wanted.tools if self.session is None else self.session.record.tools
+        """The names of the agent's tools; None for all."""
+        return self.new_session_options.tools if self.session is None else self.session.record.tools
 
-    def go_on_with(self, session: Known) -> None:
-        """Make it the session of the next message; raises SettingsError if its folder is gone."""
+    def resume(self, session: SessionInfo) -> None:
+        """Continue `session` with the next message; raise SettingsError if its folder no longer exists."""
         if not Path(session.record.workspace).is_dir():
-            raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is no folder now")
+            raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is not a folder")
         self.session = session
-        if self.desk.kept:
-            note_last(self.home, session.id)
+        if self.client.persistent:
+            remember_last_session(self.home, session.id)
 
     async def change(self, **changes: Any) -> None:
-        """Change the session, or what it will be made of."""
+        """Change fields of the session, or of the options of the session still to be created."""
         if self.session is None:
-            self.wanted = replace(self.wanted, **changes)
+            self.new_session_options = replace(self.new_session_options, **changes)
         else:
-            self.session = await self.desk.change(self.session.id, changes)
+            self.session = await self.client.change(self.session.id, changes)
 
-    async def _turn(self, said: UserMessage) -> int:
-        fresh, begun = self.session is None, list[Place]()
+    async def _run_turn(self, message: UserMessage) -> int:
+        is_new, started = self.session is None, list[TurnPosition]()
         try:
-            return await self._said(said, begun)
+            return await self._start_and_show_turn(message, started)
         except StoreError as exc:
-            if not fresh or begun or self.without_disk is None:
+            if not is_new or started or self.make_fallback_client is None:
                 raise
-            await self.desk.aclose()
-            self.desk, self.session, self.without_disk = self.without_disk(exc), None, None
-            return await self._said(said, begun)
+            await self.client.aclose()
+            self.client, self.session, self.make_fallback_client = self.make_fallback_client(exc), None, None
+            return await self._start_and_show_turn(message, started)
 
-    async def _said(self, said: UserMessage, begun: list[Place]) -> int:
-        """A turn of the session, a new one if there is none; `begun` gets its place once it runs."""
-        session = self.session = self.session or await self.desk.create(self.wanted)
-        if self.desk.kept:
-            note_last(self.home, session.id)
+    async def _start_and_show_turn(self, message: UserMessage, started: list[TurnPosition]) -> int:
+        """Start a turn, in a new session if there is none, and show it; `started` receives its position."""
+        session = self.session = self.session or await self.client.create(self.new_session_options)
+        if self.client.persistent:
+            remember_last_session(self.home, session.id)
 
-        async def begin() -> Place:
-            begun.append(await self.desk.start(session.id, said, self.model))
-            return begun[0]
+        async def start() -> TurnPosition:
+            started.append(await self.client.start(session.id, message, self.model))
+            return started[0]
 
-        return await play(self.desk, session.id, begin, self.output, self._audience())
+        return await show_turn(self.client, session.id, start, self.output, self._confirm_handler())
 
-    async def _watch(self, place: Place) -> int:
-        async def found() -> Place:
-            return place
+    async def _follow_turn(self, position: TurnPosition) -> int:
+        async def running() -> TurnPosition:
+            return position
 
         assert self.session is not None
-        return await play(self.desk, self.session.id, found, self.output, self._audience())
+        return await show_turn(self.client, self.session.id, running, self.output, self._confirm_handler())
 
-    def _audience(self) -> Audience:
-        if self.desk.by_policy:
-            return Silent()
-        if self.unasked is not None:
-            return Unasked(self.desk.answer, self.unasked)
-        return AtTheTerminal(self.desk.answer, self.output)
+    def _confirm_handler(self) -> ConfirmHandler:
+        if self.client.confirms_by_policy:
+            return NullConfirmHandler()
+        if self.automatic_answer is not None:
+            return AutomaticConfirmHandler(self.client.answer, self.automatic_answer)
+        return TerminalConfirmHandler(self.client.answer, self.output)
 
 
 @contextmanager
-def conversing(arguments: Namespace, output: Output) -> Generator[Conversation]:
-    """The conversation that the options ask for; at its end what it holds is given back, unless that comes at once."""
+def open_conversation(arguments: Namespace, output: Output) -> Generator[TerminalConversation]:
+    """Yield the conversation that the options select, and close its client afterwards.
+
+    On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
+    """
     keep_memory_together()
     with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
-        conversation = runner.run(_opened(arguments, output, runner))
+        conversation = runner.run(_open(arguments, output, runner))
         try:
             yield conversation
         except KeyboardInterrupt:
             raise
         except BaseException:
-            runner.run(conversation.desk.aclose())
+            runner.run(conversation.client.aclose())
             raise
         else:
-            runner.run(conversation.desk.aclose())
+            runner.run(conversation.client.aclose())
 
 
-async def _opened(arguments: Namespace, output: Output, runner: asyncio.Runner) -> Conversation:
+async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) -> TerminalConversation:
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
     configure_terminal_logging(settings)
     enabled_tools(settings)  # raises for a name that no tool has
-    unasked = answer_unasked(yes=arguments.yes)
-    wanted = NewSession(
+    answer = automatic_answer(yes=arguments.yes)
+    options = SessionOptions(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
         model=arguments.model,
@@ -172,87 +185,97 @@ async def _opened(arguments: Namespace, output: Output, runner: asyncio.Runner) 
     )
 
     @cache
-    def tell(text: str, tone: Tone = "warning") -> None:
-        output.note(Note(visible_line(text, 2_000), tone))
+    def notify(text: str, tone: Tone = "warning") -> None:
+        output.show_note(Note(visible_line(text, 2_000), tone))
 
-    without_disk: Callable[[Exception], Desk] | None = None
-    where = _where(settings, arguments, tell)
-    if isinstance(where, Loopback):
-        refuse_for_server(arguments, where.url)
-        desk: Desk = server_desk(settings, where, lambda text: output.note(Note(text, "warning")))
-        wanted = replace(wanted, model=wanted.model or settings.model)  # its own AGX_MODEL may be another
-        known = await _known(desk, arguments, settings)
+    make_fallback_client: Callable[[Exception], Client] | None = None
+    owner = _find_store(settings, arguments, notify)
+    if isinstance(owner, ServerEndpoint):
+        reject_local_options(arguments, owner.url)
+        client: Client = remote_client(settings, owner, lambda text: output.show_note(Note(text, "warning")))
+        options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
+        session = await _requested_session(client, arguments, settings)
     else:
-        make = partial(_own_desk, arguments=arguments, unasked=unasked, tell=tell)
+        make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
 
-        def in_memory(why: Exception) -> Desk:
-            return make(store_in_memory(why, tell), settings)
+        def make_memory_client(error: Exception) -> Client:
+            return make_client(fallback_store(error, notify), settings)
 
-        without_disk = in_memory
+        make_fallback_client = make_memory_client
         try:
-            desk, known = await _own(partial(make, where), arguments, settings)
+            client, session = await _open_local_client(partial(make_client, owner), arguments, settings)
         except StoreError as exc:
-            await where.aclose()
+            await owner.aclose()
             if arguments.session is not None:
                 raise
-            desk, known = in_memory(exc), None
-    conversation = Conversation(runner, desk, output, settings.home, wanted, unasked=unasked, without_disk=without_disk)
-    if known is not None:
-        await _go_on(conversation, known, arguments)
+            client, session = make_memory_client(exc), None
+    conversation = TerminalConversation(
+        runner,
+        client,
+        output,
+        settings.home,
+        options,
+        automatic_answer=answer,
+        make_fallback_client=make_fallback_client,
+    )
+    if session is not None:
+        await _resume(conversation, session, arguments)
     return conversation
 
 
-def _where(settings: Settings, arguments: Namespace, tell: Callable[[str], None]) -> Store | Loopback:
+def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
     try:
-        return own_store(settings)
-    except (StoreError, OSError) as exc:  # another owner, a later release's, damaged; a full or read-only disk
+        return open_store_or_find_server(settings)
+    except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise
-        return store_in_memory(exc, tell)
+        return fallback_store(exc, notify)
 
 
-async def _own(
-    make: Callable[[Settings], OwnDesk], arguments: Namespace, settings: Settings
-) -> tuple[OwnDesk, Known | None]:
-    """The desk, and the session to go on with: what its own folder says about settings counts in its turns."""
-    desk = make(settings)
-    await desk.recover()
-    known = await _known(desk, arguments, settings)
-    if known is not None:
-        desk = make(settings_for(arguments, Path(known.record.workspace)))
-    return desk, known
+async def _open_local_client(
+    make_client: Callable[[Settings], LocalClient], arguments: Namespace, settings: Settings
+) -> tuple[LocalClient, SessionInfo | None]:
+    """Return the client and the session to continue; the settings of the session's own folder apply to its turns."""
+    client = make_client(settings)
+    await client.recover()
+    session = await _requested_session(client, arguments, settings)
+    if session is not None:
+        client = make_client(settings_for(arguments, Path(session.record.workspace)))
+    return client, session
 
 
-async def _known(desk: Desk, arguments: Namespace, settings: Settings) -> Known | None:
-    return None if arguments.session is None else await session_named(desk, arguments.session, settings.home)
+async def _requested_session(client: Client, arguments: Namespace, settings: Settings) -> SessionInfo | None:
+    return None if arguments.session is None else await find_session(client, arguments.session, settings.home)
 
 
-def _own_desk(
+def _make_local_client(
     store: Store,
     settings: Settings,
     *,
     arguments: Namespace,
-    unasked: ConfirmAnswer | None,
-    tell: Callable[[str, Tone], None],
-) -> OwnDesk:
+    automatic: ConfirmAnswer | None,
+    notify: Callable[[str, Tone], None],
+) -> LocalClient:
     def default() -> str:
         spec, reason = default_model_spec(settings)
         if not settings.model:
-            tell(f"model: {spec}, because {reason}", "quiet")
+            notify(f"model: {spec}, because {reason}", "quiet")
         return spec
 
     models = NamedModels(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
-    return OwnDesk(store, settings, models, AsyncConfirmGate() if unasked is None else PolicyGate(unasked))
+    return LocalClient(store, settings, models, AsyncConfirmGate() if automatic is None else PolicyGate(automatic))
 
 
-async def _go_on(conversation: Conversation, known: Known, arguments: Namespace) -> None:
-    """With a session that is there, as far as the options allow; raises SettingsError where they do not."""
-    folder, mode = Path(known.record.workspace), arguments.permission_mode
+async def _resume(conversation: TerminalConversation, session: SessionInfo, arguments: Namespace) -> None:
+    """Continue an existing session with the given options; raise SettingsError if --cwd names another folder."""
+    folder, mode = Path(session.record.workspace), arguments.permission_mode
     if arguments.cwd is not None and arguments.cwd.resolve() != folder:
-        raise SettingsError(f"--cwd {str(arguments.cwd)!r}: session {known.id} works in {str(folder)!r}, and keeps it")
-    conversation.go_on_with(known)
+        raise SettingsError(
+            f"--cwd {str(arguments.cwd)!r}: session {session.id} works in {str(folder)!r}, which cannot be changed"
+        )
+    conversation.resume(session)
     conversation.model = arguments.model
     if Path.cwd() != folder and arguments.cwd is None:
-        conversation.output.note(Note(visible_line(f"this session works in {folder}", 2_000)))
-    if mode is not None and mode != known.record.permission_mode:
+        conversation.output.show_note(Note(visible_line(f"this session works in {folder}", 2_000)))
+    if mode is not None and mode != session.record.permission_mode:
         await conversation.change(permission_mode=mode)

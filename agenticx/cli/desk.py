@@ -1,4 +1,4 @@
-"""Where sessions are kept and their turns run: what a command asks of it, be it this process or a server."""
+"""The protocol through which commands use sessions, in this process or on a server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.base import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Desk", "DeskLost", "Known", "NewSession", "Place"]
+__all__ = ["Client", "ServerLost", "SessionInfo", "SessionOptions", "TurnPosition"]
 
 
-class DeskLost(AgenticXError):
-    """The server that ran a turn went away and did not come back."""
+class ServerLost(AgenticXError):
+    """Raised when the server that ran a turn became unreachable and did not come back in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
-    """What a session is made of; None leaves it to whoever keeps it."""
+class SessionOptions:
+    """The options of a new session; None leaves the choice to the store or server that creates it."""
 
     workspace: str
     permission_mode: PermissionMode
@@ -32,8 +32,8 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A session as lists tell of it; `matches` says where a search found it."""
+class SessionInfo:
+    """A session's record and running turn; `matches` are the excerpts that a search found in it."""
 
     record: SessionRecord
     running_turn_id: str | None = None
@@ -43,87 +43,105 @@ class Known:
     def id(self) -> str:
         return self.record.id
 
-    def as_json(self) -> dict[str, Any]:
-        """The object that the server's list has of it."""
-        found = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
-        return {**asdict(self.record), "running_turn_id": self.running_turn_id, **found}
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `GET /api/sessions` lists for this session."""
+        matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
+        return {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A turn, and the place in its session's log from which to read on; None: from the turn's first event."""
+class TurnPosition:
+    """A turn and the log cursor after which its reader starts; None starts at the turn's first event."""
 
     turn_id: str
     cursor: str | None = None
 
 
-class Desk(Protocol):
-    """Sessions and their turns. What names a session raises `SessionNotFound` when there is none."""
+class Client(Protocol):
+    """Access to sessions and their turns.
+
+    Every method that takes a session id raises `SessionNotFound` for an unknown one.
+    """
 
     @property
-    def by_policy(self) -> bool:
-        """Whether questions are decided where the turn runs, so that nobody here needs to answer them."""
+    def confirms_by_policy(self) -> bool:
+        """True if a policy where the turn runs answers all confirmations, so that this terminal need not."""
         ...
 
     @property
-    def kept(self) -> bool:
-        """Whether the sessions will be there when this process is not."""
+    def persistent(self) -> bool:
+        """True if sessions outlive this process."""
         ...
 
-    async def create(self, wanted: NewSession) -> Known: ...
-    async def get(self, session_id: str) -> Known: ...
+    async def create(self, options: SessionOptions) -> SessionInfo:
+        """Create a session; raise an `AgenticXError` if its model is unknown."""
+        ...
 
-    async def sessions(
+    async def get(self, session_id: str) -> SessionInfo:
+        """Return a session."""
+        ...
+
+    async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
-    ) -> Sequence[Known]:
-        """Pinned ones first, then newest first, behind the session `before`; with the `archived` ones if asked for."""
+    ) -> Sequence[SessionInfo]:
+        """Return up to `limit` sessions that follow the session `before`: pinned ones first, then newest first.
+
+        `query` selects those whose name or messages match; `archived` includes archived ones.
+        """
         ...
 
-    async def change(self, session_id: str, changes: Mapping[str, Any]) -> Known:
-        """Replace fields of the session's record."""
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
+        """Replace fields of the session's record and return the changed session."""
         ...
 
-    async def delete(self, session_id: str) -> None: ...
-
-    async def start(self, session_id: str, said: UserMessage, model: str | None) -> Place:
-        """Begin a turn; raises `SessionBusy` while another one runs."""
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with its events; a running turn is stopped first."""
         ...
 
-    async def running(self, session_id: str) -> Place | None:
-        """The turn that runs, one that waited for a person when its process ended included."""
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+        """Start a turn; raise `SessionBusy` while another one runs."""
         ...
 
-    def follow(self, session_id: str, place: Place) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
-        """The session's events from `place` to the turn's terminal one, as they are stored.
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
+        """Return the running turn, else None.
 
-        They end without one only if none can come any more. Reading them raises `DeskLost`.
+        A turn that awaited a confirmation when its process died counts as running.
+        """
+        ...
+
+    def follow(self, session_id: str, position: TurnPosition) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield the session's events, as they are stored, from `position` to the turn's terminal event.
+
+        The iterator ends without a terminal event only if none can follow. Iterating may raise `ServerLost`.
         """
         ...
 
     async def stop(self, session_id: str) -> None:
-        """Ask the running turn to end, if one runs."""
+        """Request the end of the running turn, if there is one."""
         ...
 
     async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        """Answer a question; raises an `AgenticXError` if it is closed."""
+        """Answer a confirmation; raise an `AgenticXError` if it is closed."""
         ...
 
-    def log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
-        """All events that the session has now."""
+    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield all events that the session has now."""
         ...
 
     def export(
         self, session_id: str, form: Literal["jsonl", "markdown"]
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The session as a file, in pieces."""
+        """Yield the exported file in chunks of bytes."""
         ...
 
-    async def model(self, name: str | None) -> str:
-        """What the model is called that `name` means, None being the default; raises an `AgenticXError` if none is."""
+    async def resolve_model(self, name: str | None) -> str:
+        """Return the full name of the model `name` (None: the default); raise an `AgenticXError` if it is unknown."""
         ...
 
     async def tools(self) -> Sequence[tuple[str, str]]:
-        """Name and description of what the agent can use."""
+        """Return the name and description of each available tool."""
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close the client and release what it owns; a server keeps running."""
+        ...

@@ -1,4 +1,4 @@
-"""`agx doctor`: what this installation has, lacks and uses; it changes nothing and makes nothing."""
+"""The `agx doctor` command, which checks the installation without changing anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from agenticx.cli.exit_codes import DONE, FAILED
-from agenticx.cli.looking import Seen, look_at_store, look_at_token
+from agenticx.cli.looking import CheckResult, check_store, check_token
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog import ModelInfo, default_model_spec, facts_of, list_models, resolve_model
@@ -28,14 +28,14 @@ from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
 
-__all__ = ["Finding", "configure", "findings", "run"]
+__all__ = ["Finding", "configure", "run", "run_checks"]
 
 Status = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. A `note` is worth knowing, a `problem` is worth repairing."""
+    """The result of one check; a `note` is worth knowing, a `problem` should be repaired."""
 
     topic: str
     text: str
@@ -51,29 +51,31 @@ exit codes: 0 no problem found, 1 a problem found, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx doctor` to its parser."""
     parser.epilog = _EPILOG
     parser.add_argument("--online", action="store_true", help="test keys at providers that are not on this machine")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
-    found = list(findings(online=arguments.online))
-    with suppress(BrokenPipeError):  # whoever has read enough: what was found stays found
+    """Run `agx doctor` and return its exit code."""
+    results = list(run_checks(online=arguments.online))
+    with suppress(BrokenPipeError):  # the reader closed the pipe; the exit code still reports the problems
         if arguments.json:
-            print(json.dumps({"findings": [asdict(finding) for finding in found], "settings": _settings_report()}))
+            print(json.dumps({"findings": [asdict(finding) for finding in results], "settings": _settings_report()}))
         else:
-            _print(found)
-    return FAILED if any(finding.status == "problem" for finding in found) else DONE
+            _print(results)
+    return FAILED if any(finding.status == "problem" for finding in results) else DONE
 
 
-def _print(found: list[Finding]) -> None:
+def _print(results: list[Finding]) -> None:
     marks: Mapping[Status, str] = {"ok": "ok", "note": "--", "problem": "!!"}
-    for finding in found:
+    for finding in results:
         print(f"{marks[finding.status]}  {finding.topic:<12} {visible_line(finding.text, 2_000)}")
 
 
-def findings(*, online: bool = False) -> Iterator[Finding]:
-    """Look at everything, the cheap and certain first; only with `online` beyond this machine."""
+def run_checks(*, online: bool = False) -> Iterator[Finding]:
+    """Yield the finding of every check, cheap and certain ones first; only `online` contacts other machines."""
     yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
@@ -81,29 +83,29 @@ def findings(*, online: bool = False) -> Iterator[Finding]:
     except SettingsError as exc:
         yield Finding("settings", str(exc), "problem")
         return
-    yield from _changed_settings(settings)
-    yield _looked_at("tools", lambda: _tools(settings))
-    yield _home(settings.home)
-    yield _looked_at("token", lambda: look_at_token(settings))
-    yield _looked_at("store", lambda: asyncio.run(look_at_store(settings)))
-    yield from _models(settings, online)
-    yield _sandbox()
+    yield from _check_settings(settings)
+    yield _run_check("tools", lambda: _check_tools(settings))
+    yield _check_home(settings.home)
+    yield _run_check("token", lambda: check_token(settings))
+    yield _run_check("store", lambda: asyncio.run(check_store(settings)))
+    yield from _check_models(settings, online)
+    yield _check_sandbox()
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _changed_settings(settings: Settings) -> Iterator[Finding]:
-    sources = _sources(settings)
+def _check_settings(settings: Settings) -> Iterator[Finding]:
+    sources = _setting_sources(settings)
     if not sources:
         yield Finding("settings", "all at their defaults")
     for name, source in sources.items():
-        value = "(set)" if name == "store_url" else getattr(settings, name)  # a store's URL may hold a password
+        value = "(set)" if name == "store_url" else getattr(settings, name)  # a store's URL may contain a password
         yield Finding("settings", f"{name} = {value} from {source}")
 
 
-def _sources(settings: Settings) -> dict[str, str]:
-    """Where each setting that is not at its default comes from."""
+def _setting_sources(settings: Settings) -> dict[str, str]:
+    """Return the source of each setting that differs from its default."""
     user = load_settings(environ={"AGX_HOME": str(settings.home)})
     project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=current_folder())
     default = Settings.model_validate({})
@@ -120,17 +122,17 @@ def _sources(settings: Settings) -> dict[str, str]:
 
 
 def _settings_report() -> dict[str, dict[str, Any]] | None:
-    """Every setting with its value and source; None where they cannot be loaded."""
+    """Return every setting with its value and source; None if they cannot be loaded."""
     try:
         settings = load_settings(project=current_folder())
     except SettingsError:
         return None
-    sources = _sources(settings)
+    sources = _setting_sources(settings)
     values = settings.model_dump(mode="json") | ({"store_url": "(set)"} if settings.store_url else {})
     return {name: {"value": value, "source": sources.get(name, "default")} for name, value in values.items()}
 
 
-def _tools(settings: Settings) -> Seen:
+def _check_tools(settings: Settings) -> CheckResult:
     names = [tool.schema.name for tool in enabled_tools(settings)]
     return f"new sessions have {', '.join(names) or 'none'}", "ok"
 
@@ -138,23 +140,23 @@ def _tools(settings: Settings) -> Seen:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _home(path: Path) -> Finding:
-    """Whether the folder is the person's alone."""
+def _check_home(path: Path) -> Finding:
+    """Check that the folder is accessible to its owner only."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Finding("home", f"{path} is made at the first start", "note")
+        return Finding("home", f"{path} is created at the first start", "note")
     except OSError as exc:
-        return Finding("home", f"{path} cannot be looked at: {exc.strerror}", "problem")
+        return Finding("home", f"{path} cannot be read: {exc.strerror}", "problem")
     if mode & 0o077 and sys.platform != "win32":
         return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
     return Finding("home", f"{path} (mode {mode:04o})")
 
 
-def _looked_at(topic: str, look: Callable[[], Seen]) -> Finding:
-    """What `look` says; what it raises is a problem."""
+def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
+    """Return the result of `check` as a finding; an `AgenticXError` that it raises is a problem."""
     try:
-        return Finding(topic, *look())
+        return Finding(topic, *check())
     except AgenticXError as exc:
         return Finding(topic, str(exc), "problem")
 
@@ -162,41 +164,41 @@ def _looked_at(topic: str, look: Callable[[], Seen]) -> Finding:
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def _models(settings: Settings, online: bool) -> Iterator[Finding]:
-    """Which keys are set and whether they work, which local servers answer, and what that makes the default."""
+def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
+    """Check keys, local model servers, the models in use, and describe what each model can do."""
     try:
         facts, models = load_facts(), asyncio.run(list_models(settings))
     except SettingsError as exc:
         yield Finding("models", str(exc), "problem")
         return
-    yield from _keys(facts, online)
+    yield from _check_keys(facts, online)
     servers = {model.why: model.provider for model in models if "local server" in model.why}
     for why, provider in servers.items():
         names = ", ".join(model.spec for model in models if model.why == why)
         yield Finding("servers", f"{provider}: {why}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
-    yield from _in_use(settings)
+    yield from _check_models_in_use(settings)
     for model in models:
-        yield from _abilities(model, settings)
+        yield from _describe_capabilities(model, settings)
 
 
-def _in_use(settings: Settings) -> Iterator[Finding]:
-    """The model of new sessions and those that stand in for it; one that no turn could use is a problem."""
+def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
+    """Check the default model and the fallback models; one that no turn could use is a problem."""
     spec, reason = default_model_spec(settings)
-    asked_for: Status = "ok" if settings.model or spec != "demo" else "note"
-    standing_in = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
-    for topic, name, why in [("model", spec, reason), *standing_in]:
+    status: Status = "ok" if settings.model or spec != "demo" else "note"
+    fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
+    for topic, name, why in [("model", spec, reason), *fallbacks]:
         try:
             resolve_model(name)
         except SettingsError as exc:
             yield Finding(topic, f"{name} ({why}): {exc}", "problem")
         else:
-            yield Finding(topic, f"{name} ({why})", asked_for)
+            yield Finding(topic, f"{name} ({why})", status)
 
 
-def _keys(facts: Facts, online: bool) -> Iterator[Finding]:
-    """The variables that are set, by name, and what the provider says to them."""
+def _check_keys(facts: Facts, online: bool) -> Iterator[Finding]:
+    """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
     set_keys: dict[str, tuple[str, Provider]] = {}
     for provider in facts.providers.values():
         if found := provider.key_set():
@@ -205,56 +207,58 @@ def _keys(facts: Facts, online: bool) -> Iterator[Finding]:
         yield Finding("keys", "no provider's key is set", "note")
     for variable, (key, provider) in set_keys.items():
         if online or is_loopback(urlsplit(provider.where()).hostname or ""):
-            yield _tested(variable, asyncio.run(check_key(provider, key)))
+            yield _key_finding(variable, asyncio.run(check_key(provider, key)))
         else:
             yield Finding("keys", f"{variable} is set; --online tests it at {provider.where()}")
 
 
-def _tested(variable: str, check: KeyCheck) -> Finding:
+def _key_finding(variable: str, check: KeyCheck) -> Finding:
     statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
     return Finding("keys", f"{variable} {check.text}", statuses[check.answer])
 
 
-def _abilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
-    """What a model can do, as far as anybody says."""
-    if model.spec == "demo" or not _means_something(model.spec):
+def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
+    """Describe the capabilities of a model, as far as they are known."""
+    if model.spec == "demo" or not _is_known_model(model.spec):
         return
     facts = model.facts
     if not facts.is_known:
         own = settings.home / "models.toml"
-        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (a row in {own} says more)", "note")
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
         return
-    can = [words for ability, words in _ABILITIES.items() if facts.can(ability)]
+    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.can(ability)]
     if not facts.can("tools"):
-        can.append("gets tools in its prompt")
+        capabilities.append("gets tools in its prompt")
     if facts.input_window:
-        can.append(f"takes {facts.input_window:,} tokens")
+        capabilities.append(f"takes {facts.input_window:,} tokens")
     if (price := facts.price) is not None:
-        can.append(f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}")
-    yield Finding("abilities", f"{model.spec}: {', '.join(can)}")
+        capabilities.append(
+            f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}"
+        )
+    yield Finding("abilities", f"{model.spec}: {', '.join(capabilities)}")
 
 
-def _means_something(spec: str) -> bool:
+def _is_known_model(spec: str) -> bool:
     try:
         facts_of(spec)
-    except SettingsError:  # told of the model in use
+    except SettingsError:  # reported by `_check_models_in_use`
         return False
     return True
 
 
-_ABILITIES: Mapping[Ability, str] = {
+_CAPABILITY_TEXTS: Mapping[Ability, str] = {
     "tools": "calls tools",
     "parallel": "several at once",
     "vision": "sees images",
     "reasoning": "thinks",
-    "structured_output": "keeps to a schema",
+    "structured_output": "follows a schema",
 }
 
 
 # --- the sandbox ------------------------------------------------------------------------------------------------------
 
 
-def _sandbox() -> Finding:
+def _check_sandbox() -> Finding:
     bubblewrap = shutil.which("bwrap")
     found = (
         f"bubblewrap is at {bubblewrap}, but not used by this release" if bubblewrap else "bubblewrap is not installed"

@@ -1,4 +1,4 @@
-"""An event as the log has it: its stored line, and what of it can be read, whichever release stored it."""
+"""Stored events as the CLI reads them: the exact line and its parsed fields, of any release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Envelope"]
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One event; `line` is its envelope to the byte, and `type` may be one that this release does not know."""
+    """One event; `line` is its stored envelope, byte for byte, and `type` may be unknown to this release."""
 
     line: bytes
     type: str
@@ -24,13 +24,13 @@ class Envelope:
     turn_id: str | None
 
     @classmethod
-    def read(cls, line: bytes) -> Envelope:
-        """The envelope in a line of the log; raises `StoreError` for a line that holds none."""
+    def parse(cls, line: bytes) -> Envelope:
+        """Return the envelope in a line of the log; raise `StoreError` for a line that is not an event."""
         try:
             content: Any = json.loads(line)
             type_: Any = content["type"]
         except (ValueError, TypeError, KeyError) as exc:
-            raise StoreError(f"this is no event of a session: {line[:80]!r}") from exc
+            raise StoreError(f"not a session event: {line[:80]!r}") from exc
         fields = cast("dict[str, Any]", content)
         data = fields.get("data")
         return cls(
@@ -43,8 +43,8 @@ class Envelope:
 
     @property
     def terminal(self) -> bool:
-        """Whether this is the last event of its turn."""
-        return self.type in _ENDS or (self.type == EventType.ERROR and self.data.get("fatal") is True)
+        """True for the last event of a turn: `final`, `subagent_paused` or a fatal `error`."""
+        return self.type in _TERMINAL_TYPES or (self.type == EventType.ERROR and self.data.get("fatal") is True)
 
 
-_ENDS = frozenset({EventType.FINAL, EventType.SUBAGENT_PAUSED})
+_TERMINAL_TYPES = frozenset({EventType.FINAL, EventType.SUBAGENT_PAUSED})

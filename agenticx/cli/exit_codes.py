@@ -1,4 +1,4 @@
-"""What `agx` says to the shell that called it."""
+"""The exit codes of `agx`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["DONE", "FAILED", "OUT_OF_MEMORY", "STOPPED", "USAGE"]
 
 DONE: Final = 0
 FAILED: Final = 1
-"""A fatal error event, a failed model call, a problem that `doctor` found."""
+"""A fatal error event, a failed model call, or a problem that `doctor` found."""
 USAGE: Final = 2
 STOPPED: Final = 130
-"""By Ctrl-C, as a shell counts it: 128 + SIGINT."""
+"""Stopped by Ctrl-C: 128 + SIGINT, as a shell reports it."""

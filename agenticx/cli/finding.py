@@ -1,4 +1,4 @@
-"""Which desk a command works at: the server that has the data folder, else this process, else a store in memory."""
+"""Discovery of the server that owns the data folder, and the stores used without one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from agenticx.cli.loopback import Loopback
-from agenticx.cli.server_desk import ServerDesk
+from agenticx.cli.loopback import ServerEndpoint
+from agenticx.cli.server_desk import RemoteClient
 from agenticx.errors import SettingsError
 from agenticx.sessions.base import Store
 from agenticx.sessions.memory import MemoryStore
@@ -16,13 +16,13 @@ from agenticx.sessions.sqlite.owner import OwnedElsewhere, owner_of
 from agenticx.settings import Settings
 from agenticx.token_file import token_path
 
-__all__ = ["own_store", "server_desk", "server_with_pid", "store_in_memory"]
+__all__ = ["fallback_store", "open_store_or_find_server", "remote_client", "server_with_pid"]
 
 
-def own_store(settings: Settings) -> Store | Loopback:
-    """The store, which from now on belongs to this process, or the server that has it.
+def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
+    """Open the store, of which this process becomes the owner, or return the server that owns it.
 
-    Raises `OwnedElsewhere` where another program has it that is no server, and `StoreError` where it is of no use.
+    Raise `OwnedElsewhere` if another program that is not a server owns it, `StoreError` if it cannot be used.
     """
     try:
         return open_store(settings)
@@ -33,37 +33,37 @@ def own_store(settings: Settings) -> Store | Loopback:
         return server
 
 
-def store_in_memory(why: Exception, tell: Callable[[str], None]) -> Store:
-    """A store that ends with the process, which the person is told together with the reason."""
-    tell(f"what is said now is not kept, as {why}")
+def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
+    """Return a store in memory, and notify the user that the session is not stored, with the reason."""
+    notify(f"this session is not stored: {error}")
     return MemoryStore()
 
 
-def server_desk(settings: Settings, server: Loopback, tell: Callable[[str], None]) -> ServerDesk:
-    """The desk of a server, which may come back at another address."""
+def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[str], None]) -> RemoteClient:
+    """Return the client of a server, which may come back at another address."""
 
-    def locate() -> Loopback | None:
+    def locate() -> ServerEndpoint | None:
         pid = owner_of(database_path(settings))
         return None if pid is None else server_with_pid(settings, pid)
 
-    return ServerDesk(locate, server, tell)
+    return RemoteClient(locate, server, notify)
 
 
-def server_with_pid(settings: Settings, pid: int) -> Loopback | None:
-    """The server that a process is, by the note that it put into AGX_HOME; None if it is none that is ready."""
+def server_with_pid(settings: Settings, pid: int) -> ServerEndpoint | None:
+    """Return the server with that process id, as announced in AGX_HOME, or None if it is not a server that is ready."""
     try:
-        note: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())
-        host, _, port = str(note["url"]).removeprefix("http://").rpartition(":")
+        announcement: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())
+        host, _, port = str(announcement["url"]).removeprefix("http://").rpartition(":")
         if host not in ("127.0.0.1", "[::1]"):
             return None
-        return Loopback(host, int(port), _token(settings), pid)
+        return ServerEndpoint(host, int(port), _read_server_token(settings), pid)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _token(settings: Settings) -> str:
+def _read_server_token(settings: Settings) -> str:
     path = token_path(settings)
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"the server's token is kept in {str(path)!r}, which cannot be read: {exc}") from exc
+        raise SettingsError(f"the server's token file {str(path)!r} cannot be read: {exc}") from exc

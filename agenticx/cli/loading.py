@@ -1,6 +1,7 @@
-"""Ctrl-C while a command is being loaded: nothing has begun, so the process ends there and then.
+"""The handling of Ctrl-C while a command is imported: the process exits at once.
 
-A KeyboardInterrupt will not do, because what is being imported may swallow it or make another exception of it.
+Nothing has started yet, so nothing needs closing. A KeyboardInterrupt is not enough, because the imported code may
+swallow it or convert it into another exception (pydantic does).
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ import os
 import signal
 from types import FrameType
 
-__all__ = ["leave_on_ctrl_c", "raise_on_ctrl_c"]
+__all__ = ["exit_on_ctrl_c", "raise_on_ctrl_c"]
 
 
-def leave_on_ctrl_c() -> None:
-    """From now on, unless Ctrl-C means something else already."""
+def exit_on_ctrl_c() -> None:
+    """Exit the process on Ctrl-C from now on, unless another handler is installed."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, _exit)
 
 
 def raise_on_ctrl_c() -> None:
-    """The command is loaded: Ctrl-C is a KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is _leave:
+    """Restore KeyboardInterrupt on Ctrl-C, once the command is imported."""
+    if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(130)  # as a shell counts it
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    os._exit(130)  # 128 + SIGINT, as a shell reports it

@@ -1,4 +1,4 @@
-"""What `agx doctor` can say of the store and of the server's token without opening, making or changing either."""
+"""The checks of `agx doctor` on the store and the server's token, which change neither."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from agenticx.cli.finding import server_with_pid
-from agenticx.cli.loopback import Loopback, Refused
+from agenticx.cli.loopback import RequestRejected, ServerEndpoint
 from agenticx.sessions.opening import database_path
 from agenticx.sessions.sqlite._file import check_integrity, naming, read_only_uri, refuse_what_is_no_database
 from agenticx.sessions.sqlite.migrations import check
@@ -18,56 +18,56 @@ from agenticx.sessions.sqlite.owner import owner_of
 from agenticx.settings import Settings
 from agenticx.token_file import read_token, token_path
 
-__all__ = ["Seen", "look_at_store", "look_at_token"]
+__all__ = ["CheckResult", "check_store", "check_token"]
 
-Seen = tuple[str, Literal["ok", "note"]]
-"""A sentence, and whether what it tells of is there yet."""
+CheckResult = tuple[str, Literal["ok", "note"]]
+"""A sentence and its status: `note` for what does not exist yet or needs attention, else `ok`."""
 
-_ANSWER_SECONDS = 5.0
+_RESPONSE_TIMEOUT = 5.0  # seconds
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-async def look_at_store(settings: Settings) -> Seen:
-    """Who has the store, or what it is.
+async def check_store(settings: Settings) -> CheckResult:
+    """Report the owner of the store, or the state of its database if it has no owner.
 
-    Raises `StoreError` or `SettingsError` for one that no process could open, `Unreachable` where a server has it that
-    does not answer.
+    Raise `StoreError` or `SettingsError` for a store that no process could open, `ServerUnreachable` if its owner is a
+    server that does not answer.
     """
     path = database_path(settings)
     pid = owner_of(path)
     if pid is None:
-        return _look_at_file(path)
+        return _check_file(path)
     server = server_with_pid(settings, pid)
     if server is None:
         return f"{path} belongs to {f'process {pid}' if pid else 'another process'}", "ok"
-    await _health(server)
+    await _check_health(server)
     return f"{path} belongs to the server at {server.url} (process {pid}), which answers", "ok"
 
 
-async def _health(server: Loopback) -> None:
+async def _check_health(server: ServerEndpoint) -> None:
     try:
-        await replace(server, answer_seconds=_ANSWER_SECONDS).json("GET", "/api/health")
-    except Refused:  # it is there all the same
+        await replace(server, response_timeout=_RESPONSE_TIMEOUT).request_json("GET", "/api/health")
+    except RequestRejected:  # it answered, so it runs
         return
 
 
-def _look_at_file(path: Path) -> Seen:
+def _check_file(path: Path) -> CheckResult:
     refuse_what_is_no_database(path)
     with naming(path):
         if not path.exists() or not path.stat().st_size:
-            return f"{path} is made when it is first used", "note"
-        if _log_without_index(path):
-            return f"{path} has a log beside it that the next start writes into it", "note"
+            return f"{path} is created on first use", "note"
+        if _has_log_without_index(path):
+            return f"{path} has a write-ahead log that is applied at the next start", "note"
         with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
             check(connection)
             check_integrity(connection)
-    return f"{path} is whole", "ok"
+    return f"{path} is intact", "ok"
 
 
-def _log_without_index(path: Path) -> bool:
-    """Whether SQLite would have to make a file to read what it is."""
+def _has_log_without_index(path: Path) -> bool:
+    """Return whether SQLite would have to create the -shm file in order to read the database."""
     log, index = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
     return log.exists() and log.stat().st_size > 0 and not index.exists()
 
@@ -75,11 +75,11 @@ def _log_without_index(path: Path) -> bool:
 # --- the token --------------------------------------------------------------------------------------------------------
 
 
-def look_at_token(settings: Settings) -> Seen:
-    """Where the token is; raises `SettingsError` for one that `agx serve` refuses."""
+def check_token(settings: Settings) -> CheckResult:
+    """Report the token file; raise `SettingsError` for one that `agx serve` refuses."""
     path = token_path(settings)
     try:
         read_token(settings)
     except FileNotFoundError:
-        return f"{path} is made by `agx serve`", "note"
+        return f"{path} is created by `agx serve`", "note"
     return f"{path} (mode {stat.S_IMODE(path.stat().st_mode):04o})", "ok"

@@ -1,4 +1,4 @@
-"""HTTP to our own server on this machine: one request per connection, with the token, the body as it comes."""
+"""HTTP requests to the studio server on this machine: one per connection, with the token, streamed."""
 
 from __future__ import annotations
 
@@ -13,68 +13,69 @@ import h11
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
 
-__all__ = ["Loopback", "Refused", "Silent", "Unreachable"]
+__all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
 
-_CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 10.0  # nothing that is asked takes long
-_SILENCE_SECONDS = 25.0  # a stream's heartbeat comes every 10 s
+_CONNECT_TIMEOUT = 5.0  # seconds
+_RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
+_READ_TIMEOUT = 25.0  # seconds; a stream has a heartbeat every 10 s
 
 _READ_BYTES = 65_536
 
 
-class Unreachable(AgenticXError):
-    """The server does not answer, or broke off."""
+class ServerUnreachable(AgenticXError):
+    """Raised when the server does not answer or closes the connection in the middle of a response."""
 
 
-class Silent(Unreachable):
-    """The server is there and says nothing: it is held up, or was stopped."""
+class ServerUnresponsive(ServerUnreachable):
+    """Raised when the server accepts connections but sends nothing: it is blocked or suspended."""
 
 
-class Refused(AgenticXError):
-    """The server answered with a problem, whose sentence this is; `code` is the problem's own."""
+class RequestRejected(AgenticXError):
+    """Raised for a problem response (RFC 9457); the message is its `detail`, `code` its `code`."""
 
-    def __init__(self, sentence: str, code: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True)
-class Loopback:
-    """A server's address, as it stands in a URL, and the token that opens it."""
+class ServerEndpoint:
+    """The address of a server, as it is written in a URL, and the bearer token for it."""
 
     host: str
     port: int
     token: str = field(repr=False)
     pid: int | None = None
-    answer_seconds: float = _ANSWER_SECONDS
-    """How long the server may take to begin an answer."""
+    response_timeout: float = _RESPONSE_TIMEOUT
+    """Seconds that the server may take to start a response."""
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    async def json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What the server answers; raises `Unreachable`, or what it was refused with.
+    async def request_json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a request and return the decoded JSON body, None if it is empty.
 
-        That is `SessionNotFound`, `SessionBusy`, `SettingsError` for what cannot be asked for, else `Refused`.
+        Raise `ServerUnreachable`, or for a problem response: `SessionNotFound`, `SessionBusy`, `SettingsError` for an
+        unknown model, bad settings or an invalid body, else `RequestRejected`.
         """
-        async with self.body(method, path, body) as chunks:
+        async with self.stream(method, path, body) as chunks:
             content = b"".join([chunk async for chunk in chunks])
         return json.loads(content) if content else None
 
     @asynccontextmanager
-    async def body(
+    async def stream(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """The body of the answer in pieces, as they come; raises what `json` raises, while it is read too."""
+        """Yield the chunks of the response body as they arrive; raise as `request_json` does, also while iterating."""
         reader, writer = await self._connect()
         try:
             exchange = _Exchange(self, reader, h11.Connection(h11.CLIENT))
-            writer.write(exchange.request(self._request(method, path, body), body))
-            status = await exchange.status(self.answer_seconds)
-            async with aclosing(exchange.chunks()) as chunks:
+            writer.write(exchange.encode_request(self._request(method, path, body), body))
+            status = await exchange.read_status(self.response_timeout)
+            async with aclosing(exchange.read_chunks()) as chunks:
                 if status >= 400:
-                    raise _problem(status, b"".join([chunk async for chunk in chunks]))
+                    raise _error_from_problem(status, b"".join([chunk async for chunk in chunks]))
                 yield chunks
         finally:
             writer.close()
@@ -83,19 +84,19 @@ class Loopback:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
                 return await asyncio.open_connection(self.host.strip("[]"), self.port)
         except TimeoutError as exc:
-            raise self.silent() from exc
+            raise self.unresponsive_error() from exc
         except OSError as exc:
-            raise Unreachable(f"the server at {self.url} does not answer") from exc
+            raise ServerUnreachable(f"the server at {self.url} does not answer") from exc
 
-    def silent(self) -> Silent:
-        """What is to be said of a server that says nothing."""
+    def unresponsive_error(self) -> ServerUnresponsive:
+        """Return the error for a server that sends nothing."""
         if self.pid is None:
-            return Silent(f"the server at {self.url} does not answer")
-        hint = f"if it was stopped, `kill -CONT {self.pid}` lets it go on"
-        return Silent(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
+            return ServerUnresponsive(f"the server at {self.url} does not answer")
+        hint = f"if it is suspended, `kill -CONT {self.pid}` resumes it"
+        return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> h11.Request:
         headers = [
@@ -104,59 +105,61 @@ class Loopback:
             ("Connection", "close"),
         ]
         if body is not None:
-            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(_encoded(body))))]
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(_encode_json(body))))]
         return h11.Request(method=method, target=path, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
-    server: Loopback
+    server: ServerEndpoint
     reader: asyncio.StreamReader
-    wire: h11.Connection
+    connection: h11.Connection
 
-    def request(self, head: h11.Request, body: Mapping[str, Any] | None) -> bytes:
-        parts = [head, *([] if body is None else [h11.Data(data=_encoded(body))]), h11.EndOfMessage()]
-        return b"".join(self.wire.send(part) or b"" for part in parts)
+    def encode_request(self, head: h11.Request, body: Mapping[str, Any] | None) -> bytes:
+        parts = [head, *([] if body is None else [h11.Data(data=_encode_json(body))]), h11.EndOfMessage()]
+        return b"".join(self.connection.send(part) or b"" for part in parts)
 
-    async def status(self, seconds: float) -> int:
-        while not isinstance(event := await self._event(seconds), h11.Response):
+    async def read_status(self, timeout: float) -> int:
+        while not isinstance(event := await self._next_event(timeout), h11.Response):
             pass
         return event.status_code
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        while isinstance(event := await self._event(_SILENCE_SECONDS), h11.Data):
+    async def read_chunks(self) -> AsyncGenerator[bytes]:
+        while isinstance(event := await self._next_event(_READ_TIMEOUT), h11.Data):
             yield bytes(event.data)
 
-    async def _event(self, seconds: float) -> object:
+    async def _next_event(self, timeout: float) -> object:
         try:
-            while (event := self.wire.next_event()) is h11.NEED_DATA:
-                async with asyncio.timeout(seconds):
-                    self.wire.receive_data(await self.reader.read(_READ_BYTES))
+            while (event := self.connection.next_event()) is h11.NEED_DATA:
+                async with asyncio.timeout(timeout):
+                    self.connection.receive_data(await self.reader.read(_READ_BYTES))
         except TimeoutError as exc:
-            raise self.server.silent() from exc
+            raise self.server.unresponsive_error() from exc
         except (OSError, h11.RemoteProtocolError) as exc:
-            raise Unreachable(f"the server at {self.server.url} broke off its answer") from exc
+            raise ServerUnreachable(
+                f"the server at {self.server.url} closed the connection in the middle of a response"
+            ) from exc
         return event
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _encode_json(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body).encode()
 
 
-def _problem(status: int, content: bytes) -> AgenticXError:
+def _error_from_problem(status: int, content: bytes) -> AgenticXError:
     try:
         problem: Any = json.loads(content)
-        code, sentence = str(problem["code"]), str(problem["detail"])
+        code, detail = str(problem["code"]), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
-        code, sentence = "", f"the server answered with status {status}"
+        code, detail = "", f"the server answered with status {status}"
     match code:
         case "session_not_found":
-            return SessionNotFound(sentence)
+            return SessionNotFound(detail)
         case "session_busy":
-            return SessionBusy(sentence)
+            return SessionBusy(detail)
         case "unknown_model" | "bad_settings" | "invalid_body":
-            return SettingsError(sentence)  # what a command that runs the turn itself would say, too
+            return SettingsError(detail)  # as if the turn ran in this process
         case _:
-            return Refused(sentence, code)
+            return RequestRejected(detail, code)

@@ -1,4 +1,4 @@
-"""`agx model call`: one model call, its reply printed; no session, no store, no lock."""
+"""The `agx model call` command: one model call without a session, a store or a lock."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from agenticx.cli.attaching import add_attach_option, loaded
+from agenticx.cli.attaching import add_attach_option, load_attachments
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
-from agenticx.cli.prompts import prompt_of
+from agenticx.cli.prompts import read_prompt
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
 from agenticx.llms.abilities import AbleModel
@@ -23,9 +23,9 @@ from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
 from agenticx.tools.visible import escape_controls, visible_line
 
-__all__ = ["configure", "parsed_arguments", "reply_object", "run"]
+__all__ = ["configure", "parsed_arguments", "reply_to_json", "run"]
 
-_MAX_DEPTH = 100  # of arguments, as turns read them
+_MAX_DEPTH = 100  # of arguments, the same as in turns
 
 _EPILOG = """\
 MODEL is provider:name, such as openai-chat:gpt-4.1-mini or ollama:qwen3, or demo. A server on this machine
@@ -37,10 +37,11 @@ examples:
   echo "Say hello" | agx model call demo -
   agx model call gemini:gemini-2.5-flash "What is this?" --attach photo.jpg --attach notes.txt
 
-exit codes: 0 a whole reply, 1 an error (with --json the reply is printed as far as it came), 2 usage"""
+exit codes: 0 a complete reply, 1 an error (--json prints what was received before it), 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx model` to its parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="call")
     call = actions.add_parser(
         "call",
@@ -51,36 +52,37 @@ def configure(parser: ArgumentParser) -> None:
         allow_abbrev=False,
     )
     call.add_argument("model", metavar="MODEL", help="provider:name or demo")
-    call.add_argument("prompt", help="what to say; - reads it from stdin")
+    call.add_argument("prompt", help="the message; - reads it from stdin")
     call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
-    call.add_argument("--system", metavar="S", help="a system message that goes first")
+    call.add_argument("--system", metavar="S", help="a system message, sent first")
     add_attach_option(call)
     call.add_argument("--json", action="store_true", help="print the whole reply as one line of JSON")
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx model` and return its exit code."""
     clocks = ModelClocks.from_settings(load_settings())
     try:
-        attached = loaded(arguments.attach)
+        attached = load_attachments(arguments.attach)
     except AttachmentRefused as exc:
         print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
     model = AbleModel(resolve_model(arguments.model, base_url=arguments.base_url), facts_of(arguments.model))
-    prompt = prompt_of(arguments.prompt)
+    prompt = read_prompt(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt, attachments=attached))
     request = ModelRequest(messages=messages, timeout=clocks.request_timeout)
     reply, error = asyncio.run(_call(model, request, clocks))
-    problem = _problem(reply, error)
+    problem = _find_problem(reply, error)
     if arguments.json:
-        print(json.dumps(reply_object(reply, problem), allow_nan=False))
+        print(json.dumps(reply_to_json(reply, problem), allow_nan=False))
     else:
         _print_reply(reply, problem)
     return DONE if problem is None else FAILED
 
 
 async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
-    """The reply as far as it came, and what ended it if that was no end marker; bounded by a turn's own clocks."""
+    """Return the reply received, and the error that ended it, if any; the clocks of a turn limit the call."""
     clock, builder = SystemClock(), ReplyBuilder()
     deadlines = Deadlines(clocks, clock.monotonic())
     stream = ModelStream(model, request, clock)
@@ -89,7 +91,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
             until, expiry = deadlines.next()
             deltas = await stream.receive(until)
             if deltas is None:
-                _expired(expiry, clocks, deadlines, clock)
+                _handle_expired_clock(expiry, clocks, deadlines, clock)
             elif not deltas:
                 return builder.reply(), None
             else:
@@ -103,8 +105,8 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
         await stream.close()
 
 
-def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
-    """Raise `ClockExpired` where the model was too slow; say so where it is only slow."""
+def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
+    """Raise `ClockExpired` for a clock that ends the call; print a notice for one that only reports a slow model."""
     now, limit = clock.monotonic(), clocks.limit(expiry)
     match expiry:
         case "heartbeat":
@@ -116,7 +118,7 @@ def _expired(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: C
             print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
 
 
-def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
+def _find_problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
     if error is not None:
         return {"type": error.provider_type or error.code, "message": str(error)}
     if not reply.complete:
@@ -124,8 +126,8 @@ def _problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
     return None
 
 
-def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
-    """The reply as the wire contract prints it; what was received before an error stays."""
+def reply_to_json(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
+    """Return the reply as the JSON object of `--json`, including what was received before an error."""
     usage = reply.usage
     return {
         "text": reply.text,
@@ -146,7 +148,7 @@ def reply_object(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]
 
 
 def parsed_arguments(call: ToolCall) -> Any:
-    """A call's arguments as the value that they are, a freeform tool's input as a string; the text itself if none."""
+    """Return a call's arguments as their JSON value, or as text if they are not JSON or a freeform tool's input."""
     if not call.arguments.strip():
         return {}
     try:

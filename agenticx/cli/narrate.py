@@ -1,4 +1,4 @@
-"""What an event means to a person who watches: one short line, or nothing."""
+"""The text shown to the user for an event: one short line, or nothing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
     "ALLOWED_BY_YES",
-    "NOBODY_TO_ASK",
-    "OF_ANOTHER_SHAPE",
+    "NO_TERMINAL",
+    "PAYLOAD_ERRORS",
+    "EventLike",
     "Note",
-    "Told",
     "Tone",
-    "describe",
-    "describe_question",
+    "event_note",
     "one_line",
-    "said",
-    "unreadable",
+    "question_notes",
+    "unreadable_event_note",
+    "user_message_note",
 ]
 
-OF_ANOTHER_SHAPE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What telling of a payload raises that is of another release, or of nobody's."""
+PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""The exceptions that formatting raises for a payload of another release, or one that fits no release."""
 
 ALLOWED_BY_YES = "allowed by --yes"
-NOBODY_TO_ASK = "there is no terminal to ask at; --yes would allow it"
-"""Reasons of answers that a terminal gave without a person; in a server's log they are the user's all the same."""
+NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
+"""The reasons of answers that a terminal sent without asking; in a server's log these are answers of the user."""
 
 Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
 
@@ -41,14 +41,14 @@ _SENTENCE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line (or a few, for a multi-line text) and how it is meant; a terminal colours by `tone`."""
+    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
 
     text: str
     tone: Tone = "quiet"
 
 
-class Told(Protocol):
-    """What of an event is told."""
+class EventLike(Protocol):
+    """The fields of an event that are formatted."""
 
     @property
     def type(self) -> str: ...
@@ -58,34 +58,34 @@ class Told(Protocol):
     def terminal(self) -> bool: ...
 
 
-def describe(event: Told) -> Note | None:
-    """The line for an event; None for what is shown otherwise (text, questions) or not at all.
+def event_note(event: EventLike) -> Note | None:
+    """Return the line for an event, or None if it is shown otherwise (text, questions) or not at all.
 
-    Raises one of `OF_ANOTHER_SHAPE` for a payload that is so.
+    Raise one of `PAYLOAD_ERRORS` for a payload that does not have the fields of its type.
     """
-    line = _LINES.get(event.type)
+    line = _FORMATTERS.get(event.type)
     if line is not None:
         return line(event.data)
-    return None if event.type in _TYPES else unreadable(event)
+    return None if event.type in _TYPES else unreadable_event_note(event)
 
 
-def unreadable(event: Told) -> Note:
-    """The line for an event that this release does not know, or whose payload it cannot read."""
+def unreadable_event_note(event: EventLike) -> Note:
+    """Return the line for an event that this release does not know, or whose payload it cannot read."""
     return Note(f"· {visible_line(event.type, _NAME_CHARS)} {one_line(json.dumps(event.data), _CALL_CHARS)}")
 
 
-def said(text: str) -> Note:
-    """What the person said, as it stands in a conversation that is read again."""
+def user_message_note(text: str) -> Note:
+    """Return the line for a user message in a conversation that is shown again."""
     return Note(f"› {visible(text)}", "question")
 
 
-def _waiting(data: Mapping[str, Any]) -> Note | None:
+def _token(data: Mapping[str, Any]) -> Note | None:
     if not data.get("waiting"):
         return None
     return Note(f"… waiting for the model ({data.get('elapsed_seconds', 0):.0f} s)")
 
 
-def _call(data: Mapping[str, Any]) -> Note:
+def _tool_call(data: Mapping[str, Any]) -> Note:
     name, arguments = visible_line(data["name"], _NAME_CHARS), data["arguments"]
     if isinstance(arguments, str):
         return Note(f"→ {name} {one_line(arguments)}", "call")
@@ -94,7 +94,7 @@ def _call(data: Mapping[str, Any]) -> Note:
 
 
 def one_line(text: str, width: int = 100) -> str:
-    """The beginning of `text` on one visible line of at most `width` characters."""
+    """Return the beginning of `text` on one visible line of at most `width` characters."""
     line = visible(" ".join(text[: 4 * width].split()))
     return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1] + "…"
 
@@ -103,7 +103,7 @@ def _short(value: Any) -> str:
     return one_line(value if isinstance(value, str) else json.dumps(value), 60)
 
 
-def _result(data: Mapping[str, Any]) -> Note:
+def _tool_result(data: Mapping[str, Any]) -> Note:
     outcome = visible_line(data.get("outcome", "error" if data["is_error"] else "ok"), _NAME_CHARS)
     took = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
     name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
@@ -113,30 +113,30 @@ def _result(data: Mapping[str, Any]) -> Note:
     return Note(head, "bad" if data["is_error"] else "good")
 
 
-def _progress(data: Mapping[str, Any]) -> Note | None:
-    if data.get("output"):  # shown as it comes
+def _tool_progress(data: Mapping[str, Any]) -> Note | None:
+    if data.get("output"):  # streamed by the output itself
         return None
     name = visible_line(data["name"], _NAME_CHARS)
     return Note(f"  … {name} is still running ({data['elapsed_seconds']:.0f} s)")
 
 
-def _decision(data: Mapping[str, Any]) -> Note:
+def _confirm_response(data: Mapping[str, Any]) -> Note:
     word = "allowed" if data["approved"] else "denied"
     reason = f": {visible_line(data['reason'])}" if data.get("reason") else ""
-    return Note(f"  {word}{_by(data)}{reason}", "good" if data["approved"] else "warning")
+    return Note(f"  {word}{_decided_by(data)}{reason}", "good" if data["approved"] else "warning")
 
 
-def _by(data: Mapping[str, Any]) -> str:
-    unasked = _UNASKED.get(data.get("reason", "")) if data["by"] == "user" else None
-    return unasked or f" by {_DECIDERS[data['by']]}"
+def _decided_by(data: Mapping[str, Any]) -> str:
+    automatic = _AUTOMATIC_DECISIONS.get(data.get("reason", "")) if data["by"] == "user" else None
+    return automatic or f" by {_DECIDERS[data['by']]}"
 
 
-_UNASKED = {ALLOWED_BY_YES: " without asking", NOBODY_TO_ASK: ", as nobody could be asked"}
+_AUTOMATIC_DECISIONS = {ALLOWED_BY_YES: " without asking", NO_TERMINAL: " without asking"}
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
 
 
 def _stall(data: Mapping[str, Any]) -> Note:
-    missing = _MISSING[data["phase"]]
+    problem = _STALL_TEXTS[data["phase"]]
     match data["action"]:
         case "waiting" if data["phase"] == "tool":
             rest = max(data["limit_seconds"] - data["elapsed_seconds"], 0)
@@ -145,18 +145,18 @@ def _stall(data: Mapping[str, Any]) -> Note:
             reason, model = visible_line(data["reason"]), visible_line(data["model"], _NAME_CHARS)
             return Note(f"… {reason}; asking {model}", "warning")
         case "retrying":
-            return Note(f"… {missing} after {data['elapsed_seconds']:.0f} s, asking again")
+            return Note(f"… {problem} after {data['elapsed_seconds']:.0f} s, asking again")
         case "failed":
-            return Note(f"… {missing} within {data['limit_seconds']:g} s", "warning")
+            return Note(f"… {problem} within {data['limit_seconds']:g} s", "warning")
         case _:
-            return Note(f"… {missing} for {data['elapsed_seconds']:.0f} s")
+            return Note(f"… {problem} for {data['elapsed_seconds']:.0f} s")
 
 
-_MISSING = {
-    "first_chunk": "no word of the model",
-    "heartbeat": "nothing more of the model",
-    "hard": "no end of the answer",
-    "tool": "no result of the tool",
+_STALL_TEXTS = {
+    "first_chunk": "no output from the model",
+    "heartbeat": "no further output from the model",
+    "hard": "no complete reply",
+    "tool": "no result from the tool",
     "confirm": "no answer to the question",
 }
 
@@ -167,11 +167,11 @@ def _error(data: Mapping[str, Any]) -> Note:
     return Note(f"{word} ({code}): {text}", tone)
 
 
-def _changed(data: Mapping[str, Any]) -> Note:
+def _session_changed(data: Mapping[str, Any]) -> Note:
     return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in data.items()), _CALL_CHARS)}")
 
 
-def _asked(data: Mapping[str, Any]) -> Note:
+def _question_asked(data: Mapping[str, Any]) -> Note:
     return Note(f"? {visible_line(data['text'], _SENTENCE_CHARS)}", "question")
 
 
@@ -182,16 +182,16 @@ def _final(data: Mapping[str, Any]) -> Note | None:
 
 
 _TYPES = frozenset(EventType)
-_LINES: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
-    EventType.TOKEN: _waiting,
-    EventType.TOOL_CALL: _call,
-    EventType.TOOL_PROGRESS: _progress,
-    EventType.TOOL_RESULT: _result,
-    EventType.CONFIRM_RESPONSE: _decision,
-    EventType.QUESTION_ASKED: _asked,
-    EventType.STEERED: lambda data: said(data["text"]),
-    EventType.HANDED_BACK: lambda data: Note(f"given back: {visible(data['input'])}", "warning"),
-    EventType.SESSION_CHANGED: _changed,
+_FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
+    EventType.TOKEN: _token,
+    EventType.TOOL_CALL: _tool_call,
+    EventType.TOOL_PROGRESS: _tool_progress,
+    EventType.TOOL_RESULT: _tool_result,
+    EventType.CONFIRM_RESPONSE: _confirm_response,
+    EventType.QUESTION_ASKED: _question_asked,
+    EventType.STEERED: lambda data: user_message_note(data["text"]),
+    EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
+    EventType.SESSION_CHANGED: _session_changed,
     EventType.COMPACTION: lambda data: Note(f"… {data['compacted_count']:d} earlier messages are now a summary"),
     EventType.STALL: _stall,
     EventType.ERROR: _error,
@@ -199,6 +199,6 @@ _LINES: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 }
 
 
-def describe_question(data: Mapping[str, Any]) -> Iterator[Note]:
-    """A `confirm_required` payload as every terminal of ours shows it."""
+def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
+    """Yield the lines of a `confirm_required` payload, the same on every terminal."""
     return (Note(line.text, line.tone) for line in question_lines(data["question"], data["context"]))

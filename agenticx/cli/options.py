@@ -1,4 +1,4 @@
-"""The options that `run` and `chat` share, and what they mean together with the settings."""
+"""The options that `run` and `chat` share, and their combination with the settings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "add_arguments",
+    "add_turn_options",
     "configure_terminal_logging",
     "current_folder",
     "enabled_tools",
-    "refuse_for_server",
+    "reject_local_options",
     "settings_for",
     "workspace_of",
 ]
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The options that `run` and `chat` share."""
+def add_turn_options(parser: ArgumentParser) -> None:
+    """Add the options that `run` and `chat` share."""
     parser.add_argument("--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else what is set up)")
     parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
     parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
@@ -41,12 +41,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--session",
         metavar="ID",
-        help="go on with a session: its id, the beginning of it, or `last`; it keeps its folder",
+        help="continue a session: its id, a prefix of it, or `last`; it keeps its folder",
     )
 
 
 def workspace_of(arguments: Namespace) -> Path:
-    """--cwd or the current folder, resolved; raises SettingsError if it is no folder."""
+    """Return --cwd or the current folder, resolved; raise SettingsError if it is not a folder."""
     folder: Path = arguments.cwd or current_folder()
     if not folder.is_dir():
         raise SettingsError(f"--cwd {str(folder)!r} is not a folder")
@@ -54,7 +54,7 @@ def workspace_of(arguments: Namespace) -> Path:
 
 
 def current_folder() -> Path:
-    """The folder that the shell is in; raises SettingsError if that was deleted."""
+    """Return the current folder; raise SettingsError if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError as exc:
@@ -62,32 +62,32 @@ def current_folder() -> Path:
 
 
 def settings_for(arguments: Namespace, workspace: Path) -> Settings:
-    """The settings in force in `workspace`, options first."""
+    """Return the settings that apply in `workspace`; options take precedence."""
     given = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
     return load_settings(given, project=workspace)
 
 
-def refuse_for_server(arguments: Namespace, url: str) -> None:
-    """Raises SettingsError for an option that only the process which runs the turn could honour."""
+def reject_local_options(arguments: Namespace, url: str) -> None:
+    """Raise SettingsError for an option that only the process that runs the turn could apply."""
     for option, value in (("--base-url", arguments.base_url), ("--max-tool-rounds", arguments.max_tool_rounds)):
         if value is not None:
             raise SettingsError(
-                f"{option} cannot be given here: the server at {url} has the sessions and runs the turns, by its own"
-                " settings; end it, or use another AGX_HOME"
+                f"{option} cannot be used here: the server at {url} runs the turns with its own settings; stop it, or"
+                " use another AGX_HOME"
             )
 
 
 def enabled_tools(settings: Settings) -> Sequence[Tool]:
-    """The built-in tools that AGX_ENABLED_TOOLS leaves; raises SettingsError for a name that no tool has."""
+    """Return the built-in tools enabled by AGX_ENABLED_TOOLS; raise SettingsError for an unknown name in it."""
     tools = {tool.schema.name: tool for tool in builtin_tools()}
     if settings.enabled_tools is None:
         return tuple(tools.values())
     unknown = [name for name in settings.enabled_tools if name not in tools]
     if unknown:
-        raise SettingsError(f"AGX_ENABLED_TOOLS names {unknown[0]!r}, which is no tool; tools are: {', '.join(tools)}")
+        raise SettingsError(f"AGX_ENABLED_TOOLS names the unknown tool {unknown[0]!r}; known tools: {', '.join(tools)}")
     return tuple(tools[name] for name in settings.enabled_tools)
 
 
 def configure_terminal_logging(settings: Settings) -> None:
-    """Log from warning on, because the terminal shows the turn itself; a level that was set counts as it is."""
+    """Configure logging at the level that was set, else at warning, because the terminal shows the turn itself."""
     configure_logging(settings.log_level if "log_level" in settings.model_fields_set else "warning")

@@ -1,4 +1,4 @@
-"""Sessions kept and turns run in this process: a store that is ours, and a hub over it."""
+"""The client that stores sessions and runs turns in this process, on a store and a hub of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
-from agenticx.cli.desk import Known, NewSession, Place
+from agenticx.cli.desk import SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.envelopes import Envelope
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.llms.named import NamedModels
@@ -25,15 +25,15 @@ from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["OwnDesk", "PolicyGate"]
+__all__ = ["LocalClient", "PolicyGate"]
 
 _READ_EVENTS = 1000
-_LOOK_SECONDS = 1.0
-"""How often a reader that hears nothing makes sure that its turn still runs."""
+_POLL_SECONDS = 1.0
+"""How often a reader without new events checks that its turn still runs."""
 
 
 class PolicyGate(AsyncConfirmGate):
-    """Gives every question the same answer at once, for want of a person who would be asked."""
+    """A confirm gate that gives every question the same answer at once, because no user can be asked."""
 
     def __init__(self, answer: ConfirmAnswer) -> None:
         super().__init__()
@@ -44,15 +44,19 @@ class PolicyGate(AsyncConfirmGate):
         return self._answer
 
 
-class OwnDesk:
-    """`Desk` in this process. Of turns that a dead process left waiting for a person, only those of `at_work` go on."""
+class LocalClient:
+    """A `Client` in this process.
+
+    Of the turns that awaited a confirmation when their process died, only those of the sessions given to `recover`
+    are resumed.
+    """
 
     def __init__(self, store: Store, settings: Settings, models: NamedModels, gate: AsyncConfirmGate) -> None:
         self._store = store
         self._models = models
         self._toolbox = Toolbox(builtin_tools())
-        self._at_work: set[str] = set()
-        self._by_policy = isinstance(gate, PolicyGate)
+        self._resumed: set[str] = set()
+        self._confirms_by_policy = isinstance(gate, PolicyGate)
         self._hub = Hub(
             store,
             models=models.named,
@@ -62,87 +66,89 @@ class OwnDesk:
             snapshots=SnapshotFolder(settings.home / "snapshots") if store.outlives_the_process else None,
         )
 
-    async def recover(self, at_work: Collection[str] = ()) -> None:
-        """End the turns of processes that died, and go on with those of `at_work` that can; once for each session."""
-        fresh = [session_id for session_id in at_work if session_id not in self._at_work]
-        if fresh or not at_work:
-            self._at_work.update(fresh)
-            await self._hub.recover(taking_up=fresh)
+    async def recover(self, resume: Collection[str] = ()) -> None:
+        """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
+        not_yet_resumed = [session_id for session_id in resume if session_id not in self._resumed]
+        if not_yet_resumed or not resume:
+            self._resumed.update(not_yet_resumed)
+            await self._hub.recover(taking_up=not_yet_resumed)
 
     @property
-    def by_policy(self) -> bool:
-        return self._by_policy
+    def confirms_by_policy(self) -> bool:
+        return self._confirms_by_policy
 
     @property
-    def kept(self) -> bool:
+    def persistent(self) -> bool:
         return self._store.outlives_the_process
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    async def create(self, wanted: NewSession) -> Known:
-        self._models.named(wanted.model)
-        record = SessionRecord(**asdict(wanted), created_at=rfc3339(SystemClock().now()))
+    async def create(self, options: SessionOptions) -> SessionInfo:
+        self._models.named(options.model)
+        record = SessionRecord(**asdict(options), created_at=rfc3339(SystemClock().now()))
         await self._store.create(record)
-        return Known(record)
+        return SessionInfo(record)
 
-    async def get(self, session_id: str) -> Known:
-        return await self._known(await self._store.get(session_id))
+    async def get(self, session_id: str) -> SessionInfo:
+        return await self._session_info(await self._store.get(session_id))
 
-    async def sessions(
+    async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
-    ) -> Sequence[Known]:
-        shelf = "with" if archived else "without"
+    ) -> Sequence[SessionInfo]:
+        archived_filter = "with" if archived else "without"
         if not query:
-            records = await self._store.sessions(limit=limit, before=before, archived=shelf)
-            return [await self._known(record) for record in records]
-        found = await self._store.search(query, limit=limit, before=before, archived=shelf)
-        return [await self._known(one.record, [asdict(match) for match in one.matches]) for one in found]
+            records = await self._store.sessions(limit=limit, before=before, archived=archived_filter)
+            return [await self._session_info(record) for record in records]
+        results = await self._store.search(query, limit=limit, before=before, archived=archived_filter)
+        return [await self._session_info(found.record, [asdict(match) for match in found.matches]) for found in results]
 
-    async def change(self, session_id: str, changes: Mapping[str, Any]) -> Known:
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         if "model" in changes:
             self._models.named(changes["model"])
-        return await self._known(await self._hub.change(session_id, dict(changes)))
+        return await self._session_info(await self._hub.change(session_id, dict(changes)))
 
     async def delete(self, session_id: str) -> None:
         await self._hub.delete(session_id)
 
-    async def _known(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> Known:
-        return Known(record, self._hub.running_turn(record.id), matches)
+    async def _session_info(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> SessionInfo:
+        return SessionInfo(record, self._hub.running_turn(record.id), matches)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    async def start(self, session_id: str, said: UserMessage, model: str | None) -> Place:
-        request = TurnRequest(input=said.content, attachments=said.attachments, model=model)
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+        request = TurnRequest(input=message.content, attachments=message.attachments, model=model)
         turn = await self._hub.start(session_id, request)
-        return Place(turn.id, str(turn.after_seq))
+        return TurnPosition(turn.id, str(turn.after_seq))
 
-    async def running(self, session_id: str) -> Place | None:
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
         await self.recover([session_id])
         running = self._hub.running_turn(session_id)
         turn = None if running is None else await self._store.turn(session_id, running)
-        return None if turn is None or turn.after_seq is None else Place(turn.id, str(turn.after_seq))
+        return None if turn is None or turn.after_seq is None else TurnPosition(turn.id, str(turn.after_seq))
 
     @asynccontextmanager
-    async def follow(self, session_id: str, place: Place) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        news = asyncio.Event()
-        with self._store.subscribe(session_id, news):
-            yield self._turn_events(session_id, place, news)
+    async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        committed = asyncio.Event()
+        with self._store.subscribe(session_id, committed):
+            yield self._turn_events(session_id, position, committed)
 
-    async def _turn_events(self, session_id: str, place: Place, news: asyncio.Event) -> AsyncGenerator[Envelope]:
-        after, over = int(place.cursor or 0), False
+    async def _turn_events(
+        self, session_id: str, position: TurnPosition, committed: asyncio.Event
+    ) -> AsyncGenerator[Envelope]:
+        after, ended = int(position.cursor or 0), False
         while True:
-            news.clear()
+            committed.clear()
             events = await self._store.read(session_id, after, _READ_EVENTS)
             for event in events:
-                yield Envelope.read(event.frame_json)
-                if event.terminal and event.turn_id == place.turn_id:
+                yield Envelope.parse(event.frame_json)
+                if event.terminal and event.turn_id == position.turn_id:
                     return
             if events:
                 after = events[-1].seq
-            elif over:
+            elif ended:
                 return
-            elif not await _rings(news):
-                over = self._hub.running_turn(session_id) != place.turn_id
+            elif not await _wait_for_commit(committed):
+                ended = self._hub.running_turn(session_id) != position.turn_id
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)
@@ -151,14 +157,14 @@ class OwnDesk:
         await self._hub.confirms.answer(request_id, answer, digest=digest)
 
     @asynccontextmanager
-    async def log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
+    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
         await self._store.get(session_id)
         yield self._all_events(session_id)
 
     async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
         async for events in log_in_pieces(self._store, session_id):
             for event in events:
-                yield Envelope.read(event.frame_json)
+                yield Envelope.parse(event.frame_json)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
@@ -172,9 +178,9 @@ class OwnDesk:
     async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
         yield as_markdown(record, await read_messages(self._store, record.id)).encode()
 
-    # --- the rest -----------------------------------------------------------------------------------------------------
+    # --- models and tools ---------------------------------------------------------------------------------------------
 
-    async def model(self, name: str | None) -> str:
+    async def resolve_model(self, name: str | None) -> str:
         return self._models.named(name).name
 
     async def tools(self) -> Sequence[tuple[str, str]]:
@@ -189,8 +195,9 @@ class OwnDesk:
         return tuple(self._toolbox if record.tools is None else self._toolbox.only(record.tools))
 
 
-async def _rings(news: asyncio.Event) -> bool:
+async def _wait_for_commit(committed: asyncio.Event) -> bool:
+    """Wait up to `_POLL_SECONDS` for a commit; return whether there was one."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_SECONDS):
-            await news.wait()
-    return news.is_set()
+        async with asyncio.timeout(_POLL_SECONDS):
+            await committed.wait()
+    return committed.is_set()

@@ -1,4 +1,4 @@
-"""`agx permissions explain`: what a tool call would get, and which rule says so; nothing runs."""
+"""The `agx permissions explain` command: the verdict on a tool call and its rule, without running it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ exit codes: 0 explained, 2 usage"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx permissions` to its parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="explain")
     explain = actions.add_parser(
         "explain",
-        help="say what a call would get: allow, ask or deny",
-        description="Say what a call would get (allow, ask or deny), by which rule and why. Nothing runs.",
+        help="explain the verdict on a call: allow, ask or deny",
+        description="Explain the verdict on a call (allow, ask or deny), its rule and its reasons. Nothing runs.",
         epilog=_EPILOG,
         formatter_class=parser.formatter_class,
         allow_abbrev=False,
@@ -45,17 +46,18 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run `agx permissions` and return its exit code."""
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
     tools = {tool.schema.name: tool for tool in enabled_tools(settings)}
     tool = tools.get(arguments.tool)
     if tool is None:
-        return _usage(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
+        return _usage_error(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}")
     context = ToolContext(workspace=workspace, protected_roots=settings.private_paths)
     try:
-        verdict = _verdict(tool, arguments.arguments, context, settings.permission_mode)
+        verdict = _decide(tool, arguments.arguments, context, settings.permission_mode)
     except InvalidArguments as exc:
-        return _usage(str(exc))
+        return _usage_error(str(exc))
     if arguments.json:
         row = {"decision": verdict.decision, "rule": verdict.rule, "reasons": list(verdict.reasons)}
         print(json.dumps(row))
@@ -64,8 +66,8 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
-    """What the gate would say; a call that the tool itself refuses is a deny."""
+def _decide(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) -> Verdict:
+    """Return the verdict of the confirm gate; a call that the tool itself refuses is a deny."""
     arguments = tool.validate(parse_arguments(text))
     try:
         assessment = tool.assess(arguments, context)
@@ -74,6 +76,6 @@ def _verdict(tool: Tool, text: str, context: ToolContext, mode: PermissionMode) 
     return decide(mode, assessment)
 
 
-def _usage(sentence: str) -> int:
-    print(f"agx permissions explain: {visible_line(sentence, 2_000)}", file=sys.stderr)
+def _usage_error(message: str) -> int:
+    print(f"agx permissions explain: {visible_line(message, 2_000)}", file=sys.stderr)
     return USAGE

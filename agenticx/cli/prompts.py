@@ -1,4 +1,4 @@
-"""What a person says, from the command line or stdin: never empty, and no longer than a server takes it."""
+"""User prompts from the command line or stdin, checked for emptiness and length."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import sys
 from agenticx.errors import SettingsError
 from agenticx.messages import clean_text
 
-__all__ = ["MOST_CHARS", "checked", "prompt_of"]
+__all__ = ["MAX_PROMPT_CHARS", "read_prompt", "validate_prompt"]
 
-MOST_CHARS = 4_000_000
-"""Of one message, as the server has it."""
+MAX_PROMPT_CHARS = 4_000_000
+"""The most characters of one message, the same as the server's limit."""
 
 
-def prompt_of(word: str) -> str:
-    """What is said by `word`; `-` is what stdin has. Raises `SettingsError` as `checked` does, and for nothing."""
-    prompt = sys.stdin.read(MOST_CHARS + 1) if word == "-" else word
+def read_prompt(argument: str) -> str:
+    """Return the prompt, read from stdin if `argument` is `-`; raise `SettingsError` if it is empty or too long."""
+    prompt = sys.stdin.read(MAX_PROMPT_CHARS + 1) if argument == "-" else argument
     if not prompt.strip():
-        raise SettingsError("the prompt is empty; say what to do, or pipe it in with -")
-    return checked(prompt)
+        raise SettingsError("the prompt is empty; pass it as an argument, or - to read it from stdin")
+    return validate_prompt(prompt)
 
 
-def checked(text: str) -> str:
-    """The text as a message holds it; raises `SettingsError` for one that is too long."""
-    if len(text) > MOST_CHARS:
-        raise SettingsError(f"a message has at most {MOST_CHARS:,} characters; put what is longer into a file")
+def validate_prompt(text: str) -> str:
+    """Return the text as a message stores it; raise `SettingsError` if it is too long."""
+    if len(text) > MAX_PROMPT_CHARS:
+        raise SettingsError(f"a message has at most {MAX_PROMPT_CHARS:,} characters; put longer text into a file")
     return clean_text(text)

@@ -1,4 +1,4 @@
-"""How a turn looks: one class per kind of output, each taking the same events."""
+"""The outputs that show a turn's events: plain text, a coloured terminal, and JSON lines."""
 
 from __future__ import annotations
 
@@ -9,115 +9,123 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
 from agenticx.cli.envelopes import Envelope
-from agenticx.cli.narrate import OF_ANOTHER_SHAPE, Note, Told, Tone, describe, describe_question, unreadable
+from agenticx.cli.narrate import (
+    PAYLOAD_ERRORS,
+    EventLike,
+    Note,
+    Tone,
+    event_note,
+    question_notes,
+    unreadable_event_note,
+)
 from agenticx.runtime.events import EventType
 from agenticx.tools.visible import escape_controls, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonLines", "Output", "Plain", "Terminal", "output_for"]
+__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for"]
 
 
 class Output(Protocol):
-    """Where a turn is shown. The model's text (or the envelopes) go to stdout, all else to stderr."""
+    """An output for a turn: the model's text, or the envelopes, go to stdout and everything else to stderr."""
 
     def show(self, event: Envelope) -> None: ...
-    def note(self, note: Note) -> None:
-        """Say something that is not an event."""
+    def show_note(self, note: Note) -> None:
+        """Show a note that is not an event."""
         ...
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
         """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
         ...
 
-    def answered(self) -> None:
-        """The person ended the prompt's line."""
+    def prompt_answered(self) -> None:
+        """Record that the user has ended the prompt's line."""
         ...
 
 
 def output_for(*, as_json: bool = False) -> Output:
-    """Envelopes if asked for, colours where stderr is a terminal, plain lines elsewhere."""
+    """Return the output for this process: JSON lines if requested, colours if stderr is a terminal, else plain text."""
     if as_json:
-        return JsonLines(sys.stdout.buffer, sys.stderr)
-    return Terminal() if sys.stderr.isatty() else Plain()
+        return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
+    return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
 
 
-class Plain:
-    """Lines without colour, for pipes and files.
+class PlainOutput:
+    """An output of lines without colour, for pipes and files.
 
-    Where stdout goes its own way it carries the model's text and nothing else, so a note in the middle of a message
-    breaks no line of it; where both streams share a screen or a file, each begins on a line of its own.
+    If stdout is separate from stderr, it carries the model's text and nothing else, so a note in the middle of a
+    message does not break a line of it. If both streams share a screen or a file, each starts on a new line.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
-        self._on_screen = self._out.isatty()
-        self._shared = self._on_screen or _same_file(self._out, self._err)
-        self._message_id = ""  # of the text that stdout carries
-        self._out_open = False  # whether the stream's last line still lacks its newline
+        self._out_is_terminal = self._out.isatty()
+        self._share_one_device = self._out_is_terminal or _same_file(self._out, self._err)
+        self._message_id = ""  # of the text last written to stdout
+        self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
 
-    def show(self, event: Told) -> None:
+    def show(self, event: EventLike) -> None:
         try:
             self._show(event)
-        except OF_ANOTHER_SHAPE:
-            self.note(unreadable(event))
+        except PAYLOAD_ERRORS:
+            self.show_note(unreadable_event_note(event))
 
-    def _show(self, event: Told) -> None:
+    def _show(self, event: EventLike) -> None:
         data = event.data
         match event.type:
             case EventType.TOKEN if data["text"]:
-                self._text(data["text"], data["message_id"])
+                self._write_text(data["text"], data["message_id"])
             case EventType.THINKING:
-                self._aside(data["text"])
+                self._show_progress(data["text"])
             case EventType.TOOL_PROGRESS if data.get("output"):
-                self._aside(data["output"])
+                self._show_progress(data["output"])
             case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
-                self._text(data["text"], data["message_id"])  # a reply that was not streamed
+                self._write_text(data["text"], data["message_id"])  # a reply that was not streamed
             case _:
                 pass
         if event.terminal:
             self._end_text()
-        note = describe(event)
+        note = event_note(event)
         if note is not None:
-            self.note(note)
+            self.show_note(note)
 
-    def note(self, note: Note) -> None:
-        self._make_way()
-        self._put(note)
+    def show_note(self, note: Note) -> None:
+        self._end_open_lines()
+        self._write_visible(note)
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._make_way()
-        for note in describe_question(data):
-            self._put(note)
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._end_open_lines()
+        for note in question_notes(data):
+            self._write_visible(note)
         self._err.write(prompt)
         self._err.flush()
         self._err_open = bool(prompt)
 
-    def answered(self) -> None:
+    def prompt_answered(self) -> None:
         self._err_open = False
 
-    def _text(self, text: str, message_id: str) -> None:
-        self._end_aside()
+    def _write_text(self, text: str, message_id: str) -> None:
+        self._end_progress()
         if self._message_id != message_id:
             self._end_text()
         self._message_id = message_id
-        self._out.write(escape_controls(text) if self._on_screen else text)
+        self._out.write(escape_controls(text) if self._out_is_terminal else text)
         self._out.flush()
         self._out_open = not text.endswith("\n")
 
-    def _aside(self, text: str) -> None:
+    def _show_progress(self, text: str) -> None:
         if not self._err_open:
-            self._make_way()
-        self._write_aside(escape_controls(text))
+            self._end_open_lines()
+        self._write_progress(escape_controls(text))
         self._err.flush()
         self._err_open = not text.endswith("\n")
 
-    def _make_way(self) -> None:
-        self._end_aside()
-        if self._shared:
+    def _end_open_lines(self) -> None:
+        self._end_progress()
+        if self._share_one_device:
             self._end_text()
 
     def _end_text(self) -> None:
@@ -126,21 +134,21 @@ class Plain:
             self._out.flush()
             self._out_open = False
 
-    def _end_aside(self) -> None:
+    def _end_progress(self) -> None:
         if self._err_open:
             self._err.write("\n")
             self._err.flush()
             self._err_open = False
 
-    def _put(self, note: Note) -> None:
-        """The one way out of notes, so a text that nobody made visible before cannot get through either."""
+    def _write_visible(self, note: Note) -> None:
+        """Write a note with control characters escaped; all notes pass here, so none can contain raw ones."""
         self._write_note(visible(note.text), note.tone)
 
     def _write_note(self, text: str, tone: Tone) -> None:
         self._err.write(f"{text}\n")
         self._err.flush()
 
-    def _write_aside(self, text: str) -> None:
+    def _write_progress(self, text: str) -> None:
         self._err.write(text)
 
 
@@ -163,8 +171,8 @@ _STYLES: Mapping[Tone, str] = {
 }
 
 
-class Terminal(Plain):
-    """The same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
+class TerminalOutput(PlainOutput):
+    """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
 
     @cached_property
     def _console(self) -> Console:
@@ -175,33 +183,34 @@ class Terminal(Plain):
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
-    def _write_aside(self, text: str) -> None:
+    def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
 
-class JsonLines:
-    """The envelopes as they are stored, one per line on stdout; questions and notes are for a person, on stderr.
+class JsonLinesOutput:
+    """An output of the stored envelopes, one per line on stdout; questions and notes go to stderr as plain text.
 
-    At a terminal a control character of a line that is not ours stands as its code point; ours are ASCII.
+    At a terminal, control characters in a line are shown as code points; only lines that another program wrote can
+    contain them, since stored envelopes are ASCII.
     """
 
     def __init__(self, out: BinaryIO, err: TextIO) -> None:
         self._out = out
-        self._on_screen = out.isatty()
-        self._people = Plain(err, err)
+        self._out_is_terminal = out.isatty()
+        self._plain = PlainOutput(err, err)
 
     def show(self, event: Envelope) -> None:
         line = event.line
-        if self._on_screen:
+        if self._out_is_terminal:
             line = escape_controls(line.decode(errors="replace")).encode()
         self._out.write(line + b"\n")
         self._out.flush()
 
-    def note(self, note: Note) -> None:
-        self._people.note(note)
+    def show_note(self, note: Note) -> None:
+        self._plain.show_note(note)
 
-    def question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._people.question(data, prompt)
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._plain.show_question(data, prompt)
 
-    def answered(self) -> None:
-        self._people.answered()
+    def prompt_answered(self) -> None:
+        self._plain.prompt_answered()

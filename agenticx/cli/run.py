@@ -1,16 +1,16 @@
-"""`agx run`: one turn in the terminal, of a new session or of one that is kept."""
+"""The `agx run` command: one turn in the terminal, in a new or a stored session."""
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
 
-from agenticx.cli.attaching import add_attach_option, loaded
-from agenticx.cli.conversation import Conversation, conversing
+from agenticx.cli.attaching import add_attach_option, load_attachments
+from agenticx.cli.conversation import TerminalConversation, open_conversation
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.narrate import Note
-from agenticx.cli.options import add_arguments
-from agenticx.cli.prompts import prompt_of
+from agenticx.cli.options import add_turn_options
+from agenticx.cli.prompts import read_prompt
 from agenticx.cli.render import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage
@@ -19,10 +19,10 @@ from agenticx.tools.visible import visible_line
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-The session is kept: --session goes on with it, `agx sessions` shows it. Where a server has the sessions (agx serve), it
-runs the turn; else this process does. The answer goes to stdout; tool calls, questions and everything else go to
-stderr. Risky calls are asked about at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
-second one leaves at once.
+The session is stored: --session continues it, `agx sessions` shows it. If a server (agx serve) owns the sessions, it
+runs the turn, else this process does. The answer goes to stdout; tool calls, questions and everything else go to
+stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
+second one exits at once.
 
 examples:
   agx run "Which files are here?"
@@ -36,30 +36,34 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx run` to its parser."""
     parser.epilog = _EPILOG
-    parser.add_argument("prompt", help="what to do; - reads it from stdin")
-    add_arguments(parser)
+    parser.add_argument("prompt", help="the task; - reads it from stdin")
+    add_turn_options(parser)
     add_attach_option(parser)
     parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
 
 
 def run(arguments: Namespace) -> int:
-    prompt = prompt_of(arguments.prompt)
+    """Run `agx run` and return its exit code."""
+    prompt = read_prompt(arguments.prompt)
     try:
-        message = UserMessage(content=prompt, attachments=loaded(arguments.attach))
+        message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach))
     except AttachmentRefused as exc:
         print(f"agx run: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
         return USAGE
-    with conversing(arguments, output_for(as_json=arguments.json)) as conversation:
+    with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
         code = _turn(conversation, message)
-        if sys.stderr.isatty() and conversation.session is not None and conversation.desk.kept:
-            conversation.output.note(Note(f"(agx run --session {conversation.session.id} … goes on with this)"))
+        if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
+            conversation.output.show_note(
+                Note(f"(agx run --session {conversation.session.id} … continues this session)")
+            )
     return code
 
 
-def _turn(conversation: Conversation, message: UserMessage) -> int:
+def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
     try:
-        return conversation.turn(message)
+        return conversation.run_turn(message)
     except SessionBusy as exc:
         assert conversation.session is not None
-        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows what it waits for") from exc
+        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

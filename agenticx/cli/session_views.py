@@ -1,4 +1,4 @@
-"""How sessions look: a line of a list, the head of one, what was said in it, and its log played again."""
+"""Views of sessions: list rows, details as text and JSON, transcripts, and replays of the log."""
 
 from __future__ import annotations
 
@@ -9,49 +9,59 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.desk import Desk, Known
+from agenticx.cli.desk import Client, SessionInfo
 from agenticx.cli.envelopes import Envelope
-from agenticx.cli.narrate import OF_ANOTHER_SHAPE, one_line, said, unreadable
+from agenticx.cli.narrate import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
 from agenticx.cli.render import Output
 from agenticx.runtime.events import EventType
 from agenticx.sessions.base import StoredEvent
 from agenticx.sessions.transcript import transcript
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["TurnEnd", "as_object", "as_text", "last_turn", "listed", "not_said", "replayed", "turn_ends"]
+__all__ = [
+    "TurnEnd",
+    "replay",
+    "returned_messages",
+    "session_rows",
+    "session_to_json",
+    "session_to_text",
+    "show_last_turn",
+    "turn_ends",
+]
 
 _NAME_CHARS = 70
 _MATCH_CHARS = 160
 _ROW_CHARS = 2_000
 
 
-def listed(sessions: Sequence[Known]) -> Iterator[str]:
-    """A line for each, and below it where a search found something."""
-    for known in sessions:
-        record = known.record
+def session_rows(sessions: Sequence[SessionInfo]) -> Iterator[str]:
+    """Yield a line for each session, followed by its search matches."""
+    for session in sessions:
+        record = session.record
         marks = "".join(
             f" [{mark}]"
             for mark, is_so in (
-                ("running", known.running_turn_id is not None),
+                ("running", session.running_turn_id is not None),
                 ("pinned", record.pinned),
                 ("archived", record.archived),
             )
             if is_so
         )
         name = visible_line(record.name or "(without a name)", _NAME_CHARS)
-        yield f"{record.id}  {local_time(record.created_at)}  {name}{marks}  {visible_line(_short(record.workspace))}"
-        for match in known.matches:
-            yield f"    {match['role']}: {visible_line(_excerpt(match), _MATCH_CHARS)}"
+        folder = visible_line(_abbreviate_home(record.workspace))
+        yield f"{record.id}  {local_time(record.created_at)}  {name}{marks}  {folder}"
+        for match in session.matches:
+            yield f"    {match['role']}: {visible_line(_match_text(match), _MATCH_CHARS)}"
 
 
 def local_time(timestamp: str) -> str:
-    """A timestamp of the log as clocks here show it."""
+    """Return a timestamp of the log in local time, to the minute."""
     return datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How a turn ended; `ended` is None for one that runs or waits."""
+    """The end of a turn; `ended` is the type of its terminal event, None while it runs or waits."""
 
     turn_id: str
     ended: str | None = None
@@ -59,7 +69,7 @@ class TurnEnd:
     text: str | None = None
 
     def describe(self) -> str:
-        """A few words for a person."""
+        """Return a short description for the user."""
         match self.ended:
             case None:
                 return "runs, or waits for an answer"
@@ -70,7 +80,7 @@ class TurnEnd:
 
 
 def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
-    """The turns of the agent itself, in order."""
+    """Return the turns of the main agent, in order."""
     turns: dict[str, TurnEnd] = {}
     for event in events:
         if event.turn_id is None or event.agent_id != "meta":
@@ -82,16 +92,16 @@ def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
     return list(turns.values())
 
 
-def as_object(known: Known, events: Sequence[Envelope]) -> dict[str, Any]:
-    """A session for programs: what the server says of it, its messages, those handed back, and its turns."""
+def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[str, Any]:
+    """Return a session as JSON: the server's fields, its messages, the returned messages, and its turns."""
     turns = [asdict(turn) for turn in turn_ends(events)]
-    messages = transcript(_stored(known, events))
-    return {**known.as_json(), "messages": messages, "not_said": not_said(events), "turns": turns}
+    messages = transcript(_transcript_events(session, events))
+    return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
 
 
-def as_text(known: Known, events: Sequence[Envelope]) -> str:
-    """A session for a person: what it is, then what was said."""
-    record, turns = known.record, turn_ends(events)
+def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
+    """Return a session as text: its fields, then its transcript."""
+    record, turns = session.record, turn_ends(events)
     rows = {
         "name": record.name or "(without a name)",
         "folder": record.workspace,
@@ -101,15 +111,15 @@ def as_text(known: Known, events: Sequence[Envelope]) -> str:
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
     }
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
-    back = [f"\nnot said: {visible(one['input'])}" for one in not_said(events)]
-    return "\n".join([*head, *_spoken(transcript(_stored(known, events))), *back])
+    back = [f"\nnot sent: {visible(one['input'])}" for one in returned_messages(events)]
+    return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *back])
 
 
-def not_said(events: Sequence[Envelope]) -> list[dict[str, str]]:
-    """The messages that were handed back and not said again since: `{message_id, input}`."""
+def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
+    """Return the queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
     back: list[dict[str, str]] = []
     for event in events:
-        if event.type == EventType.HANDED_BACK and event.data.keys() >= _NEEDED[EventType.HANDED_BACK]:
+        if event.type == EventType.HANDED_BACK and event.data.keys() >= _REQUIRED_KEYS[EventType.HANDED_BACK]:
             back.append({name: event.data[name] for name in ("message_id", "input")})
         elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
             text = event.data.get("input", event.data.get("text"))
@@ -117,13 +127,14 @@ def not_said(events: Sequence[Envelope]) -> list[dict[str, str]]:
     return back
 
 
-def _spoken(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _transcript_lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
     for message in messages:
         match message["role"]:
             case "tool":
                 yield f"  ← {one_line(message['content'])}"
             case "user":
-                yield f"\n{said(_with_names(message['content'], message.get('attachments', ()))).text}"
+                text = _with_attachment_names(message["content"], message.get("attachments", ()))
+                yield f"\n{user_message_note(text).text}"
             case _:
                 if message["content"]:
                     yield f"\n{visible(message['content'])}"
@@ -131,16 +142,16 @@ def _spoken(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
 
-def _stored(known: Known, events: Sequence[Envelope]) -> list[StoredEvent]:
-    """The events for a transcript, without those that would be part of it if a later release had not changed them."""
+def _transcript_events(session: SessionInfo, events: Sequence[Envelope]) -> list[StoredEvent]:
+    """Return the events for a transcript, without those of a later release that lack a required field."""
     return [
-        StoredEvent(known.id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
+        StoredEvent(session.id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
         for seq, event in enumerate(events, 1)
-        if event.data.keys() >= _NEEDED.get(event.type, frozenset())
+        if event.data.keys() >= _REQUIRED_KEYS.get(event.type, frozenset())
     ]
 
 
-_NEEDED: Mapping[str, frozenset[str]] = {
+_REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
     EventType.TURN_STARTED: frozenset({"message_id", "input"}),
     EventType.STEERED: frozenset({"message_id", "text"}),
     EventType.HANDED_BACK: frozenset({"message_id", "input"}),
@@ -151,49 +162,51 @@ _NEEDED: Mapping[str, frozenset[str]] = {
 }
 
 
-async def last_turn(desk: Desk, session_id: str, output: Output) -> None:
-    """Show the last turn of a session again."""
-    async with desk.log(session_id) as log:
+async def show_last_turn(client: Client, session_id: str, output: Output) -> None:
+    """Show the last turn of a session."""
+    async with client.read_log(session_id) as log:
         events = [event async for event in log]
     begin = max((at for at, event in enumerate(events) if event.type == EventType.TURN_STARTED), default=0)
     for event in events[begin:]:
         if event.turn_id == events[begin].turn_id:
-            show_again(event, output)
+            show_past_event(event, output)
 
 
-async def replayed(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
-    """Show a log from its beginning, with what the person said; as JSON it is the very lines."""
+async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
+    """Show a whole log, with the user's messages; as JSON, print the stored lines unchanged."""
     async for event in events:
         if as_json:
             output.show(event)
         else:
-            show_again(event, output)
+            show_past_event(event, output)
 
 
-def show_again(event: Envelope, output: Output) -> None:
-    """Show an event of the past: what was said and asked too, which in its time the person knew or saw."""
+def show_past_event(event: Envelope, output: Output) -> None:
+    """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
     try:
         match event.type:
             case EventType.TURN_STARTED:
-                output.note(said(_with_names(event.data["input"], event.data.get("attachments", ()))))
+                output.show_note(
+                    user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
+                )
             case EventType.CONFIRM_REQUIRED:
-                output.question(event.data, "")
+                output.show_question(event.data, "")
             case _:
                 pass
-    except OF_ANOTHER_SHAPE:
-        output.note(unreadable(event))
+    except PAYLOAD_ERRORS:
+        output.show_note(unreadable_event_note(event))
     output.show(event)
 
 
-def _with_names(text: str, attachments: Sequence[Mapping[str, Any]]) -> str:
+def _with_attachment_names(text: str, attachments: Sequence[Mapping[str, Any]]) -> str:
     names = ", ".join(str(attachment["name"]) for attachment in attachments)
     return f"{text} [with {names}]" if names else text
 
 
-def _excerpt(match: Mapping[str, Any]) -> str:
+def _match_text(match: Mapping[str, Any]) -> str:
     return f"{match['before']}{match['found']}{match['after']}"
 
 
-def _short(folder: str) -> str:
+def _abbreviate_home(folder: str) -> str:
     home = str(Path.home())
     return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder

@@ -1,4 +1,4 @@
-"""One turn played to an output: its events shown, its questions asked, Ctrl-C turned into a stop."""
+"""The display of one turn: its events are shown, its questions answered, and Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from agenticx.cli.asking import Audience
-from agenticx.cli.desk import Desk, Place
+from agenticx.cli.asking import ConfirmHandler
+from agenticx.cli.desk import Client, TurnPosition
 from agenticx.cli.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.narrate import Note
@@ -20,67 +20,75 @@ from agenticx.cli.render import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import EventType
 
-__all__ = ["CannotPrint", "ending_signals", "play"]
+__all__ = ["OutputFailed", "show_turn", "termination_signals"]
 
 
-_LEAVE_SECONDS = 0.5
+_EXIT_SECONDS = 0.5
+"""The delay after a second signal until the process exits, even if the turn's task has not ended."""
 
 
-async def play(
-    desk: Desk, session_id: str, begin: Callable[[], Awaitable[Place]], output: Output, audience: Audience
+async def show_turn(
+    client: Client,
+    session_id: str,
+    start: Callable[[], Awaitable[TurnPosition]],
+    output: Output,
+    confirms: ConfirmHandler,
 ) -> int:
-    """Show the turn that `begin` starts or finds up to its end and return the exit code that it stands for.
+    """Show the turn that `start` starts or finds until it ends, and return its exit code.
 
-    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second one leaves at once.
+    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second signal cancels the
+    caller at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
     """
     stop = asyncio.Event()
-    with _stopping_on_signals(stop, output):
-        place = await begin()
-        stopping = asyncio.create_task(_stop_when_told(stop, desk, session_id))
+    with _stop_on_signals(stop, output):
+        position = await start()
+        stop_task = asyncio.create_task(_stop_when_requested(stop, client, session_id))
         try:
-            last = await _show_all(desk, session_id, place, output, audience)
-        except (BrokenPipeError, CannotPrint):  # whoever read our output left, or it has no room for more
-            await desk.stop(session_id)
+            last = await _show_events(client, session_id, position, output, confirms)
+        except (BrokenPipeError, OutputFailed):  # the reader closed the pipe, or the disk is full
+            await client.stop(session_id)
             raise
         finally:
-            stopping.cancel()
+            stop_task.cancel()
     if last is None:
-        output.note(Note("the turn's log has no end: it could not be written", "bad"))
+        output.show_note(Note("the turn's log could not be written to its end", "bad"))
         return FAILED
     return _exit_code(last)
 
 
-class CannotPrint(AgenticXError):
-    """The turn's events cannot be shown any more."""
+class OutputFailed(AgenticXError):
+    """Raised when the output of a turn can no longer be written."""
 
 
-async def _stop_when_told(stop: asyncio.Event, desk: Desk, session_id: str) -> None:
+async def _stop_when_requested(stop: asyncio.Event, client: Client, session_id: str) -> None:
     await stop.wait()
-    with suppress(AgenticXError):  # who follows the turn hears of a server that is gone
-        await desk.stop(session_id)
+    with suppress(AgenticXError):  # the task that follows the turn reports a lost server
+        await client.stop(session_id)
 
 
-async def _show_all(desk: Desk, session_id: str, place: Place, output: Output, audience: Audience) -> Envelope | None:
-    """The turn's terminal event, if one came."""
-    async with desk.follow(session_id, place) as events:
+async def _show_events(
+    client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmHandler
+) -> Envelope | None:
+    """Show the events of a turn; return its terminal event, None if the log ends without one."""
+    async with client.follow(session_id, position) as events:
         async for event in events:
-            _show(event, output, audience)
-            if event.terminal and event.turn_id == place.turn_id:
+            _show_event(event, output, confirms)
+            if event.terminal and event.turn_id == position.turn_id:
                 return event
     return None
 
 
-def _show(event: Envelope, output: Output, audience: Audience) -> None:
+def _show_event(event: Envelope, output: Output, confirms: ConfirmHandler) -> None:
     try:
         output.show(event)
     except BrokenPipeError:
         raise
     except OSError as exc:
-        raise CannotPrint(f"the output cannot be written: {exc.strerror or exc}") from exc
+        raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type == EventType.CONFIRM_REQUIRED:
-        audience.asked(event.data)
+        confirms.on_required(event.data)
     elif event.type == EventType.CONFIRM_RESPONSE:
-        audience.closed(event.data["id"])
+        confirms.on_closed(event.data["id"])
 
 
 def _exit_code(terminal: Envelope) -> int:
@@ -90,42 +98,42 @@ def _exit_code(terminal: Envelope) -> int:
 
 
 @contextmanager
-def _stopping_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
-    """While the body runs a first signal sets `stop`, a second one cancels the task, a third one ends the process.
+def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
+    """Handle termination signals: the first sets `stop`, the second cancels the task, the third exits the process.
 
-    One that is no Ctrl-C then goes to whoever heard such signals before: a chat ends behind its turn.
+    Afterwards a SIGTERM or SIGHUP is raised again for the previous handler: a chat ends after its turn.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    leaving = threading.Timer(_LEAVE_SECONDS, os._exit, (STOPPED,))
-    leaving.daemon = True
-    told: list[int] = []
+    exit_timer = threading.Timer(_EXIT_SECONDS, os._exit, (STOPPED,))
+    exit_timer.daemon = True
+    received: list[int] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        if leaving.is_alive():
+        if exit_timer.is_alive():
             os._exit(STOPPED)
-        if told:
-            leaving.start()
+        if received:
+            exit_timer.start()
             loop.call_soon_threadsafe(task.cancel)
             return
-        told.append(number)
+        received.append(number)
         loop.call_soon_threadsafe(stop.set)
-        loop.call_soon_threadsafe(output.note, Note("stopping … (Ctrl-C again leaves at once)"))
+        loop.call_soon_threadsafe(output.show_note, Note("stopping … (Ctrl-C again exits at once)"))
 
-    # not loop.add_signal_handler: a handler of the interpreter still runs when the loop is held up
-    before = {number: signal.signal(number, on_signal) for number in ending_signals()}
+    # not loop.add_signal_handler: a handler of the interpreter also runs while the loop is blocked
+    previous = {number: signal.signal(number, on_signal) for number in termination_signals()}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        if told and told[0] != signal.SIGINT and callable(before[signal.Signals(told[0])]):
-            signal.raise_signal(told[0])
+        if received and received[0] != signal.SIGINT and callable(previous[signal.Signals(received[0])]):
+            signal.raise_signal(received[0])
 
 
-def ending_signals() -> Iterator[signal.Signals]:
-    """What asks this process to end, Ctrl-C first."""
+def termination_signals() -> Iterator[signal.Signals]:
+    """Yield the signals that ask this process to end, SIGINT first."""
     yield signal.SIGINT
     yield signal.SIGTERM
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup

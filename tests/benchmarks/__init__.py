@@ -1,1 +1,1 @@
-"""What the engine costs, beside a floor measured in the same run: `python -m tests.benchmarks`."""
+"""Benchmarks of the engine, each beside a floor measured in the same run."""

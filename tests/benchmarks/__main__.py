@@ -1,4 +1,7 @@
-"""`python -m tests.benchmarks`: measure, print every figure beside its floor and its budgets, exit with 0 always."""
+"""The program `python -m tests.benchmarks`, which prints figures, floors and budgets.
+
+Its exit code is always 0.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
 
 
 def measure(section: str, scale: Scale) -> list[Row]:
-    """The rows of one section, measured in a process that does nothing else."""
+    """Return the rows of one section, measured in a process of its own."""
     order = json.dumps([section, asdict(scale)])
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks", "--only", order], stdout=subprocess.PIPE, text=True
@@ -90,7 +93,7 @@ def measure(section: str, scale: Scale) -> list[Row]:
 
 
 def main() -> None:
-    """Measure what the arguments ask for and print it."""
+    """Measure and print the sections that the arguments select."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less of everything: under 20 s, and less exact")
     parser.add_argument("--json", action="store_true", help="print one JSON array instead of the table")

@@ -1,4 +1,4 @@
-"""What a turn costs: from the provider's bytes to the events that come out of `run_turn`."""
+"""Benchmarks of a turn, from the provider's bytes to the events that `run_turn` yields."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def turn(agent: AgentRuntime, messages: Sequence[Message] = ()) -> None:
 
 
 async def engine_rows(peer: Peer, scale: Scale) -> list[Row]:
-    """Tokens in a burst, tool rounds, bare turns, and history; each beside its floor."""
+    """Measure tokens in a burst, tool rounds, bare turns and history, each beside its floor."""
     raw = await RawClient.connect(peer.port)
 
     def floor(model: str, times: int = 1) -> Job:
@@ -108,7 +108,7 @@ async def engine_rows(peer: Peer, scale: Scale) -> list[Row]:
 
 
 def conversation(length: int) -> list[Message]:
-    """`length` rows as a session has them: requests, calls with results, answers."""
+    """Return `length` messages as in a session: requests, calls with results, answers."""
     rows: list[Message] = []
     for number in range(math.ceil(length / 4)):
         call = ToolCall(id=f"old_{number}", name="look", arguments=f'{{"number": {number}}}')
@@ -124,15 +124,15 @@ def conversation(length: int) -> list[Message]:
 # --- importing ------------------------------------------------------------------------------------------------------
 
 _IMPORT = """
-import time; begun = time.process_time()
+import time; began = time.process_time()
 import agenticx.runtime
-print(time.process_time() - begun)
+print(time.process_time() - began)
 print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS')))
 """
 
 
 def import_rows(scale: Scale) -> list[Row]:
-    """Time and memory of `import agenticx.runtime` in a Python of its own."""
+    """Measure the time and memory of `import agenticx.runtime` in a new process."""
     seconds, kilobytes = zip(*(_imported() for _ in range(scale.repeats)), strict=True)
     return [
         Row(name="import agenticx.runtime", value=median(seconds), unit="s", first_light=0.35, goal=0.2),
@@ -150,7 +150,7 @@ def _imported() -> tuple[float, float]:
 
 
 async def stream_rows(peer: Peer) -> list[Row]:
-    """The most streams of one token per 10 ms that come through with a p99 of at most 50 ms."""
+    """Measure the most streams of one token per 10 ms whose p99 latency is at most 50 ms."""
     carried = 0
     for streams in (50, 100, 150, 200, 250, 300, 400, 500, 600, 800):
         late = await _p99(peer, streams)

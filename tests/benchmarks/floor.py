@@ -1,5 +1,7 @@
-"""The floor, and how CPU time is taken: a raw socket, events cut at blank lines and parsed by orjson, and nothing else;
-rows that a thread inserts in groups, and nothing else.
+"""The floors of the benchmarks, and the measurement of CPU time.
+
+The floor of reading is a raw socket whose events are split at blank lines and parsed by orjson; the floor of storing is
+a thread that inserts rows in groups.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Job = Callable[[], Awaitable[object]]
 
 
 class RawClient:
-    """One kept connection to the provider."""
+    """A persistent connection to the provider."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -37,7 +39,7 @@ class RawClient:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def ask(self, model: str) -> int:
-        """Send a request, read its reply to the end; returns how many events there were."""
+        """Send a request, read its reply to the end, and return the number of events."""
         body = json.dumps({"model": model, "messages": [{"role": "user", "content": "go"}], "stream": True}).encode()
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
         self._writer.write(head % len(body) + body)
@@ -52,7 +54,7 @@ class RawClient:
                 count += 1
 
     async def read(self, path: str, model: str, separator: bytes) -> None:
-        """Send a request to `path`, read a reply whose JSON stands between separators up to the last chunk."""
+        """Send a request to `path`, and read a chunked reply of JSON texts between separators to the end."""
         body = json.dumps({"model": model, "stream": True}).encode()
         self._writer.write(
             b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (path.encode(), len(body)) + body
@@ -72,16 +74,16 @@ class RawClient:
 
 
 async def cpu_of(job: Job) -> float:
-    """CPU seconds that this process spends on one run of `job`."""
+    """Return the CPU seconds that this process spends on one run of `job`."""
     begun = time.process_time()
     await job()
     return time.process_time() - begun
 
 
 async def medians(repeats: int, jobs: Mapping[Name, Job]) -> dict[Name, float]:
-    """The median CPU seconds of each job.
+    """Return the median CPU seconds of each job.
 
-    They take turns, so that a machine that is busy for a while slows them all; a first round does not count.
+    The jobs run in turn, so that a temporary load slows them all; a first round is not counted.
     """
     for job in jobs.values():
         await job()
@@ -90,7 +92,7 @@ async def medians(repeats: int, jobs: Mapping[Name, Job]) -> dict[Name, float]:
 
 
 async def bare_group_commit(streams: int, each: int) -> float:
-    """CPU seconds for so many tasks that each have `each` rows of 260 bytes stored, one after the other."""
+    """Return the CPU seconds of `streams` tasks that each store `each` rows of 260 bytes, one after the other."""
     loop, jobs = asyncio.get_running_loop(), SimpleQueue[_Insert | None]()
 
     async def stream(number: int) -> None:
@@ -122,12 +124,12 @@ def _commit_groups(path: Path, jobs: SimpleQueue[_Insert | None], loop: asyncio.
             rows = [(number, place, _BODY) for number, place, _ in group]
             connection.executemany("INSERT INTO rows (stream, place, body) VALUES (?, ?, ?)", rows)
             connection.execute("COMMIT")
-            loop.call_soon_threadsafe(_settle, group)
+            loop.call_soon_threadsafe(_resolve_futures, group)
 
 
 _BODY = b"x" * 260
 
 
-def _settle(group: Sequence[_Insert]) -> None:
+def _resolve_futures(group: Sequence[_Insert]) -> None:
     for _, _, stored in group:
         stored.set_result(None)

@@ -1,8 +1,9 @@
-"""The other side, in a process of its own so that its work does not count: a provider, and readers of the studio.
+"""The peer of a benchmark, a process with a provider and with clients of the studio.
 
-As a program it prints the port of its provider and then obeys one JSON command per line of its input. The provider
-streams Chat Completions as the name of the model says: `burst:N` N tokens at once, `paced:N` N tokens 10 ms apart,
-`stamped:N` the same with the time of sending as text, `call` one tool call, `tools:N` N rounds of a call, then text.
+It is a process of its own so that its work is not measured. As a program it prints the port of its provider and then
+runs one JSON command per line of its input. The provider streams Chat Completions according to the model's name:
+`burst:N` N tokens at once, `paced:N` N tokens 10 ms apart, `stamped:N` the same with the time of sending as text,
+`call` one tool call, `tools:N` N rounds of a call, then text.
 At the paths of the other wires it streams `burst:N` as their servers do.
 """
 
@@ -38,7 +39,7 @@ _HEAD = _head("text/event-stream")
 
 
 def _chunk(payload: bytes) -> bytes:
-    """One event as one chunk of the body, as servers that flush each token send it."""
+    """Return one event as one chunk of the body, as sent by servers that flush each token."""
     event = b"data: " + payload + b"\n\n"
     return b"%x\r\n%b\r\n" % (len(event), event)
 
@@ -65,7 +66,7 @@ def _burst(tokens: int) -> bytes:
 
 
 def _call(number: int) -> bytes:
-    """A call as OpenAI streams it: id and name, then the arguments token by token."""
+    """Return a call as OpenAI streams it: id and name, then the arguments token by token."""
     function = {"name": "look", "arguments": ""}
     opening = {"index": 0, "id": f"call_{number}_{time.monotonic_ns()}", "type": "function", "function": function}
     begin = _delta({"role": "assistant", "content": None, "tool_calls": [opening], "refusal": None})
@@ -75,7 +76,7 @@ def _call(number: int) -> bytes:
 
 
 class _Provider(asyncio.Protocol):
-    """One connection: requests one after the other, each answered as its model's name says."""
+    """A connection that answers each request according to its model's name."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -116,7 +117,7 @@ class _Provider(asyncio.Protocol):
     def _pace(self, tokens: int, word: Callable[[], str]) -> None:
         loop = asyncio.get_running_loop()
         self._transport.write(_BEGIN)
-        begun = loop.time()
+        began = loop.time()
 
         def tick(number: int) -> None:
             if self._transport.is_closing():
@@ -125,7 +126,7 @@ class _Provider(asyncio.Protocol):
                 self._transport.write(_end("stop"))
                 return
             self._transport.write(_delta({"content": word()}))
-            loop.call_at(begun + (number + 1) * PACE_SECONDS, tick, number + 1)
+            loop.call_at(began + (number + 1) * PACE_SECONDS, tick, number + 1)
 
         tick(0)
 
@@ -134,7 +135,7 @@ class _Provider(asyncio.Protocol):
 
 
 class _Studio:
-    """Speaks to a studio at `port` in plain HTTP/1.1."""
+    """A client of the studio at `port` in plain HTTP/1.1."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
@@ -148,7 +149,7 @@ class _Studio:
         head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nauthorization: Bearer {self._token}\r\n"
         head += f"accept: {accept}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
         writer.write(f"{head}connection: close\r\n\r\n".encode() + content)
-        reader.writer = writer  # type: ignore[attr-defined]  # kept open for as long as it is read
+        reader.writer = writer  # type: ignore[attr-defined]  # keeps the connection open while it is read
         return reader
 
     async def create(self, count: int) -> list[str]:
@@ -156,17 +157,17 @@ class _Studio:
         for _ in range(count):
             answer = await (await self._send("POST", "/api/sessions", {})).read()
             if b" 201 " not in answer[:20]:
-                raise RuntimeError(f"the studio said {answer!r}")
+                raise RuntimeError(f"the studio answered {answer!r}")
             made.append(json.loads(answer.partition(b"\r\n\r\n")[2])["id"])
         return made
 
     async def turn(self, session: str, model: str) -> int:
-        """Run a turn, read its events to the end; the number of bytes they took."""
+        """Run a turn, read its events to the end, and return their number of bytes."""
         body, path = {"input": "go", "model": model}, f"/api/sessions/{session}/turns"
         return len(await (await self._send("POST", path, body, accept="text/event-stream")).read())
 
     async def open(self, session: str, count: int) -> int:
-        """Open `count` streams and leave them open, reading whatever comes."""
+        """Open `count` streams and keep reading them in the background."""
         for _ in range(count):
             reader = await self._send("GET", f"/api/sessions/{session}/events", accept="text/event-stream")
             self._streams.append(asyncio.create_task(self._drain(reader)))
@@ -190,14 +191,14 @@ class _Studio:
                     first = False
 
 
-async def _obey() -> None:
+async def _run_commands() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(_Provider, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
-    orders = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    commands = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     studio: _Studio | None = None
-    while line := await orders.readline():
+    while line := await commands.readline():
         name, *arguments = json.loads(line)
         if name == "studio":
             studio, done = _Studio(*arguments), None
@@ -206,11 +207,11 @@ async def _obey() -> None:
         print(json.dumps(done), flush=True)
 
 
-# --- the handle on it -----------------------------------------------------------------------------------------------
+# --- the parent's side -----------------------------------------------------------------------------------------------
 
 
 class Peer:
-    """The running process; `order` tells it what to do and waits until it has done it."""
+    """The running peer process; `command` sends it a command and waits for the result."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process = process
@@ -220,7 +221,7 @@ class Peer:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    async def order(self, name: str, *arguments: Any) -> Any:
+    async def command(self, name: str, *arguments: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, *arguments]).encode() + b"\n")
@@ -229,7 +230,7 @@ class Peer:
 
 @asynccontextmanager
 async def peer():
-    """A peer that ends with the block."""
+    """Yield a peer process that ends with the block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -243,4 +244,4 @@ async def peer():
 
 
 if __name__ == "__main__":
-    asyncio.run(_obey())
+    asyncio.run(_run_commands())

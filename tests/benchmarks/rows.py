@@ -1,4 +1,4 @@
-"""One line of the table: a figure, the floor it is held against, and the budgets of the project."""
+"""One line of the table: a figure, its floor, and the budgets of the project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Row", "Scale", "table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much of everything a run does; figures are medians of `repeats`."""
+    """The size of a run; figures are medians of `repeats`."""
 
     repeats: int = 5
     tokens: int = 4_000
@@ -36,11 +36,11 @@ class Row:
 
     @property
     def judged(self) -> float:
-        """What the budgets are compared with."""
+        """The number that the budgets are compared with."""
         return self.value if self.floor is None else self.value / self.floor
 
     def verdict(self, budget: float | None) -> str:
-        """The budget and whether it is met."""
+        """Return the budget and whether it is met."""
         if budget is None:
             return "–"
         met = self.judged >= budget if self.at_least else self.judged <= budget
@@ -53,7 +53,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in columns."""
+    """Return the rows formatted in columns."""
     lines = [("", "measured", "× floor", "first light", "goal"), *(row.cells() for row in rows)]
     widths = [max(len(cells[column]) for cells in lines) for column in range(5)]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""What the durable log costs: appends while many sessions stream, its size, reading it back, and opening it."""
+"""Benchmarks of the durable log: concurrent appends, size, reading back and opening."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MERGED, PAGE = 20, 512
 
 
 async def store_rows(scale: Scale) -> list[Row]:
-    """Each figure from a database of its own; wall-clock where it says ms or per second, else CPU time.
+    """Measure each figure on a database of its own: wall-clock time for ms or per second, else CPU time.
 
-    The garbage collector is set as the server sets it, here and in `studio_rows`.
+    The garbage collector is configured as in the server, here and in `studio_rows`.
     """
     return [
         *await _appends(scale),
@@ -76,9 +76,9 @@ async def sessions(store: SqliteStore, count: int) -> Sequence[str]:
 
 
 async def _appends(scale: Scale) -> list[Row]:
-    """As many sessions as stream at once, each storing token by token as quickly as the log takes them.
+    """Measure concurrent sessions that each store token by token as fast as the log accepts them.
 
-    The budgets, 15 and 6 µs, were set where a bare group commit took 5 µs; it stands beside for that.
+    The budgets, 15 and 6 µs, were set on a machine where a bare group commit took 5 µs; it is measured for comparison.
     """
     each = scale.tokens // 10
 
@@ -110,16 +110,16 @@ async def _appends(scale: Scale) -> list[Row]:
 
 
 async def _latency(scale: Scale) -> list[Row]:
-    """How long an event of a session waits for the disk, every hundredth being one that must survive a power cut."""
+    """Measure how long an event waits for the disk; every hundredth event must survive a power cut."""
     waits: list[float] = []
 
     async def stream(store: SqliteStore, session_id: str, delay: float) -> None:
         await asyncio.sleep(delay)
         for number in range(scale.paced_tokens):
             event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
-            begun = time.perf_counter()
+            began = time.perf_counter()
             await store.append(session_id, "turn_1", [event], expected_seq=number)
-            waits.append(time.perf_counter() - begun)
+            waits.append(time.perf_counter() - began)
             await asyncio.sleep(TOKEN_SECONDS)
 
     async with database() as (store, _):
@@ -134,7 +134,7 @@ async def _latency(scale: Scale) -> list[Row]:
 
 
 async def _answer() -> Row:
-    """An answer of 2,000 tokens, stored one by one as a slow model sends them."""
+    """Measure an answer of 2,000 tokens, stored one by one as a slow model sends them."""
     async with database() as (store, path):
         (session_id,) = await sessions(store, 1)
         for number in range(2_000):
@@ -146,7 +146,7 @@ async def _answer() -> Row:
 
 
 async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
-    """A turn of tokens, some alone and some merged, and its end; returns the last number."""
+    """Store a turn of tokens, several per append, and its end; return the last sequence number."""
     for number in range(SEPARATE_CALLS):
         events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
         await store.append(session_id, "turn_1", events, expected_seq=seq)
@@ -156,7 +156,7 @@ async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
 
 
 async def _size(scale: Scale) -> Row:
-    """Sessions of four turns with 300 tokens each."""
+    """Measure the size of sessions of four turns with 300 tokens each."""
     count = max(scale.sessions // 20, 1)
     async with database() as (store, path):
         for session_id in await sessions(store, count):
@@ -169,7 +169,7 @@ async def _size(scale: Scale) -> Row:
 
 
 async def _reading_back(scale: Scale) -> list[Row]:
-    """One long session, opened and read from its first event."""
+    """Measure one long session, opened and read from its first event."""
     events = scale.tokens * 25
     async with database() as (store, path):
         (session_id,) = await sessions(store, 1)
@@ -180,16 +180,16 @@ async def _reading_back(scale: Scale) -> list[Row]:
             seq += len(batch)
         await store.append(session_id, "turn_1", [final()], expected_seq=seq)
         await store.aclose()
-        begun = time.perf_counter()
+        began = time.perf_counter()
         again = SqliteStore(path)
-        opened = time.perf_counter() - begun
-        begun = time.perf_counter()
+        opened = time.perf_counter() - began
+        began = time.perf_counter()
         await again.read(session_id, seq - 100, 512)
-        resumed = time.perf_counter() - begun
-        begun, place = time.perf_counter(), 0
+        resumed = time.perf_counter() - began
+        began, place = time.perf_counter(), 0
         while more := await again.read(session_id, place, 512):
             place = more[-1].seq
-        replayed = place / (time.perf_counter() - begun)
+        replayed = place / (time.perf_counter() - began)
         await again.aclose()
     return [
         Row(name=f"open a log of {events:,} events", value=opened * MILLI, unit="ms", first_light=2_000),
@@ -199,7 +199,7 @@ async def _reading_back(scale: Scale) -> list[Row]:
 
 
 async def _replaying_all(scale: Scale) -> list[Row]:
-    """The log of sessions that stream at the same time, and what a list of them takes meanwhile."""
+    """Measure a replay of all sessions, and the time that listing them takes meanwhile."""
     calls = max(scale.sessions // 20, 1)
     async with database() as (store, path):
         ids = await sessions(store, STREAMING)
@@ -210,10 +210,10 @@ async def _replaying_all(scale: Scale) -> list[Row]:
             await store.append(session_id, "turn_1", [final()], expected_seq=calls * MERGED)
         await store.aclose()
         again = SqliteStore(path)
-        begun, place, read = time.perf_counter(), 0, 0
+        began, place, read = time.perf_counter(), 0, 0
         while more := await again.read_all(place, PAGE):
             place, read = more[-1].position, read + len(more)
-        replayed = read / (time.perf_counter() - begun)
+        replayed = read / (time.perf_counter() - began)
         waited = await _lists_during_a_replay(again)
         await again.aclose()
     return [
@@ -232,8 +232,8 @@ async def _lists_during_a_replay(store: SqliteStore) -> float:
     waits: list[float] = []
     replaying = asyncio.create_task(replay())
     for _ in range(20):
-        begun = time.perf_counter()
+        began = time.perf_counter()
         await store.sessions(limit=STREAMING)
-        waits.append(time.perf_counter() - begun)
+        waits.append(time.perf_counter() - began)
     replaying.cancel()
     return max(waits)

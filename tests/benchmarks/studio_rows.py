@@ -1,4 +1,4 @@
-"""What the studio costs: from the provider's bytes through turn and log to the bytes that its readers get."""
+"""Benchmarks of the studio, from the provider's bytes to the bytes that its readers receive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MICRO = 1e6
 
 @asynccontextmanager
 async def studio(peer: Peer) -> AsyncGenerator[None]:
-    """A studio in this process, its models at the peer's provider, the peer its client."""
+    """Run a studio in this process, with the peer as its provider and its client."""
     with tempfile.TemporaryDirectory() as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
@@ -38,7 +38,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await ready.wait()
-            await peer.order("studio", port, TOKEN)
+            await peer.command("studio", port, TOKEN)
             yield
         finally:
             server.should_exit = True
@@ -47,16 +47,16 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
 
 
 async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
-    """Tokens in a burst and paced, readers of one session, memory; burst and paced beside their floor."""
+    """Measure tokens in a burst and paced, both beside their floor, readers of one session, and memory."""
     raw = await RawClient.connect(peer.port)
     burst_model, paced_model = f"burst:{scale.tokens}", f"paced:{scale.paced_tokens}"
 
     async def turn(model: str) -> None:
-        (session,) = await peer.order("create", 1)
-        await peer.order("turn", session, model)
+        (session,) = await peer.command("create", 1)
+        await peer.command("turn", session, model)
 
     async with studio(peer):
-        memory = await _memory(peer, scale)  # first: later there would be freed memory to use again
+        memory = await _memory(peer, scale)  # first: later, freed memory would be reused
         took = await medians(
             scale.repeats,
             {
@@ -107,26 +107,26 @@ async def studio_rows(peer: Peer, scale: Scale) -> list[Row]:
 
 
 async def _fan_out(peer: Peer, scale: Scale, readers: int) -> float:
-    """What each further reader adds per token of a paced turn."""
-    alone, watched = await peer.order("create", 2)
+    """Return the CPU seconds that each further reader adds per token of a paced turn."""
+    alone, watched = await peer.command("create", 2)
     model = f"paced:{scale.paced_tokens}"
-    base = await cpu_of(lambda: peer.order("turn", alone, model))
-    await peer.order("open", watched, readers)
-    crowd = await cpu_of(lambda: peer.order("turn", watched, model))
-    await peer.order("close")
-    return (crowd - base) / (scale.paced_tokens * readers)
+    base = await cpu_of(lambda: peer.command("turn", alone, model))
+    await peer.command("open", watched, readers)
+    with_readers = await cpu_of(lambda: peer.command("turn", watched, model))
+    await peer.command("close")
+    return (with_readers - base) / (scale.paced_tokens * readers)
 
 
 async def _memory(peer: Peer, scale: Scale) -> list[Row]:
-    """What an idle session and an open stream hold."""
-    (first,) = await peer.order("create", 1)
-    await peer.order("turn", first, "burst:1")
+    """Measure the memory of an idle session and of an open stream."""
+    (first,) = await peer.command("create", 1)
+    await peer.command("turn", first, "burst:1")
     before = _resident()
-    sessions = await peer.order("create", scale.sessions)
+    sessions = await peer.command("create", scale.sessions)
     with_sessions = _resident()
-    await peer.order("open", sessions[0], scale.readers)
+    await peer.command("open", sessions[0], scale.readers)
     with_streams = _resident()
-    await peer.order("close")
+    await peer.command("close")
     session = (with_sessions - before) / scale.sessions
     stream = (with_streams - with_sessions) / scale.readers
     return [
@@ -136,7 +136,7 @@ async def _memory(peer: Peer, scale: Scale) -> list[Row]:
 
 
 def _resident() -> float:
-    """Resident kilobytes of this process."""
+    """Return the resident kilobytes of this process."""
     gc.collect()
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))

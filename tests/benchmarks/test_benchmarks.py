@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say they do, at the smallest scale; what comes out is nobody's pass or fail."""
+"""The benchmarks run at the smallest scale; their figures are not judged."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_figure_is_measured(section: str, names: list[str]) -> None:
     assert [row.name for row in measure(section, SMALL)] == names
 
 
-def test_a_figure_is_held_against_its_floor_or_taken_as_it_is() -> None:
+def test_a_figure_is_compared_with_the_budgets_as_a_ratio_to_its_floor_or_directly() -> None:
     rows = [
         Row(name="token", value=30, unit="µs", floor=2, first_light=15, goal=3),
         Row(name="streams", value=150, unit="streams", first_light=150, goal=500, at_least=True),

@@ -1,4 +1,4 @@
-"""What reading a reply costs on each wire: from the provider's bytes to the deltas that come out of `stream`."""
+"""Benchmarks of reading a reply on each wire, from the provider's bytes to the deltas of `stream`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST = ModelRequest(messages=[UserMessage(content="go")])
 
 @dataclass(frozen=True)
 class Wire:
-    """A wire, the path of its requests, and what parts its events; `{}` in the path is the model."""
+    """A wire, the path of its requests, and the separator of its events; `{}` in the path is the model."""
 
     name: str
     model: Any
@@ -38,7 +38,7 @@ class Wire:
     separator: bytes = b"\n\n"
 
     def read(self, base_url: str, model: str) -> Job:
-        """One reply through our wire."""
+        """Return a job that reads one reply through our wire."""
         ours: ChatModel = self.model(model, base_url=base_url)
 
         async def job() -> None:
@@ -46,12 +46,12 @@ class Wire:
             async for batch in ours.stream(REQUEST):
                 last = batch
             if not (last and isinstance(last[-1], Finished)):
-                raise RuntimeError(f"{self.name} did not come to the end: {last}")
+                raise RuntimeError(f"{self.name} did not finish: {last}")
 
         return job
 
     def floor(self, raw: RawClient, model: str) -> Job:
-        """The same reply with nothing but a socket and a JSON parser."""
+        """Return a job that reads the same reply with only a socket and a JSON parser."""
 
         async def job() -> None:
             await raw.read(self.path.format(model), model, self.separator)
@@ -69,7 +69,7 @@ WIRES = (
 
 
 async def wire_rows(peer: Peer, scale: Scale) -> list[Row]:
-    """For each wire the cost of a chunk in a burst of one token each, beside a floor that reads the same bytes."""
+    """Measure the cost per chunk on each wire in a burst of one token each, beside a floor for the same bytes."""
     raw = await RawClient.connect(peer.port)
     sizes = {"long": f"burst:{scale.tokens}", "short": "burst:1"}
     jobs = {

@@ -1,4 +1,4 @@
-"""A reply of so many tokens as each wire's server streams it, fields and all: what the wires and their floor read."""
+"""Replies of N tokens as each wire's server streams them, with all fields."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Event = Mapping[str, Any]
 
 
 def chunked(events: Iterable[bytes]) -> bytes:
-    """A body in which each event is a chunk of its own, as servers that flush each token send it."""
+    """Return a body in which each event is a chunk of its own, as sent by servers that flush each token."""
     return b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
 
 
 def stream_for(path: str) -> tuple[str, bytes] | None:
-    """Media type and body of what a wire other than Chat Completions answers at a path; its model is `burst:N`.
+    """Return the media type and body of the reply at a path of a wire other than Chat Completions, else None.
 
-    The path is the request's own with `#MODEL` behind it where the wire has the model in the body.
+    The model is `burst:N`. The path is the request's own; `#MODEL` is appended if the wire sends the model in the body.
     """
     found = _PATHS.search(path)
     if found is None:

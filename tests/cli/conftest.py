@@ -1,4 +1,4 @@
-"""`agx` as a person runs it: a process of its own, with its streams piped or at a pseudo-terminal."""
+"""Fixtures that run `agx` in a process of its own, with piped streams or at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ AGX = [sys.executable, "-m", "agenticx.cli"]
 
 @dataclass
 class Shell:
-    """Where commands run: a folder, and an environment in which nothing is set up."""
+    """A folder and a minimal environment in which `agx` commands run."""
 
     folder: Path
     environment: dict[str, str]
 
     def start(self, *words: str, stdin: int = subprocess.PIPE) -> Process:
-        """Start `agx` in a session of its own, forked from a process that has its modules imported."""
+        """Start `agx` in a process group of its own, forked from a process that has imported its modules."""
         return Process("agenticx.cli", words, cwd=self.folder, env=self.environment, stdin=stdin)
 
     def __call__(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -57,18 +57,18 @@ def agx(tmp_path: Path) -> Shell:
 
 @dataclass
 class Terminal:
-    """A process at a pseudo-terminal, seen as its screen would show it, without colours."""
+    """A process at a pseudo-terminal, with the text of its screen without colours."""
 
     process: Process
     descriptor: int
     screen: str = field(default="", init=False)
     raw: str = field(default="", init=False)
-    """What came, colours and all."""
+    """The output received, including colours."""
     _decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"), init=False)
     _seen: int = field(default=0, init=False)
 
     def wait_for(self, text: str) -> None:
-        """Until `text` appears behind what was waited for before."""
+        """Wait until `text` appears after the text that was last waited for."""
         deadline = time.monotonic() + PATIENCE
         while (at := self.screen.find(text, self._seen)) < 0:
             if not self._read(deadline - time.monotonic()):
@@ -91,14 +91,14 @@ class Terminal:
             data = os.read(self.descriptor, 65536)
         except OSError:  # Linux: the other side is closed
             return False
-        self.raw += self._decoder.decode(data)  # what is read may end within a character or a control sequence
+        self.raw += self._decoder.decode(data)  # a read may end within a character or a control sequence
         self.screen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw).replace("\r\n", "\n")
         return bool(data)
 
 
 @pytest.fixture
 def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
-    """Starts `agx …` with stdin, stdout and stderr at one terminal, at which keys may have been `typed` already."""
+    """Return a function that starts `agx` with its standard streams at one terminal, with `typed` as earlier input."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     opened: list[Terminal] = []
 
@@ -129,7 +129,7 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
 
 @dataclass
 class Provider:
-    """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open behind them."""
+    """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open afterwards."""
 
     body: bytes = b""
     status: int = 200

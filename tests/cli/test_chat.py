@@ -16,13 +16,13 @@ def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
 
 
-def test_a_line_that_is_too_long_is_told_and_the_next_one_is_said(agx: Any) -> None:
+def test_a_line_that_is_too_long_is_reported_and_the_next_one_is_sent(agx: Any) -> None:
     done = agx("chat", stdin="x" * 4_100_000 + "\nsay two\n")
-    sentence = "a message has at most 4,000,000 characters; put what is longer into a file\n"
+    sentence = "a message has at most 4,000,000 characters; put longer text into a file\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", sentence)
 
 
-def test_a_pipe_that_is_told_to_end_ends_behind_what_it_said(agx: Any) -> None:
+def test_a_piped_chat_ends_on_sigterm_after_its_turn(agx: Any) -> None:
     process = agx.start("chat")
     process.stdin.write("say one\n")
     process.stdin.flush()
@@ -30,8 +30,8 @@ def test_a_pipe_that_is_told_to_end_ends_behind_what_it_said(agx: Any) -> None:
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
-    assert err in ("", "stopping … (Ctrl-C again leaves at once)\n")  # where the turn was not over yet
-    assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # as the store was closed
+    assert err in ("", "stopping … (Ctrl-C again exits at once)\n")  # unless the turn had ended already
+    assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # because the store was closed
 
 
 def test_the_turns_share_one_conversation(agx: Any) -> None:
@@ -43,14 +43,14 @@ def test_quit_leaves_before_the_next_line(agx: Any) -> None:
     assert agx("chat", stdin="say one\n/quit\nsay two\n").stdout == "one\n"
 
 
-def test_commands_answer_on_stderr(agx: Any) -> None:
+def test_slash_commands_print_to_stderr(agx: Any) -> None:
     done = agx("chat", stdin="/mode\n/mode plan\n/mode bold\n/model\n/model nobody:x\n/stop\n/tolls\n")
     assert (done.returncode, done.stdout) == (0, "")
     lines = done.stderr.splitlines()
     assert lines[:4] == [
         "permission mode: default",
         "permission mode: plan",
-        "'bold' is no mode; modes are: default, accept_edits, plan, auto",
+        "unknown mode 'bold'; known modes: default, accept_edits, plan, auto",
         "model: demo",
     ]
     assert "nobody" in lines[4]
@@ -74,9 +74,9 @@ def test_plan_mode_denies_writing(agx: Any) -> None:
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("mode", ["accept_edits", "auto"])
-def test_a_pipe_cannot_allow_itself_more(agx: Any, mode: str) -> None:
+def test_a_pipe_cannot_select_a_mode_that_allows_more(agx: Any, mode: str) -> None:
     done = agx("chat", stdin=f"/mode {mode}\nWrite a.txt with the text hi\n/mode plan\n/mode default\n")
-    assert f"/mode {mode} allows more, so it is for a terminal; start with --permission-mode {mode}\n" in done.stderr
+    assert f"/mode {mode} allows more than this chat may; start it with --permission-mode {mode}\n" in done.stderr
     assert "denied by policy: there is no terminal to ask at" in done.stderr
     assert done.stderr.endswith("permission mode: plan\npermission mode: default\n")
     assert not (agx.folder / "a.txt").exists()
@@ -109,10 +109,10 @@ def test_a_pipe_cannot_attach_files(agx: Any) -> None:
     ]
 
 
-def test_new_begins_another_session_and_open_goes_back(agx: Any) -> None:
+def test_new_starts_another_session_and_open_returns_to_the_first(agx: Any) -> None:
     done = agx("chat", "--yes", stdin="remember colour: green\n/new\nsay two\n/sessions\n/sessions colour\n")
     listed = [line for line in done.stderr.splitlines() if line.startswith("ses_")]
-    assert "a new session begins with your next message\n" in done.stderr
+    assert "your next message starts a new session\n" in done.stderr
     assert ["remember colour" in line for line in listed] == [False, True, True]
     first = listed[1].split()[0]
     done = agx("chat", stdin=f"recall colour\n/open {first[:12]}\nrecall colour\n")
@@ -120,17 +120,17 @@ def test_new_begins_another_session_and_open_goes_back(agx: Any) -> None:
     assert f"{first} remember colour: green in {agx.folder}\n› remember colour: green\n" in done.stderr
 
 
-def test_what_goes_wrong_is_told_and_the_chat_goes_on(agx: Any) -> None:
+def test_an_error_is_printed_and_the_chat_continues(agx: Any) -> None:
     done = agx("chat", stdin="/open nothing\n/open\n/open last\nsay on\n")
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.splitlines() == [
-        "no session has the id 'nothing' or one that begins so; `agx sessions list` shows them",
-        "/open ID goes on with a session; /sessions shows them",
-        "there is no session yet; `agx run` and `agx chat` make one",
+        "no session has the id or id prefix 'nothing'; `agx sessions list` lists the sessions",
+        "/open ID continues a session; /sessions lists them",
+        "there is no session yet; `agx run` and `agx chat` create one",
     ]
 
 
-def test_a_pipe_goes_on_with_the_last_session(agx: Any) -> None:
+def test_a_pipe_can_continue_the_last_session(agx: Any) -> None:
     agx("run", "remember colour: green", "--yes")
     for option in ("-c", "--continue", "--session=last"):
         assert "green" in agx("chat", option, stdin="recall colour\n").stdout
@@ -140,11 +140,11 @@ def test_a_pipe_goes_on_with_the_last_session(agx: Any) -> None:
 def test_a_pipe_cannot_open_a_session_that_allows_more(agx: Any) -> None:
     agx("run", "say one", "--permission-mode", "auto")
     done = agx("chat", stdin="/open last\nWrite a.txt with the text hi\n")
-    assert "allows more, being in mode auto\n" in done.stderr
+    assert "refused: its mode auto allows more than this chat may\n" in done.stderr
     assert "denied by policy: there is no terminal to ask at" in done.stderr
     assert not (agx.folder / "a.txt").exists()
 
 
-def test_a_chat_in_which_nothing_is_said_makes_no_session(agx: Any) -> None:
+def test_a_chat_without_a_message_creates_no_session(agx: Any) -> None:
     agx("chat", stdin="/mode plan\n/model\n")
     assert agx("sessions", "list").stdout == ""

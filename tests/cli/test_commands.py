@@ -1,4 +1,4 @@
-"""Finding a command: help, version, near misses, and commands that other packages bring."""
+"""Command lookup: help, version, misspelt names, and commands that other packages add."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unknown_command_is_a_usage_error_with_the_nearest_ones(agx: Any) -> 
     assert done.stderr == "agx: unknown command 'modle'; did you mean `agx model`?\n"
 
 
-def test_an_option_in_the_command_place_is_explained(agx: Any) -> None:
+def test_an_option_in_place_of_the_command_is_explained(agx: Any) -> None:
     done = agx("--model", "demo")
     assert done.returncode == 2
     assert done.stderr == (
@@ -75,7 +75,7 @@ GREET = Greet()
 """
 
 
-def test_a_package_can_bring_commands_and_a_broken_one_spoils_nothing(agx: Any, tmp_path: Path) -> None:
+def test_a_package_can_add_commands_and_a_broken_one_does_no_harm(agx: Any, tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "greeting-1.0.dist-info"
     info.mkdir(parents=True)
@@ -84,12 +84,12 @@ def test_a_package_can_bring_commands_and_a_broken_one_spoils_nothing(agx: Any, 
     (info / "entry_points.txt").write_text("[agenticx.commands]\ngreet = greeting:GREET\nbroken = missing_module:X\n")
     environment = agx.environment | {"PYTHONPATH": str(site)}
 
-    def started(*words: str) -> subprocess.CompletedProcess[str]:  # anew: packages are found when Python starts
+    def run_in_new_python(*words: str) -> subprocess.CompletedProcess[str]:  # Python finds packages when it starts
         return subprocess.run([*AGX, *words], env=environment, cwd=agx.folder, capture_output=True, text=True)
 
-    done = started("greet", "you")
+    done = run_in_new_python("greet", "you")
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello you\n", "")
 
-    help_text = started("--help").stdout
+    help_text = run_in_new_python("--help").stdout
     assert "  greet        Say hello\n" in help_text
     assert "  broken       (cannot be loaded: No module named 'missing_module')\n" in help_text

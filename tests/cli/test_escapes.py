@@ -1,4 +1,4 @@
-"""No text of an event, a session or a file reaches a terminal as anything but text."""
+"""Texts of events, sessions and files reach a terminal with control characters escaped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agenticx.runtime.events import EventType, envelope_schema
 
 HOSTILE = "a\x1b]0;PWNED\x07b\x9b2Jc\u202ed\u2028e\u2029f\x08\rg\x7fh"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-OF_ANOTHER_TYPE = (HOSTILE, 10**400, None, [HOSTILE], {HOSTILE: HOSTILE})
+WRONG_VALUES = (HOSTILE, 10**400, None, [HOSTILE], {HOSTILE: HOSTILE})
 
 
 def envelopes() -> Iterator[dict[str, Any]]:
-    """Of each type one that fits the contract, and for each field one in which it holds something else."""
+    """Yield a valid envelope of each type, and copies in which one field has a value of another type."""
     definitions = envelope_schema()["$defs"]
     mapping = envelope_schema()["discriminator"]["mapping"]
     for type_ in EventType:
@@ -26,12 +26,12 @@ def envelopes() -> Iterator[dict[str, Any]]:
         envelope["type"] = type_
         yield envelope
         for path in paths(envelope, ()):
-            for value in OF_ANOTHER_TYPE:
+            for value in WRONG_VALUES:
                 yield replaced(envelope, path, value)
 
 
 def sample(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
-    """A value of that schema whose every text is hostile, with all keys that may be left out."""
+    """Return a value of the schema with all optional keys, in which every text is hostile."""
     if "$ref" in schema:
         return sample(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
@@ -69,17 +69,17 @@ def replaced(envelope: dict[str, Any], path: tuple[str, ...], value: Any) -> dic
 
 
 def controls(raw: str) -> set[str]:
-    """What came to the terminal beside text, line breaks and our own colours."""
+    """Return the control characters in a terminal's raw output, apart from line breaks and our own colours."""
     text = COLOURS.sub("", raw.replace("\r\n", "\n"))
     return {char for char in text if char in HOSTILE and not char.isprintable()}
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["told", "as json"])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["as text", "as json"])
 def test_no_field_of_any_event_reaches_a_terminal_raw(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path, options: list[str]
 ) -> None:
     lines = [json.dumps(envelope, ensure_ascii=False) for envelope in envelopes()]
-    assert len(lines) > 31 * 7 * len(OF_ANOTHER_TYPE)
+    assert len(lines) > 31 * 7 * len(WRONG_VALUES)
     file = tmp_path / "hostile.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     screen = terminal("sessions", "replay", str(file), *options)
@@ -90,7 +90,7 @@ def test_no_field_of_any_event_reaches_a_terminal_raw(
 
 
 @pytest.mark.parametrize("form", ["markdown", "jsonl"])
-def test_an_export_to_a_terminal_shows_what_a_file_keeps(
+def test_an_export_to_a_terminal_escapes_what_an_exported_file_keeps(
     agx: Any, terminal: Callable[..., Any], form: Literal["markdown", "jsonl"]
 ) -> None:
     agx("run", f"say {HOSTILE}")

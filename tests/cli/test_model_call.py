@@ -24,7 +24,7 @@ def call(index: int, name: str, arguments: str) -> dict[str, object]:
 
 @pytest.fixture
 def ask(agx: Any, provider: Any) -> Any:
-    """One call, its exit code and the one line it printed."""
+    """Return a function that makes one call and returns its exit code and the JSON that it printed."""
 
     def ask(*options: str) -> tuple[int, dict[str, Any]]:
         done = agx("model", "call", "openai-chat:x", "hello", "--base-url", provider.base_url, "--json", *options)
@@ -70,7 +70,7 @@ def test_a_reply_with_text_calls_and_usage(ask: Any, provider: Any) -> None:
         ('{"a": NaN}', '{"a": NaN}'),
     ],
 )
-def test_arguments_are_printed_as_the_value_that_they_are_or_as_text(
+def test_arguments_are_printed_as_their_json_value_or_as_text(
     ask: Any, provider: Any, text: str, arguments: Any
 ) -> None:
     provider.events(delta(tool_calls=[call(0, "add", text)]), delta(finish="tool_calls"), "[DONE]")
@@ -117,7 +117,7 @@ def test_a_second_message_in_one_stream_is_a_protocol_error(agx: Any, provider: 
     assert reply["error"]["type"] == "protocol_error"
 
 
-def test_a_server_that_falls_silent_is_given_up_by_the_clock_that_ran_out(ask: Any, agx: Any, provider: Any) -> None:
+def test_a_stalled_server_fails_the_call_with_the_clock_that_expired(ask: Any, agx: Any, provider: Any) -> None:
     agx.environment["AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"] = "0.2"
     provider.events(delta(content="Hel"))
     provider.hold = True
@@ -126,7 +126,7 @@ def test_a_server_that_falls_silent_is_given_up_by_the_clock_that_ran_out(ask: A
     assert reply["error"]["message"] == "the model fell silent for 0.2 s (AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS)"
 
 
-def test_a_server_that_is_not_there_is_a_transport_error(agx: Any) -> None:
+def test_an_unreachable_server_is_a_transport_error(agx: Any) -> None:
     done = agx("model", "call", "openai-chat:x", "hello", "--base-url", "http://127.0.0.1:9/v1", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["type"] == "provider.transport"
@@ -160,7 +160,7 @@ def test_an_unknown_provider_is_a_usage_error(agx: Any) -> None:
     assert "nobody" in done.stderr
 
 
-def test_files_go_along_with_one_call(agx: Any, ask: Any, provider: Any) -> None:
+def test_attached_files_are_sent_with_the_call(agx: Any, ask: Any, provider: Any) -> None:
     (agx.folder / "a.png").write_bytes(files.contents["image/png"])
     (agx.folder / "b.txt").write_text("words")
     provider.events(delta(content="seen"), delta(finish="stop"), "[DONE]")
@@ -179,7 +179,7 @@ def test_files_go_along_with_one_call(agx: Any, ask: Any, provider: Any) -> None
     ]
 
 
-def test_a_model_that_does_not_see_is_told_what_it_does_not_get(
+def test_a_model_without_vision_gets_a_placeholder_for_an_image(
     agx: Any, ask: Any, provider: Any, tmp_path: Any
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -187,13 +187,13 @@ def test_a_model_that_does_not_see_is_told_what_it_does_not_get(
     (agx.folder / "a.png").write_bytes(files.contents["image/png"])
     provider.events(delta(content="no"), delta(finish="stop"), "[DONE]")
     assert ask("--attach", "a.png")[0] == 0
-    told = "a.png (image/png, 16 bytes): its content is not here, because you cannot be given files of this type"
+    placeholder = "a.png (image/png, 16 bytes): its content is not here, because you cannot be given files of this type"
     assert json.loads(provider.requests[0])["messages"] == [
-        {"role": "user", "content": f"[attached file {told}]\n\nhello"}
+        {"role": "user", "content": f"[attached file {placeholder}]\n\nhello"}
     ]
 
 
-def test_a_file_that_is_not_let_in_calls_nobody(agx: Any, provider: Any) -> None:
+def test_a_refused_attachment_prevents_the_call(agx: Any, provider: Any) -> None:
     (agx.folder / "a.zip").write_bytes(b"PK\x03\x04\0")
     (agx.folder / "big.txt").write_text("x" * (512 * 1024 + 1))
     for name, words in (

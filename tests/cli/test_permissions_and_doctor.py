@@ -1,4 +1,4 @@
-"""`agx permissions explain` and `agx doctor`: they look, they run nothing and leave nothing behind."""
+"""`agx permissions explain` and `agx doctor`, which run nothing and change nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.patience import PATIENCE
         ("bash_exec", {"command": f"echo {'a ' * 50_000}"}, "auto", "ask"),
     ],
 )
-def test_explain_says_what_a_call_would_get(
+def test_explain_prints_the_verdict_on_a_call(
     agx: Any, tool: str, arguments: dict[str, str], mode: str, decision: str
 ) -> None:
     done = agx("permissions", "explain", tool, json.dumps(arguments), "--permission-mode", mode, "--json")
@@ -47,7 +47,7 @@ def test_explain_says_what_a_call_would_get(
     assert list(agx.folder.iterdir()) == []
 
 
-def test_explain_without_json_is_for_people(agx: Any) -> None:
+def test_explain_without_json_prints_text(agx: Any) -> None:
     done = agx("permissions", "explain", "file_write", '{"path": "a.txt", "content": "x"}')
     assert (done.returncode, done.stdout.split("\n")[0]) == (0, "ask (rule: default)")
 
@@ -78,7 +78,7 @@ def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any,
     assert not (tmp_path / "home").exists()
 
 
-def test_doctor_finds_what_others_can_read_and_says_how_to_repair_it(agx: Any, tmp_path: Any) -> None:
+def test_doctor_reports_files_that_others_can_read_and_how_to_repair_them(agx: Any, tmp_path: Any) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "token").write_text("x" * 43)
@@ -91,30 +91,30 @@ def test_doctor_finds_what_others_can_read_and_says_how_to_repair_it(agx: Any, t
     assert f"permission_mode = plan from {home / 'settings.toml'}\n" in done.stdout
 
 
-def test_doctor_names_a_tool_that_there_is_not(agx: Any) -> None:
+def test_doctor_names_an_unknown_tool(agx: Any) -> None:
     agx.environment["AGX_ENABLED_TOOLS"] = "file_read,nope"
     done = agx("doctor")
     assert done.returncode == 1
-    assert "!!  tools        AGX_ENABLED_TOOLS names 'nope', which is no tool; tools are: " in done.stdout
+    assert "!!  tools        AGX_ENABLED_TOOLS names the unknown tool 'nope'; known tools: " in done.stdout
 
 
-def test_doctor_still_answers_when_settings_are_wrong(agx: Any) -> None:
+def test_doctor_still_works_with_invalid_settings(agx: Any) -> None:
     agx.environment["AGX_PERMISSION_MODE"] = "bold"
     done = agx("doctor")
     assert done.returncode == 1
     assert "!!  settings     AGX_PERMISSION_MODE is 'bold'" in done.stdout
 
 
-def spoilt_token(home: Path) -> None:
+def short_token(home: Path) -> None:
     (home / "token").write_text("x\n")
     (home / "token").chmod(0o600)
 
 
-def spoilt_token_file(home: Path) -> None:
+def missing_token_file(home: Path) -> None:
     (home / "settings.toml").write_text(f'token_file = "{home / "elsewhere"}"\n')
 
 
-def foreign_database(home: Path) -> None:
+def text_as_database(home: Path) -> None:
     (home / "sessions.db").write_bytes(b"hello")
 
 
@@ -122,32 +122,32 @@ def folder_as_database(home: Path) -> None:
     (home / "sessions.db").mkdir()
 
 
-@pytest.mark.parametrize("spoil", [spoilt_token, spoilt_token_file, foreign_database, folder_as_database])
-def test_doctor_finds_what_a_server_would_not_start_with_and_says_it_in_the_same_words(
-    agx: Any, tmp_path: Path, spoil: Callable[[Path], None]
+@pytest.mark.parametrize("damage", [short_token, missing_token_file, text_as_database, folder_as_database])
+def test_doctor_reports_what_prevents_a_server_from_starting_with_the_same_message(
+    agx: Any, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    spoil(home)
+    damage(home)
     before = sorted(home.iterdir())
-    looked = agx("doctor")
-    assert (looked.returncode, sorted(home.iterdir())) == (1, before)
-    (problem,) = [line for line in looked.stdout.splitlines() if line.startswith("!!")]
+    checked = agx("doctor")
+    assert (checked.returncode, sorted(home.iterdir())) == (1, before)
+    (problem,) = [line for line in checked.stdout.splitlines() if line.startswith("!!")]
     refused = agx("serve", "--port", "0")
     assert refused.returncode != 0
     assert refused.stderr.removeprefix("agx: ").strip() == problem[17:]
 
 
-def test_doctor_looks_into_the_database_and_changes_nothing(agx: Any, tmp_path: Path) -> None:
+def test_doctor_checks_the_database_without_changing_it(agx: Any, tmp_path: Path) -> None:
     agx("run", "say hi")
     home, database = tmp_path / "home", tmp_path / "home" / "sessions.db"
     before = sorted(home.iterdir())
-    assert f"ok  store        {database} is whole\n" in agx("doctor").stdout
+    assert f"ok  store        {database} is intact\n" in agx("doctor").stdout
     assert sorted(home.iterdir()) == before
     log = home / "sessions.db-wal"
     log.write_bytes(b"copied without its index")
     assert (
-        f"--  store        {database} has a log beside it that the next start writes into it\n" in agx("doctor").stdout
+        f"--  store        {database} has a write-ahead log that is applied at the next start\n" in agx("doctor").stdout
     )
     assert sorted(home.iterdir()) == sorted([*before, log])
     log.unlink()
@@ -160,7 +160,7 @@ def test_doctor_looks_into_the_database_and_changes_nothing(agx: Any, tmp_path: 
         assert agx("serve", "--port", "0").returncode == 1
 
 
-def test_doctor_says_who_has_the_store_and_whether_a_server_answers(agx: Any, tmp_path: Path) -> None:
+def test_doctor_reports_the_owner_of_the_store_and_whether_a_server_answers(agx: Any, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     store, owner = SqliteStore(home / "sessions.db"), os.getpid()
@@ -181,7 +181,7 @@ def test_doctor_says_who_has_the_store_and_whether_a_server_answers(agx: Any, tm
     )
 
 
-def test_doctor_says_the_same_to_whoever_reads_only_the_beginning(agx: Any) -> None:
+def test_doctor_keeps_its_exit_code_when_its_reader_closes_the_pipe(agx: Any) -> None:
     with agx.start("doctor", stdin=subprocess.DEVNULL) as process:
         process.stdout.close()
         assert (process.stderr.read(), process.wait(PATIENCE)) == ("", 0)
@@ -194,8 +194,8 @@ LISTED = {"data": [{"id": "gpt-5.4"}, {"id": "gpt-4o"}]}
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, str]]]]]]:
-    """Starts a server that answers every GET alike; gives its address and what it was asked."""
+def start_server() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, str]]]]]]:
+    """Return a function that starts a server with one answer to every GET, and returns its address and requests."""
     servers: list[ThreadingHTTPServer] = []
 
     def start(answer: object, status: int = 200) -> tuple[str, list[tuple[str, dict[str, str]]]]:
@@ -223,7 +223,7 @@ def answering() -> Iterator[Callable[..., tuple[str, list[tuple[str, dict[str, s
 
 
 def doctor(agx: Any, *words: str, **environment: str) -> tuple[int, list[str]]:
-    """Exit code and lines of a doctor that finds no local servers but those named."""
+    """Run `agx doctor` with no local servers but those named; return its exit code and lines."""
     local = {f"{name}_BASE_URL": NOWHERE for name in ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM")}
     agx.environment |= {**local, **environment}
     done = agx("doctor", *words)
@@ -245,10 +245,10 @@ def doctor(agx: Any, *words: str, **environment: str) -> tuple[int, list[str]]:
         ),
     ],
 )
-def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
-    agx: Any, answering: Any, variable: str, moved: str, path: str, header: tuple[str, str]
+def test_doctor_tests_a_key_if_its_provider_is_on_this_machine(
+    agx: Any, start_server: Any, variable: str, moved: str, path: str, header: tuple[str, str]
 ) -> None:
-    address, seen = answering(LISTED)
+    address, seen = start_server(LISTED)
     base_url = address if variable.startswith(("ANTHROPIC", "GEMINI")) else f"{address}/v1"
     code, lines = doctor(agx, **{variable: "sk-canary-long-enough-4711", moved: base_url})
     assert code == 0
@@ -257,23 +257,23 @@ def test_doctor_tests_a_key_where_its_provider_is_on_this_machine(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_doctor_says_that_a_key_is_refused(agx: Any, answering: Any, status: int) -> None:
-    address, _ = answering({"error": {"message": "Incorrect API key provided: sk-canary-long-enough-4711"}}, status)
+def test_doctor_reports_a_refused_key(agx: Any, start_server: Any, status: int) -> None:
+    address, _ = start_server({"error": {"message": "Incorrect API key provided: sk-canary-long-enough-4711"}}, status)
     code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     (line,) = [line for line in lines if "OPENAI_API_KEY is" in line and " keys " in line]
     assert (code, line.startswith("!!  keys         OPENAI_API_KEY is refused: openai ")) == (1, True)
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_doctor_says_where_a_key_cannot_be_tested(agx: Any, answering: Any, status: int) -> None:
-    address, _ = answering({}, status)
+def test_doctor_notes_a_key_that_cannot_be_tested(agx: Any, start_server: Any, status: int) -> None:
+    address, _ = start_server({}, status)
     code, lines = doctor(agx, OPENAI_API_KEY="sk-canary-long-enough-4711", OPENAI_BASE_URL=f"{address}/v1")
     assert code == 0
     (line,) = [line for line in lines if " keys " in line]
     assert line.startswith(f"--  keys         OPENAI_API_KEY could not be tested: openai answered with HTTP {status}")
 
 
-def test_doctor_sends_no_key_away_unless_it_is_told_to(agx: Any) -> None:
+def test_doctor_sends_keys_to_other_machines_only_with_online(agx: Any) -> None:
     _, lines = doctor(agx, XAI_API_KEY="sk-canary-long-enough-4711")
     assert "ok  keys         XAI_API_KEY is set; --online tests it at https://api.x.ai/v1" in lines
     _, lines = doctor(agx, "--online", XAI_API_KEY="sk-canary-long-enough-4711", XAI_BASE_URL=NOWHERE)
@@ -281,8 +281,10 @@ def test_doctor_sends_no_key_away_unless_it_is_told_to(agx: Any) -> None:
     assert line.startswith("--  keys         XAI_API_KEY could not be tested: xai at 127.0.0.1:9 could not be reached")
 
 
-def test_doctor_lists_local_models_and_says_what_they_can_do(agx: Any, answering: Any) -> None:
-    address, _ = answering({"data": [{"id": "mystery", "max_model_len": 32768}, {"id": "qwen", "max_model_len": 8192}]})
+def test_doctor_lists_local_models_and_their_capabilities(agx: Any, start_server: Any) -> None:
+    address, _ = start_server(
+        {"data": [{"id": "mystery", "max_model_len": 32768}, {"id": "qwen", "max_model_len": 8192}]}
+    )
     expected = {
         f"ok  servers      vllm: a local server answers at {address}/v1: vllm:mystery, vllm:qwen",
         "ok  abilities    vllm:mystery: calls tools, several at once, takes 32,768 tokens",
@@ -292,10 +294,12 @@ def test_doctor_lists_local_models_and_says_what_they_can_do(agx: Any, answering
         assert time.monotonic() < deadline, lines
 
 
-def test_doctor_says_what_is_assumed_of_a_model_and_what_a_known_one_costs(agx: Any, tmp_path: Any) -> None:
+def test_doctor_prints_the_assumptions_on_an_unknown_model_and_the_price_of_a_known_one(
+    agx: Any, tmp_path: Any
+) -> None:
     _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary-long-enough-4711")
     own = tmp_path / "home" / "models.toml"
-    assert f"--  abilities    vllm:mystery: {ModelFacts.ASSUMPTION} (a row in {own} says more)" in lines
+    assert f"--  abilities    vllm:mystery: {ModelFacts.ASSUMPTION} (add a row to {own})" in lines
     (line,) = [line for line in lines if "anthropic:claude-sonnet-4-5: " in line]
     assert line.endswith(
         "takes 200,000 tokens, costs $3.00 and $15.00 per million tokens in and out, read on 2026-10-03"
@@ -314,7 +318,7 @@ def test_doctor_names_a_mistake_in_your_models_file(agx: Any, tmp_path: Any) -> 
 
 
 @pytest.mark.parametrize(("variable", "topic"), [("AGX_MODEL", "model"), ("AGX_FALLBACK_MODELS", "fallback")])
-def test_doctor_says_what_is_wrong_with_a_model_that_no_turn_could_use(agx: Any, variable: str, topic: str) -> None:
+def test_doctor_reports_a_model_that_no_turn_could_use(agx: Any, variable: str, topic: str) -> None:
     agx.environment[variable] = "nope"
     done = agx("doctor")
     assert done.returncode == 1

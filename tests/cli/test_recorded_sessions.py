@@ -1,7 +1,7 @@
-"""Sessions as they were recorded, played again by the release of today: nothing of an old log is lost or misread.
+"""Recorded sessions, replayed by the current release without loss or misreading.
 
-A folder that grows: `agx sessions export ID > recorded_sessions/NAME.jsonl` takes one in, and
-`agx sessions replay NAME.jsonl > NAME.txt 2>&1` writes down how it looks, which must then stay so.
+`agx sessions export ID > recorded_sessions/NAME.jsonl` adds a session, and `agx sessions replay NAME.jsonl > NAME.txt
+2>&1` stores its expected output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 @pytest.mark.cases(quick=3)
-def test_it_looks_as_it_did_and_its_events_come_out_to_the_byte(agx: Any, file: Path) -> None:
+def test_a_recorded_session_replays_as_recorded_and_its_events_byte_for_byte(agx: Any, file: Path) -> None:
     screen = subprocess.run(
         [*AGX, "sessions", "replay", str(file)],
         env=agx.environment,
@@ -35,30 +35,32 @@ def test_it_looks_as_it_did_and_its_events_come_out_to_the_byte(agx: Any, file: 
     assert agx("sessions", "replay", str(file), "--json").stdout == file.read_text(encoding="utf-8")
 
 
-def test_in_a_store_they_are_listed_shown_and_exported_as_they_are(agx: Any) -> None:
+def test_recorded_sessions_in_a_store_are_listed_shown_and_exported_unchanged(agx: Any) -> None:
     home = Path(agx.environment["AGX_HOME"])
-    asyncio.run(take_in(home / "sessions.db", RECORDED))
-    told = [json.loads(line) for line in agx("sessions", "list", "--json").stdout.splitlines()]
-    assert [row["name"] for row in told] == [file.stem for file in reversed(RECORDED)]
-    for row, file in zip(told, reversed(RECORDED), strict=True):
+    asyncio.run(insert_sessions(home / "sessions.db", RECORDED))
+    listed = [json.loads(line) for line in agx("sessions", "list", "--json").stdout.splitlines()]
+    assert [row["name"] for row in listed] == [file.stem for file in reversed(RECORDED)]
+    for row, file in zip(listed, reversed(RECORDED), strict=True):
         assert agx("sessions", "export", row["id"]).stdout == file.read_text(encoding="utf-8")
         shown = json.loads(agx("sessions", "show", row["id"], "--json").stdout)
         assert [message["role"] for message in shown["messages"][:2]] == ["user", "assistant"]
-    later = next(row["id"] for row in told if row["name"] == "events_of_a_later_release")
-    looks = (Path(__file__).parent / "recorded_sessions" / "events_of_a_later_release.txt").read_text(encoding="utf-8")
+    later = next(row["id"] for row in listed if row["name"] == "events_of_a_later_release")
+    expected = (Path(__file__).parent / "recorded_sessions" / "events_of_a_later_release.txt").read_text(
+        encoding="utf-8"
+    )
     again = agx("sessions", "replay", later)
-    assert sorted((again.stdout + again.stderr).splitlines()) == sorted(looks.splitlines())
+    assert sorted((again.stdout + again.stderr).splitlines()) == sorted(expected.splitlines())
 
 
-async def take_in(database: Path, files: list[Path]) -> None:
-    """Put recorded sessions into a store, each under its own id and named after its file."""
+async def insert_sessions(database: Path, files: list[Path]) -> None:
+    """Insert recorded sessions into a store, each under its own id and named after its file."""
     store = SqliteStore(database)
     for file in files:
         lines = file.read_bytes().splitlines()
         session_id = json.loads(lines[0])["session_id"]
         past = [
             StoredEvent(session_id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
-            for seq, event in enumerate(map(Envelope.read, lines), 1)
+            for seq, event in enumerate(map(Envelope.parse, lines), 1)
         ]
         record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
         await store.create(record, past=past)

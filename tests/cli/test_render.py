@@ -1,4 +1,4 @@
-"""How events look, each output whole: text on one stream, all else on the other."""
+"""The complete output of events: text on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from agenticx.cli.narrate import Note
-from agenticx.cli.render import Plain
+from agenticx.cli.render import PlainOutput
 from agenticx.runtime import EventType, RuntimeEvent
 
 
@@ -23,7 +23,7 @@ class Screen(io.StringIO):
 
 def show(*events: tuple[str, dict[str, Any]]) -> tuple[str, str]:
     out, err = Screen(), Screen()
-    output = Plain(out, err)
+    output = PlainOutput(out, err)
     for type_, data in events:
         output.show(RuntimeEvent(EventType(type_), data))
     return out.getvalue(), err.getvalue()
@@ -41,10 +41,10 @@ def test_a_note_in_the_middle_of_a_message_does_not_break_the_text_on_stdout() -
     stall = {"phase": "heartbeat", "elapsed_seconds": 8.2, "limit_seconds": 60, "action": "waiting"}
     out, err = show(text("half "), ("stall", stall), text("whole"), final("half whole"))
     assert out == "half whole\n"
-    assert err == "… nothing more of the model for 8 s\n"
+    assert err == "… no further output from the model for 8 s\n"
 
 
-def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
+def test_a_stall_names_the_missing_output_and_the_action() -> None:
     retry = {"retry_at": "2026-01-01T00:00:00Z", "reason": "dead:x could not be reached:\x1b[2J", "model": "acme:large"}
     times = {"elapsed_seconds": 9.1, "limit_seconds": 8}
     _, err = show(
@@ -57,19 +57,19 @@ def test_a_wait_says_what_is_missing_and_what_is_done_about_it() -> None:
         ("stall", {"phase": "confirm", "action": "failed", **times}),
     )
     assert err.splitlines() == [
-        "… no word of the model for 9 s",
+        "… no output from the model for 9 s",
         "… dead:x could not be reached:⟨U+001B⟩[2J; asking acme:large",
-        "… no word of the model after 9 s, asking again",
-        "… no end of the answer within 8 s",
-        "… no result of the tool within 8 s",
+        "… no output from the model after 9 s, asking again",
+        "… no complete reply within 8 s",
+        "… no result from the tool within 8 s",
         "… not finished yet, asking again in 3 s",
         "… no answer to the question within 8 s",
     ]
 
 
-def test_on_one_screen_each_stream_begins_on_a_line_of_its_own() -> None:
+def test_on_one_screen_each_stream_starts_on_a_new_line() -> None:
     screen = Screen(at_terminal=True)
-    output = Plain(screen, screen)
+    output = PlainOutput(screen, screen)
     for type_, data in (
         text("I'll look."),
         ("tool_call", {"tool_call_id": "c", "name": "file_read", "arguments": {"path": "a", "lines": 3}}),
@@ -89,7 +89,7 @@ def test_on_one_screen_each_stream_begins_on_a_line_of_its_own() -> None:
     ]
 
 
-def test_messages_of_several_rounds_are_lines_of_their_own() -> None:
+def test_messages_of_several_rounds_are_separate_lines() -> None:
     assert show(text("one"), text("two", "m2"), final("two", "m2"))[0] == "one\ntwo\n"
 
 
@@ -104,7 +104,7 @@ def test_a_partial_answer_is_marked() -> None:
     )
 
 
-def test_the_output_of_a_running_tool_is_shown_as_it_comes() -> None:
+def test_the_output_of_a_running_tool_is_shown_as_it_arrives() -> None:
     progress = {"tool_call_id": "c", "name": "bash_exec", "elapsed_seconds": 1.0}
     _, err = show(
         ("tool_progress", progress | {"output": "li"}),
@@ -122,7 +122,7 @@ def test_errors_name_their_code() -> None:
     assert err == "warning (loop_warning): Again.\nerror (provider.auth): No key.\n"
 
 
-def test_a_question_shows_everything_that_will_run_and_nothing_can_hide() -> None:
+def test_a_question_shows_everything_that_will_run_with_control_characters_escaped() -> None:
     out, err = Screen(), Screen()
     context = {
         "tool": "bash_exec",
@@ -131,7 +131,7 @@ def test_a_question_shows_everything_that_will_run_and_nothing_can_hide() -> Non
         "command": "ls\u202e\x1b[8m\nrm -rf ~",
         "arguments": {"command": "ls\u202e\x1b[8m\nrm -rf ~", "note": "a\tb", "limits": {"cpu": 1}},
     }
-    Plain(out, err).question({"question": "Run a command?", "context": context}, "Allow? ")
+    PlainOutput(out, err).show_question({"question": "Run a command?", "context": context}, "Allow? ")
     assert out.getvalue() == ""
     assert err.getvalue() == (
         "? Run a command?\n"
@@ -159,7 +159,7 @@ def test_a_change_is_shown_as_a_diff() -> None:
         "arguments": {"path": "a.txt", "content": "x\ny\n"},
         "diff": "@@ -0,0 +1,2 @@\n+x\n+y",
     }
-    Plain(out, err).question({"question": "Write?", "context": context}, "")
+    PlainOutput(out, err).show_question({"question": "Write?", "context": context}, "")
     assert err.getvalue().splitlines() == [
         "? Write?",
         "  tool     file_write (write)",
@@ -172,7 +172,7 @@ def test_a_change_is_shown_as_a_diff() -> None:
     ]
 
 
-def test_nothing_that_a_call_holds_can_forge_a_line() -> None:
+def test_no_text_of_a_call_can_forge_a_line() -> None:
     forged = "x\n  allowed by you\x1b[2J"
     _, err = show(
         ("tool_call", {"tool_call_id": "c", "name": forged, "arguments": {forged: forged}}),
@@ -187,13 +187,13 @@ def test_nothing_that_a_call_holds_can_forge_a_line() -> None:
     assert "\x1b" not in err
 
 
-def test_a_note_that_nobody_made_visible_is_written_visibly_all_the_same() -> None:
+def test_a_note_with_raw_control_characters_is_written_escaped() -> None:
     err = Screen()
-    Plain(Screen(), err).note(Note("a\x1b[2Jb"))
+    PlainOutput(Screen(), err).show_note(Note("a\x1b[2Jb"))
     assert err.getvalue() == "a⟨U+001B⟩[2Jb\n"
 
 
-def test_a_name_of_any_length_stays_on_a_line_that_can_be_read() -> None:
+def test_a_name_of_any_length_stays_on_a_line_of_readable_length() -> None:
     long = "n" * 100_000
     _, err = show(
         ("tool_call", {"tool_call_id": "c", "name": long, "arguments": {f"{long}{number}": 1 for number in range(50)}}),
@@ -202,8 +202,8 @@ def test_a_name_of_any_length_stays_on_a_line_that_can_be_read() -> None:
     assert max(map(len, err.splitlines())) < 450
 
 
-def test_text_that_streams_past_cannot_reorder_what_is_read() -> None:
+def test_bidirectional_control_characters_in_streamed_text_are_escaped() -> None:
     screen = Screen(at_terminal=True)
-    output = Plain(screen, screen)
+    output = PlainOutput(screen, screen)
     output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻")[1]))
     assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻"

@@ -1,4 +1,4 @@
-"""`agx run` with the demo model: what goes to which stream, and what the shell is told."""
+"""`agx run` with the demo model: its output streams and its exit codes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agenticx.cli.prompts import MOST_CHARS
+from agenticx.cli.prompts import MAX_PROMPT_CHARS
 from agenticx.testing import check_grammar, outline
 from studio.routes.turns import NewTurn
 from tests.patience import PATIENCE
 
-TOO_LONG = "a message has at most 4,000,000 characters; put what is longer into a file"
+TOO_LONG = "a message has at most 4,000,000 characters; put longer text into a file"
 
-LEFT = (130, -signal.SIGINT)
-"""How a process ends whose second Ctrl-C may come when it is about to end anyhow; to a shell both are 130."""
+INTERRUPTED = (130, -signal.SIGINT)
+"""The exit codes of a process whose second Ctrl-C may arrive while it is exiting; a shell reports both as 130."""
 
 
 def envelopes(stdout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-def test_the_text_goes_to_stdout_and_nothing_else_does(agx: Any) -> None:
+def test_only_the_text_goes_to_stdout(agx: Any) -> None:
     done = agx("run", "say good morning")
     assert (done.returncode, done.stdout, done.stderr) == (0, "good morning\n", "")
 
@@ -40,7 +40,7 @@ def test_calls_and_results_go_to_stderr(agx: Any) -> None:
     assert "→" not in done.stdout
 
 
-def test_the_log_of_a_turn_is_shown_only_where_its_level_was_set(agx: Any) -> None:
+def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     assert "llm_call" not in agx("run", "read a.txt").stderr
     agx.environment["AGX_LOG_LEVEL"] = "info"
@@ -65,13 +65,11 @@ def test_a_prompt_of_any_bytes_is_read(agx: Any) -> None:
 def test_an_empty_prompt_is_a_usage_error(agx: Any, command: list[str], prompt: str, stdin: str) -> None:
     done = agx(*command, prompt, stdin=stdin)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "agx: the prompt is empty; say what to do, or pipe it in with -\n"
+    assert done.stderr == "agx: the prompt is empty; pass it as an argument, or - to read it from stdin\n"
 
 
 @pytest.mark.parametrize("command", [["run"], ["model", "call", "demo"]])
-def test_a_prompt_that_no_message_can_hold_is_a_usage_error_however_long_it_would_go_on(
-    agx: Any, command: list[str]
-) -> None:
+def test_a_prompt_that_is_too_long_is_a_usage_error_before_stdin_ends(agx: Any, command: list[str]) -> None:
     with agx.start(*command, "-") as process:
         with suppress(BrokenPipeError):
             while True:
@@ -83,13 +81,13 @@ def test_a_prompt_that_no_message_can_hold_is_a_usage_error_however_long_it_woul
     assert not Path(agx.environment["AGX_HOME"]).exists()
 
 
-def test_the_longest_prompt_is_as_long_as_a_server_takes_it() -> None:
-    assert NewTurn(input="x" * MOST_CHARS).input
+def test_the_longest_prompt_is_as_long_as_the_server_accepts() -> None:
+    assert NewTurn(input="x" * MAX_PROMPT_CHARS).input
     with pytest.raises(ValidationError, match="at most 4000000"):
-        NewTurn(input="x" * (MOST_CHARS + 1))
+        NewTurn(input="x" * (MAX_PROMPT_CHARS + 1))
 
 
-def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> None:
+def test_json_prints_one_envelope_per_line_in_the_order_of_the_grammar(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     done = agx("run", "read a.txt", "--json")
     rows = envelopes(done.stdout)
@@ -108,7 +106,7 @@ def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> N
     assert done.stderr == ""
 
 
-def test_it_works_in_the_current_folder_or_in_cwd(agx: Any, tmp_path: Path) -> None:
+def test_the_workspace_is_the_current_folder_or_cwd(agx: Any, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for options, folder in (((), agx.folder), (("--cwd", str(tmp_path / "elsewhere")), tmp_path / "elsewhere")):
         done = agx("run", "Write note.txt with the text hi", "--yes", *options)
@@ -116,7 +114,7 @@ def test_it_works_in_the_current_folder_or_in_cwd(agx: Any, tmp_path: Path) -> N
         assert (folder / "note.txt").read_text() == "hi"
 
 
-def test_a_cwd_that_is_no_folder_is_a_usage_error(agx: Any) -> None:
+def test_a_cwd_that_is_not_a_folder_is_a_usage_error(agx: Any) -> None:
     done = agx("run", "hello", "--cwd", "nowhere")
     assert (done.returncode, done.stderr) == (2, "agx: --cwd 'nowhere' is not a folder\n")
 
@@ -144,7 +142,7 @@ def test_auto_mode_asks_nothing(agx: Any) -> None:
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
-def test_a_fatal_error_is_exit_code_1_and_is_told_on_stderr(agx: Any, provider: Any) -> None:
+def test_a_fatal_error_is_exit_code_1_and_is_printed_on_stderr(agx: Any, provider: Any) -> None:
     provider.status, provider.body = 401, b'{"error": {"message": "who are you", "type": "invalid_request_error"}}'
     done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
     assert (done.returncode, done.stdout) == (1, "")
@@ -184,20 +182,20 @@ def test_ctrl_c_stops_the_turn_with_its_terminal_event(agx: Any) -> None:
         check_grammar(rows)
         assert rows[-1]["data"]["code"] == "stopped"
         assert process.returncode == 130
-        assert err == "stopping … (Ctrl-C again leaves at once)\n"
+        assert err == "stopping … (Ctrl-C again exits at once)\n"
 
 
-def test_a_second_ctrl_c_leaves_at_once(agx: Any, provider: Any) -> None:
+def test_a_second_ctrl_c_exits_at_once(agx: Any, provider: Any) -> None:
     process = agx.start("run", "count to 1000")
     process.stdout.read(4)
     process.send_signal(signal.SIGINT)
-    assert process.stderr.readline() == "stopping … (Ctrl-C again leaves at once)\n"
+    assert process.stderr.readline() == "stopping … (Ctrl-C again exits at once)\n"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
-    assert process.returncode in LEFT
+    assert process.returncode in INTERRUPTED
 
 
-def test_a_reader_that_leaves_ends_the_turn_without_a_traceback(agx: Any) -> None:
+def test_a_closed_stdout_ends_the_turn_without_a_traceback(agx: Any) -> None:
     process = agx.start("run", "count to 1000", "--json")
     process.stdout.readline()
     process.stdout.close()
@@ -207,7 +205,7 @@ def test_a_reader_that_leaves_ends_the_turn_without_a_traceback(agx: Any) -> Non
     process.stderr.close()
 
 
-def test_files_go_along_and_the_log_names_them(agx: Any) -> None:
+def test_attached_files_are_sent_and_the_log_names_them(agx: Any) -> None:
     (agx.folder / "a.csv").write_text("1,2\n")
     (agx.folder / "b.txt").write_text("words")
     rows = envelopes(agx("run", "say hi", "--attach", "a.csv", "--attach", "b.txt", "--json").stdout)
@@ -218,7 +216,7 @@ def test_files_go_along_and_the_log_names_them(agx: Any) -> None:
     ]
 
 
-def test_a_file_that_is_not_let_in_is_a_usage_error(agx: Any) -> None:
+def test_a_refused_attachment_is_a_usage_error(agx: Any) -> None:
     (agx.folder / "a.zip").write_bytes(b"PK\x03\x04\0")
     for name, words in (("a.zip", "'a.zip' is neither a PNG"), ("gone.png", "'gone.png' is not a file")):
         done = agx("run", "say hi", "--attach", name)

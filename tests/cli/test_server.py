@@ -1,4 +1,4 @@
-"""`agx` beside a server that has the sessions: what is typed here runs there, and is seen and answered in both."""
+"""`agx` beside a server that owns the sessions: turns run in the server and are shown in both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.cli.loopback import Loopback, Silent
+from agenticx.cli.loopback import ServerEndpoint, ServerUnresponsive
 from agenticx.sessions.sqlite import SqliteStore
 from agenticx.testing import check_grammar
 from tests.patience import PATIENCE
@@ -46,12 +46,12 @@ class Studio:
         ready = re.search(r"http://127\.0\.0\.1:(\d+)/#", self.process.stderr.readline())
         assert ready is not None
         self.port = int(ready[1])
-        while not self.note.exists():  # it is written just behind the line
+        while not self.announcement.exists():  # written just after the line
             assert self.process.poll() is None
             time.sleep(0.005)
 
     @property
-    def note(self) -> Path:
+    def announcement(self) -> Path:
         return self.home / f"studio-{self.process.pid}.json"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
@@ -85,16 +85,16 @@ def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studi
     (agx.folder / "a.txt").write_text("alpha\n")
     done = agx("run", "read a.txt", "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    told = rows(done.stdout)
-    check_grammar(told)
+    printed = rows(done.stdout)
+    check_grammar(printed)
     (session,) = studio.call("GET", "/api/sessions")["sessions"]
-    assert (session["id"], session["workspace"]) == (told[0]["session_id"], str(agx.folder))
+    assert (session["id"], session["workspace"]) == (printed[0]["session_id"], str(agx.folder))
     assert agx("sessions", "export", "last").stdout.startswith(done.stdout)
     assert "alpha" in agx("run", "read a.txt", "--session", session["id"][:12]).stdout
     assert len(studio.call("GET", "/api/sessions")["sessions"]) == 1
 
 
-def test_sessions_are_listed_shown_played_again_and_deleted_through_the_server(agx: Any, studio: Studio) -> None:
+def test_sessions_are_listed_shown_replayed_and_deleted_through_the_server(agx: Any, studio: Studio) -> None:
     agx("run", "say the heron is grey")
     agx("run", "say two")
     assert [row["name"] for row in rows(agx("sessions", "list", "--json").stdout)] == [
@@ -111,7 +111,7 @@ def test_sessions_are_listed_shown_played_again_and_deleted_through_the_server(a
     assert [row["name"] for row in studio.call("GET", "/api/sessions")["sessions"]] == ["say the heron is grey"]
 
 
-def test_a_server_takes_over_what_was_said_and_done_before_it_was_there(agx: Any) -> None:
+def test_a_server_has_the_messages_and_snapshots_of_earlier_local_turns(agx: Any) -> None:
     agx("run", "Write a.txt with the text one", "--yes")
     agx("run", "Write a.txt with the text two", "--yes", "--session", "last")
     (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
@@ -126,7 +126,7 @@ def test_a_server_takes_over_what_was_said_and_done_before_it_was_there(agx: Any
     assert (agx.folder / "a.txt").read_text() == "one"
 
 
-def test_a_question_is_put_at_the_terminal_and_its_answer_counts_in_the_server(
+def test_a_question_of_the_server_is_answered_at_the_terminal(
     agx: Any, studio: Studio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("run", WRITE)
@@ -153,44 +153,44 @@ def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
 
 
 @pytest.mark.parametrize(
-    ("options", "approved", "reason", "told_as"),
+    ("options", "approved", "reason", "shown_as"),
     [
         (["--yes"], True, "allowed by --yes", "allowed without asking"),
-        ([], False, "there is no terminal to ask at; --yes would allow it", "denied, as nobody could be asked"),
+        ([], False, "there is no terminal to ask at; --yes would allow it", "denied without asking"),
     ],
 )
-def test_what_this_terminal_answers_unasked_it_answers_as_the_user_and_says_why(
-    agx: Any, studio: Studio, options: list[str], approved: bool, reason: str, told_as: str
+def test_an_automatic_answer_is_sent_to_the_server_as_the_user_with_its_reason(
+    agx: Any, studio: Studio, options: list[str], approved: bool, reason: str, shown_as: str
 ) -> None:
-    told = rows(agx("run", WRITE, "--json", *options).stdout)
-    check_grammar(told)
-    answer = next(row["data"] for row in told if row["type"] == "confirm_response")
+    printed = rows(agx("run", WRITE, "--json", *options).stdout)
+    check_grammar(printed)
+    answer = next(row["data"] for row in printed if row["type"] == "confirm_response")
     assert (answer["approved"], answer["by"], answer["reason"]) == (approved, "user", reason)
-    assert f"\n  {told_as}: {reason}\n" in agx("sessions", "replay", "last").stderr
+    assert f"\n  {shown_as}: {reason}\n" in agx("sessions", "replay", "last").stderr
     assert (agx.folder / "note.txt").exists() is approved
 
 
 def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: Studio) -> None:
     process = agx.start("run", "count to 1000", "--json")
-    told = [json.loads(process.stdout.readline())]
-    while told[-1]["type"] != "token":
-        told.append(json.loads(process.stdout.readline()))
+    printed = [json.loads(process.stdout.readline())]
+    while printed[-1]["type"] != "token":
+        printed.append(json.loads(process.stdout.readline()))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
-    told += rows(out)
-    check_grammar(told)
-    assert told[-1]["data"]["code"] == "stopped"
-    assert (process.returncode, err) == (130, "stopping … (Ctrl-C again leaves at once)\n")
+    printed += rows(out)
+    check_grammar(printed)
+    assert printed[-1]["data"]["code"] == "stopped"
+    assert (process.returncode, err) == (130, "stopping … (Ctrl-C again exits at once)\n")
 
 
-def test_options_that_only_the_process_of_the_turn_can_honour_are_refused(agx: Any, studio: Studio) -> None:
+def test_options_that_only_a_local_turn_can_apply_are_refused(agx: Any, studio: Studio) -> None:
     for option, value in (("--base-url", "http://127.0.0.1:1/v1"), ("--max-tool-rounds", "20")):
         done = agx("run", "say hi", option, value)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"agx: {option} cannot be given here: the server at http://127.0.0.1:{studio.port} has" in done.stderr
+        assert f"agx: {option} cannot be used here: the server at http://127.0.0.1:{studio.port} runs" in done.stderr
 
 
-def test_what_the_server_refuses_is_told_in_its_own_words(agx: Any, studio: Studio) -> None:
+def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: Studio) -> None:
     refused = agx("run", "say hi", "--model", "nobody:x")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "'nobody'" in refused.stderr
@@ -198,7 +198,7 @@ def test_what_the_server_refuses_is_told_in_its_own_words(agx: Any, studio: Stud
     assert done.returncode == 2
 
 
-def test_a_chat_goes_on_where_the_page_is_in_the_middle_of_a_turn(
+def test_a_chat_follows_a_turn_that_was_started_on_the_page(
     agx: Any, studio: Studio, terminal: Callable[..., Any]
 ) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
@@ -216,7 +216,7 @@ def test_a_chat_goes_on_where_the_page_is_in_the_middle_of_a_turn(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
-def test_a_chat_whose_session_is_busy_elsewhere_says_how_to_see_it(
+def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
     agx: Any, studio: Studio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("chat")
@@ -238,13 +238,13 @@ def test_a_chat_whose_session_is_busy_elsewhere_says_how_to_see_it(
     assert screen.exit_code() == 0
 
 
-def test_a_question_waits_for_a_server_that_is_killed_and_started_again(
+def test_a_question_survives_a_server_that_is_killed_and_restarted(
     agx: Any, studio: Studio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     studio.end(signal.SIGKILL)
-    screen.wait_for("the server broke off; waiting for it to come back …")
+    screen.wait_for("lost the connection to the server; waiting for it to come back …")
     studio.start()
     screen.type("y\n")
     screen.wait_for("← file_write ok")
@@ -252,7 +252,7 @@ def test_a_question_waits_for_a_server_that_is_killed_and_started_again(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
-def test_what_waited_when_a_server_was_killed_is_handed_back_before_the_next_turn_and_shown(
+def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_and_shown(
     agx: Any, studio: Studio
 ) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
@@ -261,51 +261,51 @@ def test_what_waited_when_a_server_was_killed_is_handed_back_before_the_next_tur
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say three", "when_busy": "queue"})
     studio.end(signal.SIGKILL)
     shown = agx("sessions", "show", session)
-    assert shown.stdout.endswith("\n\nnot said: say two\n\nnot said: say three\n")
+    assert shown.stdout.endswith("\n\nnot sent: say two\n\nnot sent: say three\n")
     assert agx("run", "say two", "--session", session).returncode == 0
-    told = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
-    assert told == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
+    printed = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
+    assert printed == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
     (whole,) = rows(agx("sessions", "show", session, "--json").stdout)
     assert [one["input"] for one in whole["not_said"]] == ["say three"]
 
 
-def test_what_waits_behind_a_question_of_a_killed_server_waits_until_that_goes_on(agx: Any, studio: Studio) -> None:
+def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: Studio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})
     while not studio.call("GET", "/api/confirms")["confirms"]:
         pass
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say two", "when_busy": "queue"})
     studio.end(signal.SIGKILL)
-    assert "not said" not in agx("sessions", "show", session).stdout
+    assert "not sent" not in agx("sessions", "show", session).stdout
     assert "handed_back" not in agx("sessions", "export", session).stdout
 
 
-def test_what_is_looked_for_may_be_any_bytes(agx: Any) -> None:
+def test_a_search_query_may_be_any_bytes(agx: Any) -> None:
     served = Studio(agx)
     try:
         there = agx("sessions", "list", "\udcff")
     finally:
         served.end()
     for done in (there, agx("sessions", "list", "\udcff")):
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session has '\ufffd'\n")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session matches '\ufffd'\n")
 
 
-def test_a_server_that_says_nothing_is_named_with_its_process() -> None:
+def test_an_unresponsive_server_is_named_with_its_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        server = Loopback("127.0.0.1", port, "token", pid=7, answer_seconds=0.05)
+        server = ServerEndpoint("127.0.0.1", port, "token", pid=7, response_timeout=0.05)
         sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer; .*kill -CONT 7"
-        with pytest.raises(Silent, match=sentence):
-            asyncio.run(server.json("GET", "/api/models"))
+        with pytest.raises(ServerUnresponsive, match=sentence):
+            asyncio.run(server.request_json("GET", "/api/models"))
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_open_names_the_process_that_has_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:
+def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:
     home = Path(agx.environment["AGX_HOME"])
     home.mkdir(mode=0o700)
     store, owner = SqliteStore(home / "sessions.db"), os.getpid()
     try:
-        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel takes the connection, nobody answers
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts the connection, nothing answers
             note = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "pid": owner}
             if announced:
                 (home / f"studio-{owner}.json").write_text(json.dumps(note))
@@ -318,7 +318,7 @@ def test_open_names_the_process_that_has_the_sessions_and_does_not_answer(agx: A
     assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
 
 
-def test_a_server_whose_terminal_goes_away_ends_as_at_any_other_end(agx: Any, studio: Studio) -> None:
+def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
     connection = HTTPConnection("127.0.0.1", studio.port, timeout=PATIENCE)
@@ -331,12 +331,12 @@ def test_a_server_whose_terminal_goes_away_ends_as_at_any_other_end(agx: Any, st
     farewell = stream.read()
     connection.close()
     assert b'"server_closing"' in farewell[farewell.rindex(b"data: ") :]
-    assert (studio.process.returncode, studio.note.exists()) == (0, False)
+    assert (studio.process.returncode, studio.announcement.exists()) == (0, False)
 
 
 @pytest.mark.parametrize("variable", ["AGX_MODEL", "AGX_FALLBACK_MODELS"])
 @pytest.mark.parametrize("name", ["bar", "nobody:x"])
-def test_a_model_that_cannot_be_is_refused_at_start_in_the_words_of_a_run(agx: Any, variable: str, name: str) -> None:
+def test_an_unknown_model_is_refused_at_start_with_the_message_of_a_run(agx: Any, variable: str, name: str) -> None:
     agx.environment[variable] = name
     run, serve = agx("run", "say hi"), agx("serve", "--port", "0")
     assert (serve.returncode, serve.stdout, serve.stderr) == (2, "", run.stderr)
@@ -349,7 +349,7 @@ def test_a_server_starts_while_the_key_of_its_model_is_missing(agx: Any) -> None
     assert served.process.returncode == 0
 
 
-def test_a_full_disk_is_told_as_such_and_ready_says_so_until_there_is_room_again(agx: Any, studio: Studio) -> None:
+def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx: Any, studio: Studio) -> None:
     limits = pytest.importorskip("resource")
     if not hasattr(limits, "prlimit"):
         pytest.skip("needs prlimit")
@@ -364,36 +364,41 @@ def test_a_full_disk_is_told_as_such_and_ready_says_so_until_there_is_room_again
     assert agx("run", "say two", "--session", session).stdout == "two\n"
 
 
-def test_a_turn_that_dies_with_the_server_ends_as_interrupted(agx: Any, studio: Studio) -> None:
+def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: Studio) -> None:
     process = agx.start("run", "count to 1000", "--json")
-    told = [json.loads(process.stdout.readline())]
-    while told[-1]["type"] != "token":
-        told.append(json.loads(process.stdout.readline()))
+    printed = [json.loads(process.stdout.readline())]
+    while printed[-1]["type"] != "token":
+        printed.append(json.loads(process.stdout.readline()))
     studio.end(signal.SIGKILL)
     studio.start()
     out, err = process.communicate(timeout=PATIENCE)
-    told += rows(out)
-    check_grammar(told)
-    assert [row["seq"] for row in told] == list(range(1, len(told) + 1))
-    assert told[-1]["data"]["code"] == "interrupted"
+    printed += rows(out)
+    check_grammar(printed)
+    assert [row["seq"] for row in printed] == list(range(1, len(printed) + 1))
+    assert printed[-1]["data"]["code"] == "interrupted"
     assert process.returncode == 1
-    assert err in ("", "the server broke off; waiting for it to come back …\n")  # where it was not back at once
+    assert err in (
+        "",
+        "lost the connection to the server; waiting for it to come back …\n",
+    )  # unless the server is back at once
 
 
-def test_a_stream_that_is_cut_goes_on_without_loss_or_repetition(agx: Any) -> None:
+def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
     with cutting_proxy() as proxy:
         served = Studio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
         try:
             proxy.target = served.port
-            served.note.write_text(json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid}))
+            served.announcement.write_text(
+                json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid})
+            )
             done = agx("run", "count to 300", "--json")
         finally:
             served.end()
-    told = rows(done.stdout)
-    check_grammar(told)
+    printed = rows(done.stdout)
+    check_grammar(printed)
     assert (done.returncode, done.stderr) == (0, "")
     assert proxy.cuts > 1
-    assert [row["seq"] for row in told] == list(range(1, len(told) + 1))
+    assert [row["seq"] for row in printed] == list(range(1, len(printed) + 1))
 
 
 class Proxy:

@@ -1,4 +1,4 @@
-"""Sessions of the terminal: kept, gone on with, listed, shown, exported, played again, deleted."""
+"""Sessions in the terminal: stored, continued, listed, shown, exported, replayed, deleted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def rows(text: str) -> list[dict[str, Any]]:
 
 
 def ids(agx: Any) -> list[str]:
-    """The sessions, newest first."""
+    """Return the ids of the sessions, newest first."""
     return [row["id"] for row in rows(agx("sessions", "list", "--json").stdout)]
 
 
-# --- going on ---------------------------------------------------------------------------------------------------------
+# --- continuing -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_goes_on_in_another_process(agx: Any) -> None:
+def test_a_session_continues_in_another_process(agx: Any) -> None:
     assert agx("run", "remember colour: green", "--yes").returncode == 0
     done = agx("run", "recall colour", "--session", "last")
     assert "`scratchpad_read` gave:\n\n```\ngreen\n```" in done.stdout
@@ -49,16 +49,16 @@ def test_last_means_no_other_session_once_it_is_deleted(agx: Any, noted: bool) -
     last, other = ids(agx)
     if not noted:  # then it is the newest
         (Path(agx.environment["AGX_HOME"]) / "last_session").unlink()
-    assert agx("sessions", "delete", "last", "--yes").stderr == f"{last} is deleted\n"
+    assert agx("sessions", "delete", "last", "--yes").stderr == f"{last} was deleted\n"
     again = agx("sessions", "delete", "last", "--yes")
-    told = f"agx: the last session, {last}, is deleted; `agx sessions list` shows the others\n"
-    assert (again.returncode, again.stderr) == (2, told)
+    expected = f"agx: the last session, {last}, was deleted; `agx sessions list` lists the others\n"
+    assert (again.returncode, again.stderr) == (2, expected)
     assert ids(agx) == [other]
     agx("run", "say three", "--session", other)
     assert rows(agx("sessions", "show", "last", "--json").stdout)[0]["id"] == other
 
 
-def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(agx: Any) -> None:
+def test_a_prefix_of_an_id_is_enough_if_it_is_unambiguous(agx: Any) -> None:
     agx("run", "say one")
     agx("run", "say two")
     one, other = ids(agx)
@@ -66,7 +66,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(agx: Any) -> 
         assert rows(agx("sessions", "show", word, "--json").stdout)[0]["id"] == one
     done = agx("run", "say more", "--session", "ses_")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"agx: 2 sessions begin with 'ses_': {one}, {other}\n"
+    assert done.stderr == f"agx: 'ses_' is the prefix of 2 session ids: {one}, {other}\n"
 
 
 @pytest.mark.parametrize("word", ["nothing", "../x", "", "ses 1"])
@@ -74,12 +74,12 @@ def test_an_id_that_no_session_has_is_a_usage_error(agx: Any, word: str) -> None
     agx("run", "say one")
     done = agx("run", "say more", "--session", word)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"no session has the id {word!r} or one that begins so; `agx sessions list` shows them" in done.stderr
+    assert f"no session has the id or id prefix {word!r}; `agx sessions list` lists the sessions" in done.stderr
 
 
 def test_without_any_session_there_is_no_last_one(agx: Any) -> None:
     done = agx("run", "say more", "--session", "last")
-    assert (done.returncode, done.stderr) == (2, "agx: there is no session yet; `agx run` and `agx chat` make one\n")
+    assert (done.returncode, done.stderr) == (2, "agx: there is no session yet; `agx run` and `agx chat` create one\n")
 
 
 def test_a_session_keeps_its_folder(agx: Any, tmp_path: Path) -> None:
@@ -91,16 +91,16 @@ def test_a_session_keeps_its_folder(agx: Any, tmp_path: Path) -> None:
     assert (work / "a.txt").read_text() == "hi"
     done = agx("run", "say two", "--session", "last", "--cwd", ".")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"works in {str(work)!r}, and keeps it" in done.stderr
+    assert f"works in {str(work)!r}, which cannot be changed" in done.stderr
 
 
-def test_a_session_whose_folder_is_gone_does_not_go_on(agx: Any, tmp_path: Path) -> None:
+def test_a_session_whose_folder_was_deleted_cannot_continue(agx: Any, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     agx("run", "say one", "--cwd", str(tmp_path / "short"))
     (tmp_path / "short").rmdir()
     done = agx("run", "say two", "--session", "last")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "which is no folder now" in done.stderr
+    assert "which is not a folder" in done.stderr
 
 
 def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any) -> None:
@@ -117,7 +117,7 @@ def test_the_call_allowed_for_a_session_is_allowed_in_its_next_process(agx: Any,
     screen.type("s\n")
     screen.wait_for("← bash_exec ok")
     assert screen.exit_code() == 0
-    screen.wait_for(f"(agx run --session {ids(agx)[0]} … goes on with this)")
+    screen.wait_for(f"(agx run --session {ids(agx)[0]} … continues this session)")
     (agx.folder / "made").unlink()
     done = agx("run", "run touch made", "--session", "last")
     assert "← bash_exec ok" in done.stderr
@@ -127,20 +127,20 @@ def test_the_call_allowed_for_a_session_is_allowed_in_its_next_process(agx: Any,
 # --- what is stored ---------------------------------------------------------------------------------------------------
 
 
-def test_what_run_prints_is_what_is_stored_to_the_byte(agx: Any) -> None:
+def test_run_prints_the_stored_envelopes_byte_for_byte(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     first = agx("run", "read a.txt", "--json").stdout
     second = agx("run", "Write b.txt with the text hi", "--json", "--yes", "--session", "last").stdout
     check_grammar(rows(first + second))
     stored = rows(agx("sessions", "export", "last").stdout)
-    told = [row for row in stored if row["turn_id"] is not None]
-    assert told == rows(first + second)
+    turn_rows = [row for row in stored if row["turn_id"] is not None]
+    assert turn_rows == rows(first + second)
     assert [row["seq"] for row in stored] == list(range(1, len(stored) + 1))
     assert agx("sessions", "export", "last").stdout == agx("sessions", "replay", "last", "--json").stdout
     assert first in agx("sessions", "export", "last").stdout
 
 
-def test_a_replay_looks_as_the_turn_did_with_what_was_said_and_asked(agx: Any) -> None:
+def test_a_replay_prints_what_the_turn_printed_and_the_messages_and_questions(agx: Any) -> None:
     (agx.folder / "notes.csv").write_text("1,2\n")
     once = agx("run", "Write b.txt with the text hi", "--yes", "--attach", "notes.csv")
     again = agx("sessions", "replay", "last")
@@ -151,7 +151,7 @@ def test_a_replay_looks_as_the_turn_did_with_what_was_said_and_asked(agx: Any) -
     assert [line for line in lines if line in once.stderr.splitlines()] == once.stderr.splitlines()
 
 
-def test_list_shows_each_session_on_a_line_and_finds_what_was_said(agx: Any) -> None:
+def test_list_prints_a_line_for_each_session_and_finds_messages(agx: Any) -> None:
     agx("run", "say the heron is grey")
     agx("run", "say two", "--session", "last")
     agx("run", "say something else")
@@ -164,10 +164,10 @@ def test_list_shows_each_session_on_a_line_and_finds_what_was_said(agx: Any) -> 
     assert "    user: say the heron is grey" in found
     assert agx("sessions", "list", "--limit", "1").stdout.splitlines() == lines[:1]
     none = agx("sessions", "list", "ostrich")
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no session has 'ostrich'\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no session matches 'ostrich'\n")
 
 
-def test_show_tells_what_it_is_how_it_ended_and_what_was_said(agx: Any) -> None:
+def test_show_prints_the_fields_the_last_end_and_the_messages(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     agx("run", "read a.txt", "--model", "demo")
     shown = agx("sessions", "show", "last").stdout.splitlines()
@@ -191,7 +191,7 @@ def test_export_writes_a_file_of_either_form(agx: Any) -> None:
     assert sorted(file.name for file in agx.folder.iterdir()) == ["talk.jsonl", "talk.md"]
 
 
-def test_what_is_played_again_is_a_file_where_there_is_one_else_a_session(agx: Any) -> None:
+def test_replay_prefers_a_file_to_a_session(agx: Any) -> None:
     agx("run", "say hello")
     agx("sessions", "export", "last", "-o", "talk")
     agx("run", "say two")
@@ -201,19 +201,19 @@ def test_what_is_played_again_is_a_file_where_there_is_one_else_a_session(agx: A
     assert agx("sessions", "replay", "./last").stdout == "hello\n"
     neither = agx("sessions", "replay", "tlak")
     assert (neither.returncode, neither.stdout) == (2, "")
-    assert neither.stderr.startswith("agx: no session has the id 'tlak'")
-    assert neither.stderr.endswith(", and there is no file of that name\n")
+    assert neither.stderr.startswith("agx: no session has the id or id prefix 'tlak'")
+    assert neither.stderr.endswith(", and there is no file with that name\n")
     assert agx("sessions", "replay", "./tlak").stderr == "agx: tlak: No such file or directory\n"
 
 
-def test_an_exported_file_is_the_owners_alone_and_takes_no_others_place_unasked(agx: Any) -> None:
+def test_an_exported_file_has_mode_0600_and_overwrites_only_with_force(agx: Any) -> None:
     agx("run", "say hello")
     file = agx.folder / "talk.md"
     file.write_text("mine")
     file.chmod(0o644)
     command = ("sessions", "export", "last", "--format", "markdown", "-o", "talk.md")
     refused = agx(*command)
-    assert (refused.returncode, refused.stderr) == (1, "talk.md is there already; --force writes over it\n")
+    assert (refused.returncode, refused.stderr) == (1, "talk.md already exists; --force overwrites it\n")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("mine", 0o644)
     assert agx(*command, "--force").returncode == 0
     assert ("hello" in file.read_text(), file.stat().st_mode & 0o777) == (True, 0o600)
@@ -223,13 +223,13 @@ def test_an_exported_file_is_the_owners_alone_and_takes_no_others_place_unasked(
     assert agx("sessions", "export", "last", "-o", "/dev/null").returncode == 0
 
 
-def test_a_search_for_what_is_no_text_finds_nothing(agx: Any) -> None:
+def test_a_search_for_bytes_that_are_not_text_finds_nothing(agx: Any) -> None:
     agx("run", "say hello")
     done = agx("sessions", "list", "\udcff")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session has '\ufffd'\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session matches '\ufffd'\n")
 
 
-def test_delete_forgets_a_session_once_it_is_agreed(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_delete_removes_a_session_after_confirmation(agx: Any, terminal: Callable[..., Any]) -> None:
     agx("run", "say one")
     (session,) = ids(agx)
     refused = agx("sessions", "delete", "last")
@@ -237,12 +237,12 @@ def test_delete_forgets_a_session_once_it_is_agreed(agx: Any, terminal: Callable
         2,
         "there is no terminal to ask at; --yes deletes without asking\n",
     )
-    for answer, code, told in (("n", 1, "nothing was deleted"), ("y", 0, f"{session} is deleted")):
+    for answer, code, message in (("n", 1, "nothing was deleted"), ("y", 0, f"{session} was deleted")):
         screen = terminal("sessions", "delete", session)
         screen.wait_for(f"{session}  ")
-        screen.wait_for("Delete it for good? [y/N]: ")
+        screen.wait_for("Delete it permanently? [y/N]: ")
         screen.type(f"{answer}\n")
-        screen.wait_for(told)
+        screen.wait_for(message)
         assert screen.exit_code() == code
     assert ids(agx) == []
     assert agx("sessions", "show", session).returncode == 2
@@ -251,7 +251,7 @@ def test_delete_forgets_a_session_once_it_is_agreed(agx: Any, terminal: Callable
 # --- processes that die -----------------------------------------------------------------------------------------------
 
 
-def test_a_killed_turn_is_found_interrupted_and_the_session_goes_on(agx: Any) -> None:
+def test_a_killed_turn_ends_as_interrupted_and_the_session_continues(agx: Any) -> None:
     process = agx.start("run", "count to 1000", "--json")
     seen = [process.stdout.readline() for _ in range(8)]
     process.kill()
@@ -263,7 +263,7 @@ def test_a_killed_turn_is_found_interrupted_and_the_session_goes_on(agx: Any) ->
     assert agx("run", "say more", "--session", "last").stdout == "more\n"
 
 
-def test_a_question_outlives_its_process_until_a_chat_takes_the_session_up(
+def test_a_question_outlives_its_process_until_a_chat_resumes_the_session(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     first = terminal("run", "Write a.txt with the text hi")
@@ -273,7 +273,7 @@ def test_a_question_outlives_its_process_until_a_chat_takes_the_session_up(
     assert "turns   1; the last one runs, or waits for an answer" in agx("sessions", "show", "last").stdout
     busy = agx("run", "say more", "--yes", "--session", "last")
     assert (busy.returncode, busy.stdout) == (1, "")
-    assert "shows what it waits for" in busy.stderr
+    assert "shows the running turn" in busy.stderr
     assert not (agx.folder / "a.txt").exists()
 
     chat = terminal("chat", "--continue")
@@ -289,7 +289,7 @@ def test_a_question_outlives_its_process_until_a_chat_takes_the_session_up(
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
-def test_while_another_terminal_has_the_sessions_a_turn_runs_unkept_and_says_why(
+def test_while_another_terminal_owns_the_sessions_a_turn_runs_unstored_and_says_why(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     agx("run", "say one")
@@ -298,7 +298,7 @@ def test_while_another_terminal_has_the_sessions_a_turn_runs_unkept_and_says_why
     owner = f"(process {chat.process.pid})"
     done = agx("run", "say two")
     assert (done.returncode, done.stdout) == (0, "two\n")
-    assert done.stderr.startswith("what is said now is not kept, as ")
+    assert done.stderr.startswith("this session is not stored: ")
     assert owner in done.stderr
     for words in (["run", "say three", "--session", "last"], ["sessions", "list"], ["sessions", "show", "last"]):
         refused = agx(*words)
@@ -309,7 +309,7 @@ def test_while_another_terminal_has_the_sessions_a_turn_runs_unkept_and_says_why
     assert len(ids(agx)) == 1
 
 
-def test_a_database_of_no_use_is_left_as_it_is_and_the_turn_runs_unkept(agx: Any) -> None:
+def test_an_unusable_database_is_left_unchanged_and_the_turn_runs_unstored(agx: Any) -> None:
     agx("run", "say one")
     database = Path(agx.environment["AGX_HOME"]) / "sessions.db"
     with sqlite3.connect(database) as connection:
@@ -317,17 +317,17 @@ def test_a_database_of_no_use_is_left_as_it_is_and_the_turn_runs_unkept(agx: Any
     connection.close()
     done = agx("run", "say two")
     assert (done.returncode, done.stdout) == (0, "two\n")
-    assert done.stderr.startswith("what is said now is not kept, as ")
+    assert done.stderr.startswith("this session is not stored: ")
     refused = agx("run", "say three", "--session", "last")
     assert (refused.returncode, refused.stdout) == (1, "")
 
 
-def test_a_place_that_cannot_be_written_to_keeps_nothing_and_the_turn_runs_all_the_same(agx: Any) -> None:
+def test_a_turn_runs_unstored_if_the_store_path_is_not_writable(agx: Any) -> None:
     (agx.folder / "file").write_text("")
     agx.environment["AGX_STORE_URL"] = f"sqlite:///{agx.folder}/file/sessions.db"
     done = agx("run", "say two")
     assert (done.returncode, done.stdout) == (0, "two\n")
-    assert done.stderr.startswith("what is said now is not kept, as ")
+    assert done.stderr.startswith("this session is not stored: ")
     refused = agx("sessions", "list")
     assert (refused.returncode, refused.stdout) == (1, "")
 

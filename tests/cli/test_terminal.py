@@ -1,4 +1,4 @@
-"""At a terminal: questions asked and answered, Ctrl-C and Ctrl-D, the chat prompt."""
+"""Behaviour at a terminal: questions and answers, Ctrl-C and Ctrl-D, the chat prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
 
 
 @pytest.mark.parametrize(("keys", "written"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
-def test_a_question_shows_all_of_it_and_the_answer_decides(
+def test_a_question_is_shown_in_full_and_its_answer_decides(
     agx: Any, terminal: Callable[..., Any], keys: str, written: bool
 ) -> None:
     screen = terminal("run", WRITE)
@@ -48,7 +48,7 @@ def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callab
     assert (agx.folder / "made").exists()
 
 
-def test_what_was_typed_before_the_question_answers_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_input_typed_before_the_question_is_discarded(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", WRITE, typed="y\n")
     screen.wait_for(PROMPT)
     screen.type("\n")
@@ -57,7 +57,7 @@ def test_what_was_typed_before_the_question_answers_nothing(agx: Any, terminal: 
     assert not (agx.folder / "note.txt").exists()
 
 
-def test_end_of_input_at_a_question_is_a_no(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_end_of_input_at_a_question_denies_it(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.type("\x04")
@@ -76,7 +76,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
     assert not (agx.folder / "note.txt").exists()
 
 
-def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_an_unanswered_question_is_denied_after_its_timeout(agx: Any, terminal: Callable[..., Any]) -> None:
     agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "5"  # so that the question is seen before
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
@@ -84,7 +84,7 @@ def test_a_question_that_nobody_answers_is_denied_when_its_time_is_over(agx: Any
     assert screen.exit_code() == 0
 
 
-def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_goes_on(terminal: Callable[..., Any]) -> None:
+def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_continues(terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.type("count to 1000\n")
@@ -100,39 +100,39 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_goes_on(terminal: Ca
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("said", ["", "count to 1000\n"])
-def test_a_chat_that_is_told_to_end_gives_back_what_it_holds(
-    agx: Any, terminal: Callable[..., Any], number: signal.Signals, said: str
+@pytest.mark.parametrize("message", ["", "count to 1000\n"])
+def test_a_chat_closes_its_store_on_a_termination_signal(
+    agx: Any, terminal: Callable[..., Any], number: signal.Signals, message: str
 ) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
-    if said:
-        screen.type(said)
+    if message:
+        screen.type(message)
         screen.wait_for("1 2 3 4")
     screen.process.send_signal(number)
     assert screen.exit_code() == 130
     assert "Traceback" not in screen.screen
-    assert ("error (stopped)" in screen.screen) is bool(said)
+    assert ("error (stopped)" in screen.screen) is bool(message)
     assert (Path(agx.environment["AGX_HOME"]) / "sessions.db.owner").read_bytes() == b""  # as the store was closed
 
 
-def test_ctrl_c_at_the_chat_prompt_drops_the_line(terminal: Callable[..., Any]) -> None:
+def test_ctrl_c_at_the_chat_prompt_discards_the_line(terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.type("say nothi\x03")
-    screen.wait_for("(Ctrl-D or /quit leaves)")
+    screen.wait_for("(Ctrl-D or /quit exits)")
     screen.wait_for("› ")
     screen.type("/quit\n")
     assert screen.exit_code() == 0
 
 
-def test_ctrl_c_is_heard_while_the_prompt_is_busy_with_a_key(terminal: Callable[..., Any]) -> None:
+def test_ctrl_c_takes_effect_while_the_prompt_handles_a_key(terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.process.send_signal(signal.SIGSTOP)  # so that the signal and the next key are there at once
     screen.type("say nothi\x03x")
     screen.process.send_signal(signal.SIGCONT)
-    screen.wait_for("(Ctrl-D or /quit leaves)")
+    screen.wait_for("(Ctrl-D or /quit exits)")
     screen.wait_for("› ")
     screen.type("\x15/quit\n")  # Ctrl-U: the key may have become part of this line
     assert screen.exit_code() == 0
@@ -144,13 +144,13 @@ def test_control_characters_of_the_model_do_not_reach_the_terminal(terminal: Cal
     assert screen.exit_code() == 0
 
 
-def test_control_characters_of_one_model_call_do_not_either(terminal: Callable[..., Any]) -> None:
+def test_control_characters_of_a_single_model_call_do_not_reach_the_terminal(terminal: Callable[..., Any]) -> None:
     screen = terminal("model", "call", "demo", "say a\x07b\u202ec")
     screen.wait_for("a⟨U+0007⟩b⟨U+202E⟩c")
     assert screen.exit_code() == 0
 
 
-def test_the_history_of_a_chat_is_the_person_s_alone(agx: Any, terminal: Callable[..., Any], tmp_path: Any) -> None:
+def test_the_history_file_of_a_chat_has_mode_0600(agx: Any, terminal: Callable[..., Any], tmp_path: Any) -> None:
     pytest.importorskip("readline")
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -164,7 +164,7 @@ def test_the_history_of_a_chat_is_the_person_s_alone(agx: Any, terminal: Callabl
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-def test_files_attached_in_a_chat_go_with_the_next_message_alone(
+def test_files_attached_in_a_chat_are_sent_with_the_next_message_only(
     agx: Any, terminal: Callable[..., Any], provider: Any
 ) -> None:
     (agx.folder / "two words.png").write_bytes(files.contents["image/png"])
@@ -183,8 +183,8 @@ def test_files_attached_in_a_chat_go_with_the_next_message_alone(
     screen.wait_for(" bytes), n.txt (text/plain, 5 bytes)\n")
     screen.type("/attach gone.png\n")
     screen.wait_for("not attached: 'gone.png' is not a file\n")
-    for said in ("what is this?", "and now?"):
-        screen.type(f"{said}\n")
+    for message in ("what is this?", "and now?"):
+        screen.type(f"{message}\n")
         screen.wait_for("seen\n")
         screen.wait_for("› ")
     screen.type("\x04")
@@ -211,9 +211,9 @@ def test_a_file_that_is_too_large_is_refused_when_it_is_attached(agx: Any, termi
     assert screen.exit_code() == 0
 
 
-def test_a_chat_says_how_to_come_back_and_shows_then_where_it_was(terminal: Callable[..., Any]) -> None:
+def test_a_chat_prints_how_to_continue_it_and_shows_its_last_turn_when_continued(terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
-    screen.wait_for("a new session; later, agx chat -c goes on with it\n")
+    screen.wait_for("a new session; later, agx chat -c continues it\n")
     screen.wait_for("› ")
     screen.type("say good morning\n")
     screen.wait_for("\ngood morning\n")
@@ -228,4 +228,4 @@ def test_a_chat_says_how_to_come_back_and_shows_then_where_it_was(terminal: Call
     again.wait_for("› ")
     again.type("/quit\n")
     assert again.exit_code() == 0
-    assert "goes on with this session" not in again.screen
+    assert "continues this session" not in again.screen

@@ -1,4 +1,4 @@
-"""What the machine does to `agx` is said in a sentence: no traceback, no claim that it is a bug."""
+"""Errors of the machine are reported by `agx` in one sentence, without a traceback or a bug report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 
 
-def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
+def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
     """Run a shell program in which `"$@"` is `agx`."""
     return subprocess.run(
         ["sh", "-c", program, "sh", sys.executable, "-m", "agenticx.cli"],
@@ -27,30 +27,30 @@ def under_a_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}", "serve --port 0"])
-def test_a_current_folder_that_is_gone_is_said(agx: Any, command: str) -> None:
-    done = under_a_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
+def test_a_deleted_current_folder_is_reported(agx: Any, command: str) -> None:
+    done = run_in_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "agx: the current folder was deleted; change to another one\n"
 
 
-def test_doctor_still_answers_in_a_folder_that_is_gone(agx: Any) -> None:
-    done = under_a_shell(agx, 'mkdir gone && cd gone && rmdir ../gone && exec "$@" doctor')
+def test_doctor_still_works_in_a_deleted_folder(agx: Any) -> None:
+    done = run_in_shell(agx, 'mkdir gone && cd gone && rmdir ../gone && exec "$@" doctor')
     assert done.returncode == 1
     assert "!!  settings     the current folder was deleted; change to another one\n" in done.stdout
 
 
 @pytest.mark.parametrize("command", ['"$@" run "say hi"', '"$@" run "say hi" --json', '"$@" --help'])
-def test_a_full_disk_is_said(agx: Any, command: str) -> None:
+def test_a_full_disk_is_reported(agx: Any, command: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    done = under_a_shell(agx, f"{command} >/dev/full")
+    done = run_in_shell(agx, f"{command} >/dev/full")
     assert done.returncode == 1
     assert done.stderr.startswith("agx: ")
     assert done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr
 
 
-def test_a_disk_that_fills_before_anything_is_said_keeps_nothing_and_the_turn_runs(
+def test_a_disk_that_fills_before_the_first_message_stores_nothing_and_the_turn_runs(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     limits = pytest.importorskip("resource")
@@ -60,7 +60,7 @@ def test_a_disk_that_fills_before_anything_is_said_keeps_nothing_and_the_turn_ru
     screen.wait_for("› ")
     limits.prlimit(screen.process.pid, limits.RLIMIT_FSIZE, (1, limits.RLIM_INFINITY))
     screen.type("say two\n")
-    screen.wait_for("what is said now is not kept, as the database failed: ")
+    screen.wait_for("this session is not stored: the database failed: ")
     screen.wait_for("\ntwo\n")
     screen.wait_for("› ")
     screen.type("say three\n")
@@ -68,24 +68,24 @@ def test_a_disk_that_fills_before_anything_is_said_keeps_nothing_and_the_turn_ru
     screen.wait_for("› ")
     screen.type("\x04")
     assert screen.exit_code() == 0
-    assert screen.screen.count("is not kept") == 1
+    assert screen.screen.count("is not stored") == 1
     assert agx("sessions", "list").stdout == ""
 
 
-def test_what_is_looked_for_in_a_chat_may_be_any_bytes(agx: Any) -> None:
-    done = under_a_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
+def test_a_search_query_in_a_chat_may_be_any_bytes(agx: Any) -> None:
+    done = run_in_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
     assert done.returncode == 0
-    assert done.stderr.endswith("no session has that\n")
+    assert done.stderr.endswith("no session matches\n")
 
 
-def test_closed_streams_read_nothing_and_take_all(agx: Any) -> None:
-    done = under_a_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
+def test_closed_standard_streams_behave_like_dev_null(agx: Any) -> None:
+    done = run_in_shell(agx, '"$@" run "Write a.txt with the text hi" --yes <&- >&-')
     assert (done.returncode, done.stdout, (agx.folder / "a.txt").read_text()) == (0, "", "hi")
     assert "Traceback" not in done.stderr
-    assert under_a_shell(agx, '"$@" run "say hi" <&- >&- 2>&-').returncode == 0
+    assert run_in_shell(agx, '"$@" run "say hi" <&- >&- 2>&-').returncode == 0
 
 
-def test_a_home_that_cannot_be_made_is_said(agx: Any) -> None:
+def test_a_home_that_cannot_be_created_is_reported(agx: Any) -> None:
     agx.environment["AGX_HOME"] = "/proc/none"
     done = agx("serve", "--port", "0")
     assert done.returncode in (1, 2)
@@ -106,7 +106,7 @@ def test_a_home_that_cannot_be_made_is_said(agx: Any) -> None:
         "doctor",
     ],
 )
-def test_a_home_that_is_no_folder_is_said_in_the_same_words_everywhere(agx: Any, command: str) -> None:
+def test_a_home_that_is_not_a_folder_is_reported_alike_by_every_command(agx: Any, command: str) -> None:
     agx.environment["AGX_HOME"] = "/dev/null"
     done = agx(*command.split())
     sentence = "AGX_HOME is '/dev/null'; it must be a folder\n"
@@ -116,7 +116,7 @@ def test_a_home_that_is_no_folder_is_said_in_the_same_words_everywhere(agx: Any,
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
 
 
-def test_the_sentence_is_one_line_whatever_it_names(agx: Any) -> None:
+def test_an_error_is_one_line_whatever_it_names(agx: Any) -> None:
     done = agx("run", "hi", "--cwd", "x\x1b[2J\nagx: all is well")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "\x1b" not in done.stderr
@@ -138,12 +138,12 @@ def test_the_sentence_is_one_line_whatever_it_names(agx: Any) -> None:
     ],
     ids=lambda line: line[:40],
 )
-def test_a_line_of_a_file_that_is_no_event_is_said_with_its_number(agx: Any, line: str) -> None:
+def test_a_line_of_a_file_that_is_not_an_event_is_reported_with_its_number(agx: Any, line: str) -> None:
     good = '{"type":"state","data":{"state":"done"},"agent_id":"meta","turn_id":"t"}'
     (agx.folder / "f.jsonl").write_text(f"{good}\n\n{line}\n{good}\n", encoding="utf-8")
     done = agx("sessions", "replay", "f.jsonl")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"agx: f.jsonl, line 3: this is no event of a session: {line.encode()[:80]!r}\n"
+    assert done.stderr == f"agx: f.jsonl, line 3: not a session event: {line.encode()[:80]!r}\n"
 
 
 INTERRUPTED = """
@@ -166,7 +166,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("module", ["agenticx.cli.commands", "agenticx.messages"])
-def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any, module: str) -> None:
+def test_ctrl_c_while_the_command_is_imported_exits_with_130_and_no_output(agx: Any, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],
         env=agx.environment,
@@ -181,9 +181,9 @@ def test_ctrl_c_while_the_command_is_being_loaded_is_a_plain_130(agx: Any, modul
 @pytest.mark.parametrize(
     "spoil", ["touch home/prompts", r"mkdir home/prompts && printf '\377' >home/prompts/system.md"]
 )
-def test_a_prompt_that_cannot_be_read_is_named_and_is_no_bug(agx: Any, spoil: str) -> None:
+def test_an_unreadable_system_prompt_is_reported_with_its_path_and_not_as_a_bug(agx: Any, spoil: str) -> None:
     agx.environment["AGX_HOME"] = str(agx.folder / "home")
-    done = under_a_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
+    done = run_in_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
     assert done.returncode == 2
     assert "prompts/system.md cannot be read: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""What happens to what a turn started when it is stopped from outside."""
+"""The processes that a turn started, after it is stopped by a signal."""
 
 from __future__ import annotations
 

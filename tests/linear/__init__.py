@@ -1,1 +1,1 @@
-"""What the pure functions cost that read what a model, a tool, a page or a file wrote; `python -m tests.linear`."""
+"""The cost of the pure functions that read output of models, tools, pages and files."""

@@ -1,4 +1,4 @@
-"""`python -m tests.linear`: measure every function of the table, print what a megabyte and twice as much cost."""
+"""The program `python -m tests.linear`: it measures the functions of the table at 1 MB and 2 MB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from studio.server import settle_memory
-from tests.linear.measure import MEGABYTE, MOST_HELD, MOST_RATIO, Figures, figures
+from tests.linear.measure import MAX_HOLD, MAX_RATIO, MEGABYTE, Measurement, measure
 from tests.linear.server import REPLIES, wait_during
 from tests.linear.table import CASES
 
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Measure what the arguments ask for and print it; exits with 0 always."""
+    """Measure and print the functions that the arguments select; the exit code is always 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.linear", description=__doc__)
     parser.add_argument("names", nargs="*", help="measure only functions whose names have one of these in them")
     parser.add_argument("--server", action="store_true", help="measure a running server instead")
@@ -28,21 +28,21 @@ def main() -> None:
     if arguments.server:
         asyncio.run(_serve())
         return
-    wanted = arguments.names
-    chosen = [case for case in CASES if not wanted or any(name in case.name for name in wanted)]
+    names = arguments.names
+    chosen = [case for case in CASES if not names or any(name in case.name for name in names)]
     began = time.monotonic()
     settle_memory()
     logging.disable()
-    done: list[Figures] = []
+    done: list[Measurement] = []
     print(_line(("", "where", "ms for 1 MB", "held, ms", "2n / n", "", "costliest input", "steepest input")))
     for case in chosen:
-        done.append(figures(case))
+        done.append(measure(case))
         print(_row(done[-1]), flush=True)
     print("\n".join(_summary(done, time.monotonic() - began)))
 
 
 async def _serve() -> None:
-    """Print how soon a server answers whose model writes a megabyte."""
+    """Print how quickly a server answers while its model writes a megabyte."""
     print(f"{'a megabyte of …':32} {'answers':>8} {'median, ms':>11} {'longest, ms':>12} {'of CPU, ms':>11}  outcomes")
     longest = cpu = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -54,11 +54,11 @@ async def _serve() -> None:
     print(f"\n/api/health answered within {longest * 1000:.0f} ms ({cpu * 1000:.0f} ms of the server's CPU time)")
 
 
-def _row(one: Figures) -> str:
+def _row(one: Measurement) -> str:
     about = "~" if one.estimated else ""
     ratio = "–" if one.ratio is None else f"{one.ratio:.2f}"
     verdict = "MISSED" if one.missed else ""
-    cells = (one.case.name, one.case.where, f"{about}{one.seconds * 1000:.1f}", f"{about}{one.held * 1000:.1f}")
+    cells = (one.case.name, one.case.where, f"{about}{one.seconds * 1000:.1f}", f"{about}{one.hold * 1000:.1f}")
     return _line((*cells, ratio, verdict, one.family, one.steepest if one.ratio else ""))
 
 
@@ -67,14 +67,14 @@ def _line(cells: Iterable[str]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _summary(done: list[Figures], seconds: float) -> Iterable[str]:
+def _summary(done: list[Measurement], seconds: float) -> Iterable[str]:
     missed = [one for one in done if one.missed]
-    budgets = f"{MOST_HELD * 1000:.0f} ms, {MOST_RATIO} ×"
+    budgets = f"{MAX_HOLD * 1000:.0f} ms, {MAX_RATIO} ×"
     yield f"\n{len(done)} functions, {len(missed)} over a budget ({budgets}); {seconds:.0f} s"
     served = [one for one in done if one.case.where != "program"]
     if served:
-        longest = max(served, key=lambda one: one.held)
-        yield f"longest hold of the event loop by a megabyte: {longest.held * 1000:.0f} ms ({longest.case.name})"
+        longest = max(served, key=lambda one: one.hold)
+        yield f"longest hold of the event loop by a megabyte: {longest.hold * 1000:.0f} ms ({longest.case.name})"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One function of the table: the inputs it is given and how it is called."""
+"""One row of the table: a function, its inputs and the call."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Literal
 __all__ = ["Case", "Make", "name_of"]
 
 Make = Callable[[int], Any]
-"""An input of about so many characters or bytes."""
+"""Makes an input of about the given number of characters or bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A function or class, called by `run` with each of the `inputs`, which are named by what is odd about them.
+    """A function or class `of`, called by `run` with each of the `inputs`, which are named by their oddity.
 
-    Where `run` returns a generator, the loop has its turn between two of its items, as between two reads of a socket.
-    `where` says where the engine runs the function; a `program` is the command line, whose loop serves nobody else.
-    `awaited` is a coroutine function, which goes into a thread itself where it has to.
-    `also` are other public functions that `run` goes through.
+    If `run` returns a generator, the event loop runs between two of its items, as between two reads of a socket.
+    `where` is the place where the engine runs the function: on the event loop, in a thread, or in a `program`, the
+    command line, whose loop serves no other task. `awaited` is a coroutine function that uses a thread itself when
+    necessary. `also` are other public functions that `run` calls.
     """
 
     of: Callable[..., Any]
@@ -31,11 +31,11 @@ class Case:
 
     @property
     def name(self) -> str:
-        """`llms.arguments.parse_arguments`, with the variant behind it."""
+        """The row's name, such as `llms.arguments.parse_arguments`, followed by the variant."""
         name = name_of(self.of).removeprefix("agenticx.")
         return f"{name}, {self.variant}" if self.variant else name
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The module and name of a function or class."""
+    """Return the module and name of a function or class."""
     return f"{function.__module__}.{function.__qualname__}"

@@ -1,4 +1,4 @@
-"""Check that work grows with the size of what it is given and not with its square, for tests of one function each."""
+"""A check that a function's cost grows linearly with its input, for tests of single functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ SLACK = 6
 
 
 def grows_linearly(work: Callable[[int], object], short: int = SHORT, long: int = LONG) -> bool:
-    """Compare CPU times, the best of three each: 20 times as much may take 120 times as long; squared, it takes 400."""
+    """Return whether `work` grows linearly.
+
+    CPU times are compared, the best of three each: an input 20 times as long may take 120 times as long, whereas
+    quadratic work takes 400 times as long.
+    """
     work(short // 10)
     quickest = max(min(_seconds(work, short) for _ in range(3)), 0.001)
     return any(_seconds(work, long) < long / short * SLACK * quickest for _ in range(3))

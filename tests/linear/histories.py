@@ -1,4 +1,4 @@
-"""Conversations that are hard on whoever repairs, measures or says them: long rows, many rows, many calls, odd ids."""
+"""Histories that are costly to process: long rows, many rows, many calls and odd ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.linear.texts import JSON, TEXTS
 
 __all__ = ["HISTORIES", "LONG_HISTORIES"]
 
-_ROW_CHARS = 100  # that a short row stands for
+_ROW_CHARS = 100  # that one short row counts as
 
 
 def _said(text: str) -> list[Message]:
@@ -27,7 +27,7 @@ def _one_call(arguments: str, result: str = "ok") -> list[Message]:
 
 
 def _rounds(size: int, id_of: str = "call_{}") -> list[Message]:
-    """Many rounds of one call each."""
+    """Return many rounds of one call each."""
     rows: list[Message] = [UserMessage(content="look")]
     for number in range(size // (3 * _ROW_CHARS)):
         call = ToolCall(id=id_of.format(number), name="look", arguments='{"path": "a.py"}')
@@ -37,7 +37,7 @@ def _rounds(size: int, id_of: str = "call_{}") -> list[Message]:
 
 
 def _one_round(size: int, id_of: str = "call_{}") -> list[Message]:
-    """Many calls in one row."""
+    """Return one row with many calls."""
     count = size // (2 * _ROW_CHARS)
     calls = tuple(ToolCall(id=id_of.format(number), name="look") for number in range(count))
     results = (ToolMessage(tool_call_id=call.id, name="look", content="nothing") for call in calls)
@@ -49,7 +49,7 @@ def _unanswered(size: int) -> list[Message]:
 
 
 def _unasked(size: int, id_of: str) -> list[Message]:
-    """Results without their calls, and one call behind them."""
+    """Return results without calls, followed by one call."""
     results = (
         ToolMessage(tool_call_id=id_of.format(number), name="look", content="nothing")
         for number in range(size // _ROW_CHARS)
@@ -58,7 +58,7 @@ def _unasked(size: int, id_of: str) -> list[Message]:
 
 
 def _apart(rows: list[Message]) -> list[Message]:
-    """Calls first, then all results: what has to be put together again."""
+    """Return all calls followed by all results, which have to be paired again."""
     return [
         *(row for row in rows if not isinstance(row, ToolMessage)),
         *(row for row in rows if isinstance(row, ToolMessage)),
@@ -66,7 +66,10 @@ def _apart(rows: list[Message]) -> list[Message]:
 
 
 def _shuffled(rows: list[Message]) -> list[Message]:
-    """The rows in disorder, 1,000 at a time: far apart in memory, any pass over them would take longer."""
+    """Return the rows shuffled in blocks of 1,000.
+
+    Shuffled over the whole list they would lie far apart in memory, which slows any pass over them.
+    """
     order = random.Random(len(rows))
     parts = [rows[start : start + 1_000] for start in range(0, len(rows), 1_000)]
     return [row for part in parts for row in order.sample(part, len(part))]
@@ -83,7 +86,7 @@ def _empty_rows(size: int) -> list[Message]:
 
 
 def _short_rows(size: int) -> list[Message]:
-    """Rows of next to nothing: 20,000 in a megabyte."""
+    """Return nearly empty rows: 20,000 per megabyte."""
     return [
         row
         for number in range(size // _ROW_CHARS)
@@ -105,7 +108,7 @@ HISTORIES: dict[str, Make] = {
     "rounds of the same odd id": lambda size: _rounds(size, "né" + "a" * 70),
     "short rows": _short_rows,
 }
-"""Histories as they reach a wire: each call is answered behind it."""
+"""Histories as they reach a wire: each call is followed by its result."""
 
 LONG_HISTORIES: dict[str, Make] = {
     **{name: make for name, make in HISTORIES.items() if not name.startswith("arguments")},
@@ -122,4 +125,4 @@ LONG_HISTORIES: dict[str, Make] = {
     "system rows": _system_rows,
     "empty rows": _empty_rows,
 }
-"""Histories of any kind, as an application may hand them over."""
+"""Histories of any kind, as an application may pass them."""

@@ -1,4 +1,4 @@
-"""What stands between the wires and the turn: texts, arguments, JSON, calls in text, errors."""
+"""Rows for the modules between the wires and the turn: texts, arguments, JSON, calls in text, errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEYS = ("sk-aaaaaaaaaaaaaaaaaaaa", "lorem-ipsum-dolor-sit")
 
 
 def _refusing(function: Any, text: Any) -> object:
-    """What it returns, None for what it refuses."""
+    """Return the function's result, or None if it refuses the text."""
     try:
         return function(text)
     except (InvalidArguments, ValueError, RecursionError, ModelError):
@@ -43,7 +43,7 @@ def _refusing(function: Any, text: Any) -> object:
 
 
 def parsed(make: Make) -> Make:
-    """The arguments that texts are read as, none where they are refused."""
+    """Return a maker of the arguments parsed from texts; a refused text gives no arguments."""
 
     def value(size: int) -> Any:
         try:
@@ -88,7 +88,7 @@ def _prose(pieces: list[str]) -> Generator[None]:
     prose = Prose()
     for piece in pieces:
         prose.add(piece)
-        prose.begins_line  # noqa: B018 - it may be worked out here
+        prose.begins_line  # noqa: B018 - may be computed on access
         yield
 
 

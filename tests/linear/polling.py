@@ -1,9 +1,9 @@
-"""A client of its own process that asks a server for its health again and again, and says how long that took.
+"""A client process that polls a server's health and reports the latencies.
 
     python -m tests.linear.polling PORT PID
 
-Each line of standard input ends a stretch; for each one line of JSON comes out: the seconds that each answer took, and
-the CPU seconds that the server, all its threads together, used meanwhile. Those do not grow when the machine is busy.
+Each line of standard input ends an interval; for each, one line of JSON is printed: the seconds that each response
+took, and the CPU seconds that all threads of the server used meanwhile. Those do not grow when the machine is busy.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 __all__ = ["MEASURED", "cpu_seconds"]
 
 MEASURED = Path("/proc/self/schedstat").exists()
-"""Whether this system tells CPU time by the nanosecond."""
+"""True if this system reports CPU time in nanoseconds."""
 
 _PAUSE = 0.005
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of all threads of a process."""
+    """Return the CPU seconds of all threads of a process."""
     used = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             used += int((task / "schedstat").read_text().split()[0])
-        except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             continue
     return used / 1e9
 

@@ -1,4 +1,4 @@
-"""How results are judged between rounds: by their texts, for loops and for what is still pending; and how calls log."""
+"""Rows for the judgement of results between rounds (loops, pending jobs) and for logging."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _pieces(size_of_piece: int, makes: dict[str, Make]) -> dict[str, Make]:
 
 
 def _judged(texts: list[str]) -> Generator[None]:
-    """As results of read-only calls are."""
+    """Judge each text as the result of a read-only call."""
     for text in texts:
         finds_nothing(text, ("lorem", "a"), read_only=True)
         exit_code(text), confirms(text), says_pending(text)
@@ -77,7 +77,7 @@ def _recorded(signatures: list[tuple[str, str]]) -> Generator[None]:
 
 
 def _rounds(calls: int) -> Make:
-    """Rounds of so many calls, each of up to 4,000 characters."""
+    """Return a maker of rounds with that many calls, each of up to 4,000 characters."""
 
     def make(size: int) -> list[list[RecordedCall]]:
         room = min(size // calls, 4_000)
@@ -114,7 +114,7 @@ def _looked(commands: list[str]) -> Generator[None]:
 
 
 class _Silent(logging.Handler):
-    """A handler that puts each line together and writes none."""
+    """A handler that formats each line and writes none."""
 
     def emit(self, record: logging.LogRecord) -> None:
         record.getMessage()

@@ -1,4 +1,4 @@
-"""What a turn does with what was written: history, calls, results, questions, events, logs."""
+"""Rows for the runtime: history, calls, results, questions, events, logs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ __all__ = ["RUNTIME_CASES"]
 
 _MODEL = ScriptedModel()
 _COMPACTOR = ContextCompactor()
-_ROWS = {name: make for name, make in LONG_HISTORIES.items() if "shuffled" not in name}  # it gets repaired ones
+_ROWS = {
+    name: make for name, make in LONG_HISTORIES.items() if "shuffled" not in name
+}  # the compactor receives repaired histories
 _VALUES: dict[str, Make] = {name: parsed(make) for name, make in JSON.items()}
 _LARGE_VALUES: dict[str, Make] = {
     **_VALUES,
@@ -52,7 +54,7 @@ _LARGE_VALUES: dict[str, Make] = {
     "long numbers": lambda size: [10**4000 - 1] * (size // 4000),
     "objects": lambda size: [Path("a")] * (size // 8),
 }
-"""What a tool may return."""
+"""Values that a tool may return."""
 
 
 class _Said(BaseModel):
@@ -62,7 +64,7 @@ class _Said(BaseModel):
 
 
 class _Table(BaseModel):
-    """An answer of numbers, each of which may be wrong."""
+    """An output type of numbers, each of which may be invalid."""
 
     a: list[int]
 
@@ -78,7 +80,7 @@ def _settled(text: str) -> object:
 
 @dataclass(frozen=True)
 class _Unheld(ScriptedModel):
-    """A model that can be held to no schema, and gives its answer as a call."""
+    """A model that supports no output schema and returns its answer as a call."""
 
     def takes_output_schema(self, output: object, *, with_tools: bool) -> bool:
         return False
@@ -141,7 +143,7 @@ def _contexts() -> dict[str, Make]:
 
 @dataclass(frozen=True)
 class _Summariser:
-    """A model whose summary of anything is short, or is none."""
+    """A model whose summary of any history is short or empty."""
 
     text: str
     name: str = "summariser"
@@ -152,7 +154,7 @@ class _Summariser:
 
 
 def _compacted(text: str) -> Callable[[list[Message]], object]:
-    """A compaction of a history, whose summary is `text`."""
+    """Return a function that compacts a history with the summary `text`."""
     return lambda messages: _COMPACTOR.compact(messages, _Summariser(text))
 
 
@@ -181,7 +183,7 @@ _ANYTHING: dict[str, Any] = {
     "properties": {name: {"$ref": "#"} for name in ("a", "path", "text", "content", "numbers", "more")},
     "additionalProperties": {"$ref": "#"},
 }
-"""A schema whose alternatives are all open at each place."""
+"""A schema in which every alternative applies at every position."""
 
 
 RUNTIME_CASES = [

@@ -1,4 +1,4 @@
-"""A running server whose model writes a megabyte at a time, and how soon it answers others meanwhile."""
+"""A running server whose model writes a megabyte at a time, and its response times meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long answers took: seconds each, and CPU seconds of the server each; `outcomes` is what came of the turn."""
+    """The response times: seconds and CPU seconds of the server for each; `outcomes` are those of the turn."""
 
     name: str
     outcomes: Sequence[str]
@@ -79,9 +79,9 @@ REPLIES: Mapping[str, Callable[[int], list[ProviderReply]]] = {
 
 
 async def wait_during(home: Path, names: Sequence[str], size: int) -> AsyncGenerator[Waits]:
-    """Have the model write each of these replies in a turn of its own; yields how long `/api/health` took meanwhile.
+    """Run a turn for each of these replies, and yield the response times of `/api/health` meanwhile.
 
-    The first turn is among them, with which a server loads what it asks models with.
+    The first turn is one of them, in which the server loads its model client.
     """
     replies = [reply for name in names for reply in REPLIES[name](size)]
     async with _serving(home, replies) as served, _polling(served) as poll, served.client() as client:
@@ -106,7 +106,7 @@ async def _serving(home: Path, replies: Sequence[ProviderReply]) -> AsyncGenerat
 
 @asynccontextmanager
 async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
-    """A poller; what is called ends a stretch and returns its waits."""
+    """Yield a function that ends the current polling interval and returns its response times."""
     pipe = asyncio.subprocess.PIPE
     arguments = (sys.executable, "-m", "tests.linear.polling", str(served.port), str(served.process.pid))
     process = await asyncio.create_subprocess_exec(*arguments, stdin=pipe, stdout=pipe, cwd=ROOT, limit=2**24)
@@ -127,7 +127,7 @@ async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
 
 
 async def _turn(served: Served, client: httpx.AsyncClient) -> list[str]:
-    """One turn to its end; what is asked is allowed. Returns the outcomes of its calls, and how it ended."""
+    """Run one turn, allowing every question; return the outcomes of its calls, and how it ended."""
     path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
     (await client.post(f"{path}/turns", json={"input": "go on"})).raise_for_status()
     reader, answered = Reader(served.port, f"{path}/events", served.token), set[str]()
@@ -137,13 +137,13 @@ async def _turn(served: Served, client: httpx.AsyncClient) -> list[str]:
             answered.add(question["id"])
             yes = {"approved": True, "digest": question["digest"]}
             (await client.post(f"/api/confirms/{question['id']}", json=yes)).raise_for_status()
-    told = reader.envelopes
-    results = [one["data"]["outcome"] for one in told if one["type"] == "tool_result"]
-    ended = [one["data"].get("code") or one["data"]["reason"] for one in told if one["type"] in ("final", "error")]
+    events = reader.envelopes
+    results = [one["data"]["outcome"] for one in events if one["type"] == "tool_result"]
+    ended = [one["data"].get("code") or one["data"]["reason"] for one in events if one["type"] in ("final", "error")]
     return [*dict.fromkeys([*results, *ended])]
 
 
 def _asked(reader: Reader, answered: set[str]) -> list[dict[str, Any]]:
-    """The questions that wait for an answer."""
+    """Return the questions that are not answered yet."""
     frames = (frame for frame in reader.frames if b'"type":"confirm_required"' in frame[:200])
     return [data for frame in frames if (data := envelope_of(frame)["data"])["id"] not in answered]

@@ -1,4 +1,4 @@
-"""What sessions and the command line do with what was said: stored, found, told again, exported, shown."""
+"""Rows for sessions and the command line: storage, search, transcripts, export and display."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from agenticx.cli.narrate import describe as narrate
-from agenticx.cli.narrate import describe_question, one_line, said, unreadable
-from agenticx.cli.render import Plain
+from agenticx.cli.narrate import event_note as narrate
+from agenticx.cli.narrate import one_line, question_notes, unreadable_event_note, user_message_note
+from agenticx.cli.render import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.batches import merge_deltas
@@ -95,7 +95,7 @@ _CONVERSATIONS: dict[str, Make] = {
 }
 
 
-class _Told:
+class _Event:
     terminal = False
 
     def __init__(self, type_: str, data: Mapping[str, Any]) -> None:
@@ -104,21 +104,21 @@ class _Told:
 
 
 def _shown(text: str) -> None:
-    plain = Plain(io.StringIO(), io.StringIO())
+    plain = PlainOutput(io.StringIO(), io.StringIO())
     call = {"tool_call_id": "c", "name": text[:200], "is_error": True, "result": text, "arguments": {"a": text}}
-    plain.show(_Told(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))  # pyright: ignore[reportArgumentType]
-    plain.show(_Told(EventType.TOOL_CALL, call))  # pyright: ignore[reportArgumentType]
-    plain.show(_Told(EventType.TOOL_RESULT, call))  # pyright: ignore[reportArgumentType]
+    plain.show(_Event(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))  # pyright: ignore[reportArgumentType]
+    plain.show(_Event(EventType.TOOL_CALL, call))  # pyright: ignore[reportArgumentType]
+    plain.show(_Event(EventType.TOOL_RESULT, call))  # pyright: ignore[reportArgumentType]
 
 
 def _narrated(text: str) -> object:
     call = {"tool_call_id": "c", "name": text, "is_error": True, "result": text, "arguments": text}
-    told = [narrate(_Told(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
-    return told, narrate(_Told(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
+    notes = [narrate(_Event(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
+    return notes, narrate(_Event(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
 
 
 def _folded(events: list[StoredEvent]) -> Generator[None]:
-    """As a log is read: so many bytes at a time."""
+    """Fold events into a conversation, `READ_BYTES` at a time, as a log is read."""
     conversation, piece, size = Conversation(), list[StoredEvent](), 0
     for event in events:
         piece.append(event)
@@ -138,11 +138,11 @@ def _excerpt(text: str) -> object:
 
 
 def _asked(text: str) -> object:
-    return list(describe_question({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
+    return list(question_notes({"question": text, "context": {"tool": "look", "arguments": {"a": text}}}))
 
 
 async def _relayed(events: list[RuntimeEvent]) -> None:
-    """Store events, and make the first piece of a stream of them."""
+    """Store events, and build the first chunk of their stream."""
     store, session = MemoryStore(), SessionRecord(workspace="/", created_at="now")
     await store.create(session)
     await store.append(session.id, None, events, expected_seq=0)
@@ -205,13 +205,13 @@ SESSION_CASES = [
     # --- the command line
     Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),
     Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
-    Case(of=said, run=said, inputs=TEXTS, where="program"),
+    Case(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     Case(
-        of=unreadable,
-        run=lambda value: unreadable(_Told("x", value)),
+        of=unreadable_event_note,
+        run=lambda value: unreadable_event_note(_Event("x", value)),
         inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
         where="program",
     ),
-    Case(of=describe_question, run=_asked, inputs=TEXTS, where="program"),
-    Case(of=Plain, run=_shown, inputs=TEXTS, where="program"),
+    Case(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
+    Case(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
 ]

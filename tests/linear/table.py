@@ -1,4 +1,4 @@
-"""The table: every pure function on the way of what a model wrote, and why a few stand in none of its rows."""
+"""The table of all pure functions that process model output, and the reasons for exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.linear.session_cases import SESSION_CASES
 from tests.linear.tool_cases import TOOL_CASES
 from tests.linear.wire_cases import WIRE_CASES
 
-__all__ = ["CASES", "EXCUSED", "MODULES", "unlisted"]
+__all__ = ["CASES", "EXEMPT", "MODULES", "unlisted"]
 
 CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *SESSION_CASES]
 
@@ -92,9 +92,9 @@ MODULES = [
     "cli.narrate",
     "cli.render",
 ]
-"""Where every public function has a row, or an excuse."""
+"""The modules in which every public function has a row or a stated exemption."""
 
-EXCUSED: dict[str, str] = {
+EXEMPT: dict[str, str] = {
     f"agenticx.{name}": reason
     for reason, names in {
         "the rows of their wires go through it": """
@@ -111,7 +111,7 @@ EXCUSED: dict[str, str] = {
             runtime.output.OutputType runtime.question.size_of tools.output.ProgressEmitter
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
-            cli.render.JsonLines cli.render.Terminal logs.hidden_members
+            cli.render.JsonLinesOutput cli.render.TerminalOutput logs.hidden_members
         """,
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
@@ -125,12 +125,12 @@ EXCUSED: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-"""Why these have no row of their own."""
+"""The reasons why these have no row of their own."""
 
 
 def unlisted() -> Iterator[str]:
-    """The public functions and classes that have neither a row nor an excuse."""
-    known = {name_of(function) for case in CASES for function in (case.of, *case.also)} | EXCUSED.keys()
+    """Yield the public functions and classes that have neither a row nor an exemption."""
+    known = {name_of(function) for case in CASES for function in (case.of, *case.also)} | EXEMPT.keys()
     for module in MODULES:
         found = import_module(f"agenticx.{module}")
         for name in found.__all__:
@@ -139,14 +139,14 @@ def unlisted() -> Iterator[str]:
 
 
 def _is_reader(value: object, module: str) -> bool:
-    """Whether it is a function or class of that module which does more than hold fields or wait."""
+    """Return whether it is a function or class of that module that does more than hold fields or wait."""
     if not (inspect.isfunction(value) or inspect.isclass(value)) or value.__module__ != module:
         return False
     if inspect.isfunction(value):
         return not inspect.iscoroutinefunction(value)
     holds_fields = issubclass(value, BaseModel | BaseException | bytes | tuple)
-    return not (holds_fields or is_protocol(value) or (is_dataclass(value) and value.__name__ not in _DOES))
+    return not (holds_fields or is_protocol(value) or (is_dataclass(value) and value.__name__ not in _WITH_METHODS))
 
 
-_DOES = ("ContextCompactor", "IdentifierRule", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
+_WITH_METHODS = ("ContextCompactor", "IdentifierRule", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
 """Dataclasses whose methods read texts."""

@@ -1,4 +1,4 @@
-"""A running server answers others while its model writes a megabyte at a time."""
+"""A running server stays responsive while its model writes a megabyte at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.forked import ROOT
 pytestmark = pytest.mark.anyio
 
 MOST_CPU = 0.1
-"""Seconds of CPU time between a question and its answer: they are the same however busy the machine is."""
+"""The most CPU seconds between a request and its response; they do not depend on the machine's load."""
 
 ENDS = {"an answer in words": ["answer"], "many calls": ["ok", "answer"], "a file": ["ok", "answer"]}
 
 
 @pytest.mark.skipif(not MEASURED, reason="this system has no /proc/self/schedstat to tell CPU time by")
-async def test_a_megabyte_of_anything_keeps_no_answer_waiting(tmp_path: Path) -> None:
+async def test_a_megabyte_of_anything_delays_no_response(tmp_path: Path) -> None:
     home = tmp_path / "home"
     waits = [one async for one in wait_during(home, list(REPLIES), 1_000_000)]
     assert {one.name: max(one.cpu) for one in waits if max(one.cpu) > MOST_CPU} == {}

@@ -1,4 +1,4 @@
-"""Texts that are hard on whoever reads them: what regular expressions, parsers and escaping take longest over."""
+"""Texts that are costly to process for regular expressions, parsers and escaping."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["JSON", "LINES", "TEXTS", "mixed", "repeated"]
 
 
 def repeated(piece: str, *, head: str = "", tail: str = "") -> Make:
-    """`piece` again and again, between `head` and `tail`: as much as a model writes in so many bytes."""
+    """Return a maker that repeats `piece` between `head` and `tail`; its size counts the bytes a provider sends."""
     written = _written_bytes(piece)
     return lambda size: head + piece * (size // written) + tail
 
 
 def _written_bytes(text: str) -> int:
-    """How many bytes a provider sends for it: half of a character comes as an escape, and controls do."""
+    """Return the number of bytes that a provider sends for a text; lone surrogates and controls are sent as escapes."""
     return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace")) - 2
 
 
@@ -47,7 +47,7 @@ _TOKENS = (
 
 
 def mixed(seed: int) -> Make:
-    """Tokens of all kinds in no order; the same ones in every run."""
+    """Return a maker of tokens of all kinds in random order, the same in every run."""
 
     def make(size: int) -> str:
         chosen = random.Random(f"{seed} {size}")
@@ -145,10 +145,10 @@ JSON: dict[str, Make] = {
     "backslashes": lambda size: '{"a":"' + "\\" * size + '"}',
     "quotes": lambda size: '{"a":' + '"' * size + "}",
 }
-"""What may stand as the arguments of a call: JSON, and what is nearly JSON."""
+"""Texts that a model may write as the arguments of a call: JSON and almost JSON."""
 
 LINES: dict[str, Make] = {
     name: TEXTS[name]
     for name in ("words", "one word", "lines", "empty lines", "blanks", "not ASCII", "controls", "mixed")
 }
-"""A few of the texts, for what only passes texts on."""
+"""A few of the texts, for functions that only pass texts on."""

@@ -1,4 +1,4 @@
-"""What tools do with arguments, commands, files and outputs, before and while they run."""
+"""Rows for tools: arguments, commands, files and outputs, before and while a tool runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.linear.texts import JSON, LINES, TEXTS, repeated
 __all__ = ["TOOL_CASES"]
 
 _HERE = Path(tempfile.gettempdir())
-_PATH = 3_000  # characters of a path, or of a word that is looked at as one
+_PATH = 3_000  # characters of a path, or of a word that is checked as a path
 _CONTEXT = ToolContext(workspace=_HERE)
 
 
@@ -59,7 +59,7 @@ def _refusing(function: Callable[..., object], *values: Any) -> object:
 
 
 def _assessed(function: FunctionTool, name: str, **others: str) -> Callable[[str], object]:
-    """How a tool assesses a call in which `name` is the text."""
+    """Return a function that assesses a call of a tool whose argument `name` is the text."""
     return lambda text: _refusing(function.assess, {**others, name: text}, _CONTEXT)
 
 
@@ -83,7 +83,7 @@ COMMANDS: dict[str, Make] = {
 
 
 def _pairs(make: Make) -> Make:
-    """A text, and the same with something changed in the middle."""
+    """Return a maker of a text and a copy of it that is changed in the middle."""
 
     def pair(size: int) -> tuple[str, str]:
         text = make(size // 2)
@@ -115,7 +115,7 @@ def _excerpt(chunks: list[bytes]) -> Generator[None]:
 
 
 def _lined(text: str) -> object:
-    """Count the lines of a file, and read what stands behind half of them."""
+    """Count the lines of a file, and read its second half."""
     content = text.encode("utf-8", "surrogatepass")
     lines = count_lines(content)
     return is_valid_utf8(content), [*islice(iter_lines(content, lines // 2, 2_000), 2_000)]
@@ -131,7 +131,7 @@ def _validated(arguments: Any) -> object:
 
 
 def _searched(text: str) -> object:
-    """Compile the text, and look for something else in it."""
+    """Compile the text as a pattern, and search it for another one."""
     pattern = _refusing(compile_pattern, text)
     return pattern, _NOWHERE.found_in(clean_text(text))
 
@@ -160,7 +160,7 @@ _GLOBS: dict[str, Make] = {
 
 
 def _matched(glob: str) -> object:
-    """Match a glob with long names, and a short one with what it is itself."""
+    """Match the glob against long names, and a short glob against the glob as a name."""
     looks = FileSystemCache()
     try:
         return [looks.matches(name, glob) for name in ("a" * 255, "ab" * 100, ".a")], looks.matches(glob, "*a*b*c")
@@ -177,10 +177,10 @@ def _resolved(path: str) -> object:
 
 
 def _writing(function: FunctionTool) -> Callable[[str], None]:
-    """Write a file of that text, or edit the end of one."""
+    """Return a function that writes a file with the text, or edits the end of one."""
 
     def run(text: str) -> None:
-        text = clean_text(text).replace("\0", "")  # which no text file holds
+        text = clean_text(text).replace("\0", "")  # not allowed in text files
         with tempfile.TemporaryDirectory() as folder:
             arguments = {"path": "a.txt", "content": text}
             if function is file_edit:

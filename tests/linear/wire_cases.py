@@ -1,4 +1,4 @@
-"""The wires: how each reads a reply, and how it says a history to its provider."""
+"""Rows for the wires: each one's reply parser and its request body for a history."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tests.wires.wires import WIRES
 __all__ = ["WIRE_CASES"]
 
 READ_BYTES = 32 * 1024
-"""What one read of the socket brings at most."""
+"""The most bytes that one read of the socket returns."""
 
 Event = Callable[[str], Any]
-"""An event with a text in it."""
+"""Makes an event that contains the text."""
 
 
 def _chat(**delta: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _gemini(*parts: Any) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """The object that a text of JSON is, as servers send it that parse what the model wrote; the text if it is none."""
+    """Return the text parsed as JSON, for servers that parse the model's output; else an object that contains it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -155,18 +155,18 @@ def _reads(body: bytes, size: int = READ_BYTES) -> list[bytes]:
 
 
 def _many(wire: str, opening: Sequence[Any], event: Any) -> Make:
-    """Reads full of the same small event."""
+    """Return a maker of reads that are full of the same small event."""
     head, one = b"".join(_framed(wire, each) for each in opening), _framed(wire, event)
     return lambda size: _reads(head + one * (size // len(one)))
 
 
 def _one(wire: str, event: Event, text: Make) -> Make:
-    """One large event, the body's only one."""
+    """Return a maker of a body with one large event."""
     return lambda size: [_framed(wire, event(text(size)))]
 
 
 def _whole(wire: str, text: Make) -> Make:
-    """A reply that is no stream."""
+    """Return a maker of a reply that is not streamed."""
     return lambda size: [json.dumps(_WHOLE[wire](text(size))).encode()]
 
 
