@@ -10,18 +10,18 @@ from agenticx import foreign
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_values, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
-from agenticx.runtime.output import Verdict
+from agenticx.runtime.output import OutputCallResult
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_parallel
 from agenticx.tools.fitting import fit
 
-__all__ = ["CallOutcome", "PendingCall", "Validated", "read_call", "validated"]
+__all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "validate_arguments"]
 
 CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 
-_READ_AT_ONCE = 2 * 1024
+_MAX_CHARS_ON_LOOP = 2 * 1024
 """Characters of arguments that are read on the event loop; longer ones are read in a thread."""
 
 
@@ -35,7 +35,7 @@ class CallOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Validated:
+class ValidatedArguments:
     """Arguments as a tool takes them; `repaired` tells that they are not quite what was sent."""
 
     arguments: dict[str, Any]
@@ -54,7 +54,7 @@ class PendingCall:
     """
 
     call: ToolCall
-    said: Any
+    parsed_arguments: Any
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
     problem: CallOutcome | None = None
@@ -65,29 +65,29 @@ class PendingCall:
     partial: list[object] = field(default_factory=list[object])
     outcome: CallOutcome | None = None
     failure: AgenticXError | None = None
-    over: bool = False
+    closed: bool = False
 
     @property
     def parallel(self) -> bool:
         return self.problem is not None or (self.tool is not None and is_parallel(self.tool))
 
 
-async def read_call(turn: Turn, one: PendingCall, *, cut: bool, verdict: Verdict | None = None) -> None:
+async def read_call(turn: Turn, one: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None) -> None:
     """Fill in what comes of reading the call; a `verdict` is the answer of a call that nobody runs."""
-    if len(one.call.arguments) > _READ_AT_ONCE:
-        await run_in_thread(_read, turn, one, cut, verdict, name="agx reading a call")
+    if len(one.call.arguments) > _MAX_CHARS_ON_LOOP:
+        await run_in_thread(_read, turn, one, cut, output_result, name="agx reading a call")
     else:
-        _read(turn, one, cut, verdict)
+        _read(turn, one, cut, output_result)
 
 
-def _read(turn: Turn, one: PendingCall, cut: bool, verdict: Verdict | None) -> None:
+def _read(turn: Turn, one: PendingCall, cut: bool, output_result: OutputCallResult | None) -> None:
     malformed: InvalidArguments | None = None
     try:
-        one.said = parse_arguments(one.call.arguments)
+        one.parsed_arguments = parse_arguments(one.call.arguments)
     except InvalidArguments as exc:
         malformed = exc
-    if verdict is not None:
-        one.problem = CallOutcome(verdict.text, verdict.outcome)
+    if output_result is not None:
+        one.problem = CallOutcome(output_result.text, output_result.outcome)
         return
     one.tool = turn.tools.find(one.call.name)
     if one.tool is None:
@@ -96,15 +96,15 @@ def _read(turn: Turn, one: PendingCall, cut: bool, verdict: Verdict | None) -> N
         one.problem = CallOutcome(CUT, "invalid_arguments")
     else:
         try:
-            sent = one.said if malformed is None else _repaired(one.tool, one.call, malformed)
-            taken = validated(one.tool, sent)
+            sent = one.parsed_arguments if malformed is None else _repair(one.tool, one.call, malformed)
+            taken = validate_arguments(one.tool, sent)
         except InvalidArguments as exc:
             one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
             one.arguments, one.repaired = taken.arguments, taken.repaired or malformed is not None
 
 
-def _repaired(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
+def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
     """The arguments that a malformed text most likely means, for a tool that only reads; else raises `malformed`."""
     if not tool.read_only:
         raise malformed
@@ -119,19 +119,19 @@ def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
     return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
 
 
-def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
+def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
     """Return what the tool's own validation makes of the arguments, numbers in another form converted if need be.
 
     Raises `InvalidArguments`, whatever that validation does.
     """
     check_values(arguments)
     try:
-        return Validated(_validate(tool, arguments))
+        return ValidatedArguments(_validate(tool, arguments))
     except InvalidArguments:
         fitted, changed = fit(tool.schema.parameters, dict(arguments))
         if not changed:
             raise
-    return Validated(_validate(tool, fitted), repaired=True)
+    return ValidatedArguments(_validate(tool, fitted), repaired=True)
 
 
 def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,17 +14,17 @@ class Channel:
 
     def __init__(self, *, limit: int = 1024) -> None:
         self._limit = limit
-        self._waiting: list[RuntimeEvent] = []
+        self._queue: list[RuntimeEvent] = []
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
         self._released = asyncio.Event()
-        self._asked = False
+        self._consumer_waits = False
 
     def put(self, event: RuntimeEvent) -> None:
         """Hand an event over. After `close` it is dropped: nobody is left to read it."""
         if self._closed:
             return
-        self._waiting.append(event)
+        self._queue.append(event)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -40,8 +40,8 @@ class Channel:
 
         Being called again means that the consumer is done with what it was given before.
         """
-        if not self._waiting:
-            self._asked = True
+        if not self._queue:
+            self._consumer_waits = True
             self._release()
             if not self._closed:
                 self._wake = asyncio.get_running_loop().create_future()
@@ -49,19 +49,19 @@ class Channel:
                     await self._wake
                 finally:
                     self._wake = None
-        self._asked = False
-        batch, self._waiting = self._waiting, []
+        self._consumer_waits = False
+        batch, self._queue = self._queue, []
         self._release()
         return batch
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait while the consumer is more than `limit` events behind."""
-        while len(self._waiting) > self._limit and not self._closed:
+        while len(self._queue) > self._limit and not self._closed:
             await self._released.wait()
 
-    async def delivered(self) -> None:
+    async def wait_until_delivered(self) -> None:
         """Wait until the consumer has dealt with every event put so far and asks for more."""
-        while (self._waiting or not self._asked) and not self._closed:
+        while (self._queue or not self._consumer_waits) and not self._closed:
             await self._released.wait()
 
     def _release(self) -> None:

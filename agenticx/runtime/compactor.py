@@ -36,15 +36,15 @@ __all__ = [
     "SUMMARIES_CHARS",
     "TAG",
     "WINDOW_SHARE",
-    "Compacted",
+    "CompactionResult",
     "ContextCompactor",
-    "Spent",
+    "UsageCallback",
     "estimate_tokens",
+    "history_size",
     "is_summary",
-    "reading_size",
 ]
 
-Spent = Callable[[Usage], None]
+UsageCallback = Callable[[Usage], None]
 """Called with the usage of each summary, also of one that failed."""
 
 TAG = "[compacted]"
@@ -69,14 +69,14 @@ _SUMMARY_CHARS = 1_000
 _TOKEN_CHARS = 4
 _ROW_CHARS = 32
 _THREAD = "agx compaction"
-_WORTH_CHARS = 2_000
+_MIN_GAIN_CHARS = 2_000
 _REQUEST_CHARS = 4_000
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted(Sequence[Message]):
+class CompactionResult(Sequence[Message]):
     """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
 
     Its first `front` messages stand for the first `cut` of the original ones. `summary` is "" where shortening old tool
@@ -89,8 +89,8 @@ class Compacted(Sequence[Message]):
     tokens_before: int
     tokens_after: int
     usage: Usage | None
-    front: int = 0
-    cut: int = 0
+    replacement_count: int = 0
+    replaced_count: int = 0
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -167,8 +167,8 @@ class ContextCompactor:
         llm: object,
         *,
         input_tokens: int | None = None,
-        spent: Spent | None = None,
-    ) -> Compacted | None:
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult | None:
         """Return the compacted history, or None when nothing needs to be or can be gained.
 
         `input_tokens` is the provider's count for the last call; `spent` is also called for a summary that failed, took
@@ -179,19 +179,26 @@ class ContextCompactor:
         """
         model = adapt(llm)
         plan = await run_sized(
-            self._planned, messages, model.context_window, input_tokens or 0, size=reading_size(messages), name=_THREAD
+            self._choose_step,
+            messages,
+            model.context_window,
+            input_tokens or 0,
+            size=history_size(messages),
+            name=_THREAD,
         )
-        return await self._compact(plan, _Asking(self, model, spent)) if isinstance(plan, _Plan) else plan
+        return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _Plan) else plan
 
-    def _planned(self, messages: Sequence[Message], window: int | None, input_tokens: int) -> _Plan | Compacted | None:
+    def _choose_step(
+        self, messages: Sequence[Message], window: int | None, input_tokens: int
+    ) -> _Plan | CompactionResult | None:
         """Return what `maybe_compact` does: ask for a summary, only shorten old tool results, or nothing."""
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
-        cut, pruned = self._cut(messages), self._pruned(messages)
+        cut, pruned = self._tail_start(messages), self._pruned(messages)
         changed = any(map(is_not, pruned, messages))
         if changed and not self._is_over(pruned, window, 0, PRUNED_SHARE):
-            return Compacted(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
+            return CompactionResult(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
         return plan if self._is_worth_asking(plan.parts, plan.characters) else None
 
     def _plan(self, messages: Sequence[Message], input_tokens: int) -> _Plan:
@@ -204,26 +211,26 @@ class ContextCompactor:
         llm: object,
         *,
         input_tokens: int | None = None,
-        spent: Spent | None = None,
-    ) -> Compacted | None:
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult | None:
         """Compact as `maybe_compact` does, due or not: for a history that a provider found too long.
 
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=reading_size(messages), name=_THREAD)
-        return await self._compact(plan, _Asking(self, model, spent)) if plan.parts.new else None
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
+        return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
-    async def _compact(self, plan: _Plan, asking: _Asking) -> Compacted | None:
+    async def _compact(self, plan: _Plan, summarizer: _Summarizer) -> CompactionResult | None:
         """Return the history with its new rows summarised, None if that makes it no smaller."""
         parts = plan.parts
-        rows, summary = await _summarised(parts, asking)
+        rows, summary = await _summarize(parts, summarizer)
         result = [*rows, *parts.kept]
         if _characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
         after, front = estimate_tokens(result), len(rows) + len(parts.carried)
-        return Compacted(result, len(parts.new), summary, plan.tokens, after, asking.usage, front, parts.cut)
+        return CompactionResult(result, len(parts.new), summary, plan.tokens, after, summarizer.usage, front, parts.cut)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
         """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
@@ -234,7 +241,7 @@ class ContextCompactor:
         most_rows, most_chars = self.threshold_messages, self.threshold_chars
         if window is None:
             most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
-        if most_rows is not None and len(messages) > most_rows and _rows(messages) > most_rows:
+        if most_rows is not None and len(messages) > most_rows and _row_count(messages) > most_rows:
             return True
         if most_chars is not None and _characters(messages) > most_chars * share:
             return True
@@ -259,7 +266,7 @@ class ContextCompactor:
         if len(parts.new) >= self.retain_recent_messages:
             return True
         if not parts.summaries:
-            return gain >= _WORTH_CHARS
+            return gain >= _MIN_GAIN_CHARS
         return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
@@ -277,7 +284,7 @@ class ContextCompactor:
         return _characters(messages) >= characters * GROWTH
 
     def _parts(self, messages: Sequence[Message]) -> _Parts:
-        cut, pruned = self._cut(messages), self._pruned(messages)
+        cut, pruned = self._tail_start(messages), self._pruned(messages)
         leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
         summaries = [message for message in leading if is_summary(message)]
         carried = _request_with_files(pruned[:cut], pruned[cut:])
@@ -287,10 +294,10 @@ class ContextCompactor:
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
         """The same rows, the long tool results of those before the tail cut to head and tail."""
-        cut = self._cut(messages)
+        cut = self._tail_start(messages)
         return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
-    def _cut(self, messages: Sequence[Message]) -> int:
+    def _tail_start(self, messages: Sequence[Message]) -> int:
         """The place where the tail begins: never between a call and its result."""
         cut = max(0, len(messages) - self.retain_recent_messages)
         while cut > 0 and isinstance(messages[cut], ToolMessage):
@@ -311,17 +318,17 @@ class ContextCompactor:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _Summarizer:
     """The model calls of one compaction, and their cost; `usage` is None while the provider has counted nothing."""
 
     compactor: ContextCompactor
     model: ChatModel
-    spent: Spent | None
+    on_usage: UsageCallback | None
     usage: Usage | None = None
 
     async def summary(self, rows: Sequence[Message]) -> str | None:
         """Return the model's summary of `rows`, or None where it fails or takes too long."""
-        text = await run_sized(render, rows, size=reading_size(rows), name=_THREAD)
+        text = await run_sized(render, rows, size=history_size(rows), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -333,7 +340,7 @@ class _Asking:
         except AgenticXError as exc:
             _log.warning("a compaction summary failed; the beginnings of its rows take its place", reason=str(exc))
         finally:
-            self._account(builder.reply().usage, failed=summary is None)
+            self._record_usage(builder.reply().usage, failed=summary is None)
         return summary
 
     async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
@@ -348,15 +355,15 @@ class _Asking:
                 raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
         return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
 
-    def _account(self, usage: Usage, *, failed: bool) -> None:
+    def _record_usage(self, usage: Usage, *, failed: bool) -> None:
         if failed and usage == Usage():
             return
         self.usage = usage if self.usage is None else self.usage + usage
-        if self.spent is not None:
-            self.spent(usage)
+        if self.on_usage is not None:
+            self.on_usage(usage)
 
 
-async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], str]:
+async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Message], str]:
     """Return the summary rows that take the place of `parts.summaries` and `parts.new`, and the text of the newest.
 
     The current request goes along, word for word, if no other row has it.
@@ -364,20 +371,20 @@ async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], st
     request = _current_request(parts.new, parts.kept)
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
     earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
-    answer = await asking.summary(parts.new)
+    answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=reading_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=history_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     rows = [*earlier, SystemMessage(content=text + request)]
-    plain, limit = [_without_request(row) for row in rows], _summaries_limit(asking.model)
+    plain, limit = [_without_request(row) for row in rows], _summaries_limit(summarizer.model)
     if not earlier or _characters(plain) <= limit:
         return rows, summary
-    merged = None if answer is None else await asking.summary(plain)
+    merged = None if answer is None else await summarizer.summary(plain)
     if merged is not None and len(merged) < _characters(plain):
         text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
         return [SystemMessage(content=f"{text}{request or carried}")], merged
-    return _bounded(rows, plain, request or carried, limit), summary
+    return _truncate_summaries(rows, plain, request or carried, limit), summary
 
 
 def _summaries_limit(model: ChatModel) -> int:
@@ -386,7 +393,7 @@ def _summaries_limit(model: ChatModel) -> int:
     return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
 
 
-def _bounded(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
+def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
     """The summaries where none shorter could be had: kept for the next compaction to try, up to twice the limit."""
     if _characters(plain) <= 2 * limit:
         return rows
@@ -401,25 +408,25 @@ def _bounded(rows: list[Message], plain: Sequence[Message], request: str, limit:
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
     texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
-    return (texts + _weight_of_files(messages)) // _TOKEN_CHARS
+    return (texts + _attachment_weight(messages)) // _TOKEN_CHARS
 
 
-def reading_size(messages: Sequence[Message]) -> int:
+def history_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each row and not at each character."""
     return _ROW_CHARS * len(messages)
 
 
 def _characters(messages: Sequence[Message]) -> int:
-    return sum(map(len, _texts(messages))) + _weight_of_files(messages)
+    return sum(map(len, _texts(messages))) + _attachment_weight(messages)
 
 
-def _rows(messages: Sequence[Message]) -> int:
+def _row_count(messages: Sequence[Message]) -> int:
     """The number of rows, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
 
 
-def _weight_of_files(messages: Sequence[Message]) -> int:
+def _attachment_weight(messages: Sequence[Message]) -> int:
     return sum(
         attachment.weight
         for message in messages

@@ -135,7 +135,7 @@ class AutoApproveConfirmGate(ConfirmGate):
 
 
 @dataclass(slots=True)
-class _Parked:
+class _PendingConfirm:
     request: ConfirmRequest
     answer: asyncio.Future[ConfirmAnswer]
 
@@ -150,7 +150,7 @@ class AsyncConfirmGate(ConfirmGate):
 
     remembered: int = 10_000
     last_request: ConfirmRequest | None = field(default=None, init=False)
-    _parked: dict[str, _Parked] = field(default_factory=dict[str, _Parked], init=False, repr=False)
+    _pending: dict[str, _PendingConfirm] = field(default_factory=dict[str, _PendingConfirm], init=False, repr=False)
     _closed: OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]] = field(
         default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
     )
@@ -159,15 +159,15 @@ class AsyncConfirmGate(ConfirmGate):
         raise AgenticXError("AsyncConfirmGate is asked through ask(), which gives the question an id")
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        parked = _Parked(request, asyncio.get_running_loop().create_future())
-        self._parked[request.id] = parked
+        parked = _PendingConfirm(request, asyncio.get_running_loop().create_future())
+        self._pending[request.id] = parked
         self.last_request = request
         try:
             announce()
             return await parked.answer
         finally:
-            del self._parked[request.id]
-            self._closed[request.id] = (request, parked.answer.result() if _answered(parked.answer) else None)
+            del self._pending[request.id]
+            self._closed[request.id] = (request, parked.answer.result() if _is_answered(parked.answer) else None)
             if len(self._closed) > self.remembered:
                 self._closed.popitem(last=False)
 
@@ -175,15 +175,15 @@ class AsyncConfirmGate(ConfirmGate):
         """The questions that wait, oldest first; of one session if it is named."""
         return [
             parked.request
-            for parked in self._parked.values()
+            for parked in self._pending.values()
             if not parked.answer.done() and (session_id is None or parked.request.session_id == session_id)
         ]
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """The answer that a question was given; None if it waits, was closed without one, or is unknown."""
-        parked = self._parked.get(request_id)
+        parked = self._pending.get(request_id)
         if parked is not None:
-            return parked.answer.result() if _answered(parked.answer) else None
+            return parked.answer.result() if _is_answered(parked.answer) else None
         return self._closed[request_id][1] if request_id in self._closed else None
 
     def resolve(
@@ -202,10 +202,10 @@ class AsyncConfirmGate(ConfirmGate):
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
         answer = ConfirmAnswer(approved=approved, remember=remember, arguments=arguments, reason=reason)
-        parked = self._parked.get(request_id)
+        parked = self._pending.get(request_id)
         if parked is not None:
             request = parked.request
-            decided = parked.answer.result() if _answered(parked.answer) else None
+            decided = parked.answer.result() if _is_answered(parked.answer) else None
             waiting = not parked.answer.done()
         elif request_id in self._closed:
             request, decided = self._closed[request_id]
@@ -219,16 +219,16 @@ class AsyncConfirmGate(ConfirmGate):
         if waiting and parked is not None:
             parked.answer.set_result(answer)
             return answer
-        if decided is not None and _same(decided, answer):
+        if decided is not None and _is_same_answer(decided, answer):
             return decided
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 
 
-def _same(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
+def _is_same_answer(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
     return replace(one, reason=None) == replace(other, reason=None)
 
 
-def _answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
+def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
     return future.done() and not future.cancelled()
 
 
@@ -244,7 +244,7 @@ class SyncConfirmGate(ConfirmGate):
         self._read_line = read_line or _read_line
         self._lock = asyncio.Lock()
         self._started = False
-        self._wanted = threading.Semaphore(0)
+        self._line_requested = threading.Semaphore(0)
         self._prompt = ""
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
         self._reading = False
@@ -252,10 +252,10 @@ class SyncConfirmGate(ConfirmGate):
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
         shown = "\n".join(line.text for line in question_lines(question, context))
         async with self._lock:
-            line = await self._line(f"{shown}\nAllow this? [y/N] ")
+            line = await self._prompt_for_line(f"{shown}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
 
-    async def _line(self, prompt: str) -> str:
+    async def _prompt_for_line(self, prompt: str) -> str:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
         self._waiting = (loop, future)
@@ -265,7 +265,7 @@ class SyncConfirmGate(ConfirmGate):
                 sys.stderr.flush()
             else:
                 self._prompt, self._reading = prompt, True
-                self._wanted.release()
+                self._line_requested.release()
             if not self._started:
                 start_thread(self._read_forever, name="agx-confirm")
                 self._started = True
@@ -275,7 +275,7 @@ class SyncConfirmGate(ConfirmGate):
 
     def _read_forever(self) -> None:
         while True:
-            self._wanted.acquire()
+            self._line_requested.acquire()
             try:
                 line = self._read_line(self._prompt)
             except (EOFError, OSError, ValueError):  # no terminal, or it was closed
@@ -285,18 +285,18 @@ class SyncConfirmGate(ConfirmGate):
             if waiting is not None:
                 loop, future = waiting
                 try:
-                    loop.call_soon_threadsafe(_settle, future, line)
+                    loop.call_soon_threadsafe(_set_line, future, line)
                 except RuntimeError:  # the loop is closed: nobody waits any more
                     return
 
 
-def _settle(future: asyncio.Future[str], line: str) -> None:
+def _set_line(future: asyncio.Future[str], line: str) -> None:
     if not future.done():
         future.set_result(line)
 
 
 def _read_line(prompt: str) -> str:
-    _forget_typed_ahead()
+    _discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -305,7 +305,7 @@ def _read_line(prompt: str) -> str:
     return line
 
 
-def _forget_typed_ahead() -> None:
+def _discard_typed_ahead() -> None:
     """What was typed at a terminal before a question was shown cannot be its answer; a pipe's lines are all kept."""
     if not sys.stdin.isatty():
         return

@@ -25,7 +25,7 @@ __all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]
 Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
 
 _BUFFERED_DELTAS = 4096
-_HANDED_DELTAS = 512  # before others on the loop have their turn
+_BATCH_DELTAS = 512  # before others on the loop have their turn
 
 _log = get_logger(__name__)
 
@@ -73,34 +73,34 @@ class Deadlines:
         self.started = now
         self.last_progress: float | None = None
         self._attempt = now
-        self._bounded = False
+        self._is_attempt_bounded = False
         self._noticed = False
 
-    def attempt(self, start: float, *, bounded: bool) -> None:
+    def start_attempt(self, start: float, *, bounded: bool) -> None:
         """A new attempt begins at `start`; if it is `bounded`, somebody else watches over its first delta."""
         self._attempt = start
-        self._bounded = bounded
+        self._is_attempt_bounded = bounded
 
-    def is_over(self, now: float) -> bool:
+    def is_hard_limit_reached(self, now: float) -> bool:
         """Whether the hard clock ran out, which ends a call that goes on and on as well."""
         return now >= self.started + self._clocks.hard
 
-    def progress(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         """A delta arrived that adds a character or a call."""
         self.last_progress = now
         self._noticed = False
 
-    def notice(self) -> None:
+    def mark_noticed(self) -> None:
         """The person was told that the model is slow; say it once per silence."""
         self._noticed = True
 
-    def next(self) -> tuple[float, Expiry]:
+    def next_expiry(self) -> tuple[float, Expiry]:
         """When the next clock expires, and which."""
         clocks, since = self._clocks, self.last_progress
         expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
         if since is not None:
             expiries.append((since + clocks.heartbeat, "heartbeat"))
-        elif not self._bounded:
+        elif not self._is_attempt_bounded:
             expiries.append((self._attempt + clocks.invoke, "first_chunk"))
         if not self._noticed:
             silent_since = self.started if since is None else since
@@ -115,7 +115,7 @@ class ModelStream:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._arrived: list[Delta] = []
-        self._more = False
+        self._has_more = False
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._alarm = Alarm(self._wake_up)
@@ -134,7 +134,7 @@ class ModelStream:
 
         Raises `ModelError` after everything that came before the error was handed over.
         """
-        if self._more:
+        if self._has_more:
             await asyncio.sleep(0)
         while not self._arrived:
             if self._task.done():
@@ -148,9 +148,9 @@ class ModelStream:
                 await self._wake
             finally:
                 self._wake = None
-        deltas, self._arrived = self._arrived[:_HANDED_DELTAS], self._arrived[_HANDED_DELTAS:]
-        self._more = bool(self._arrived)
-        if not self._more and self._room is not None and not self._room.done():
+        deltas, self._arrived = self._arrived[:_BATCH_DELTAS], self._arrived[_BATCH_DELTAS:]
+        self._has_more = bool(self._arrived)
+        if not self._has_more and self._room is not None and not self._room.done():
             self._room.set_result(None)
         return deltas
 

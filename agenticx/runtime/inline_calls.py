@@ -30,7 +30,7 @@ from agenticx.llms.base import InlineForm
 from agenticx.messages import ToolCall
 from agenticx.strict_json import read_json
 
-__all__ = ["inline_calls"]
+__all__ = ["parse_inline_calls"]
 
 _MAX_CHARS = 48_000
 _MAX_PYTHON_CHARS = 16_000  # parsing Python takes several times as long as JSON
@@ -49,11 +49,11 @@ _INDENTED = re.compile(r"(?:[ \t]*\n)*+(?: {4}|\t)")  # code that is shown, in M
 _BLANKS = re.compile(r"\s*+")
 _BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
-_Read = tuple[list[ToolCall], int]
+_ParsedCalls = tuple[list[ToolCall], int]
 """Calls, and where the text goes on behind them."""
 
 
-def inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
+def parse_inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
     """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known` tools.
 
     `forms` are those that its model is known to use beside the two that are read of every model.
@@ -61,7 +61,7 @@ def inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm
     if len(text) > _MAX_CHARS:
         return []
     said = text.strip()
-    read = None if _INDENTED.match(text) else _reader(said, forms)
+    read = None if _INDENTED.match(text) else _select_reader(said, forms)
     if read is None:
         return []
     try:
@@ -71,7 +71,7 @@ def inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm
     return calls if all(call.name in known for call in calls) else []
 
 
-def _reader(said: str, forms: Collection[InlineForm]) -> Callable[[str, int], _Read] | None:
+def _select_reader(said: str, forms: Collection[InlineForm]) -> Callable[[str, int], _ParsedCalls] | None:
     """Return what reads one wrapper of the form that the text begins with."""
     if said.startswith(_TOOL_CODE):
         return _read_tool_code
@@ -84,7 +84,7 @@ def _reader(said: str, forms: Collection[InlineForm]) -> Callable[[str, int], _R
     return None
 
 
-def _read_all(said: str, read: Callable[[str, int], _Read]) -> list[ToolCall]:
+def _read_all(said: str, read: Callable[[str, int], _ParsedCalls]) -> list[ToolCall]:
     """Return the calls of all wrappers; raises `ValueError` if there is anything else."""
     calls: list[ToolCall] = []
     at = 0
@@ -93,19 +93,19 @@ def _read_all(said: str, read: Callable[[str, int], _Read]) -> list[ToolCall]:
         calls += found
         if not found or len(calls) > _MAX_CALLS:
             raise ValueError(f"no call in a wrapper, or more than {_MAX_CALLS} in all")
-        at = _behind_blanks(said, at)
+        at = _skip_blanks(said, at)
     return calls
 
 
 # --- one wrapper --------------------------------------------------------------------------------------------------
 
 
-def _read_tool_code(said: str, at: int) -> _Read:
-    at = _behind_blanks(said, _behind(said, at, _TOOL_CODE))
+def _read_tool_code(said: str, at: int) -> _ParsedCalls:
+    at = _skip_blanks(said, _skip_tag(said, at, _TOOL_CODE))
     if said.startswith(("{", "["), at):
         value, at = _json_at(said, at)
         rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return _from_json(rows), _behind(said, _behind_blanks(said, at), _TOOL_CODE_END)
+        return _from_json(rows), _skip_tag(said, _skip_blanks(said, at), _TOOL_CODE_END)
     end = said.index(_TOOL_CODE_END, at)
     if len(said) > _MAX_PYTHON_CHARS:
         raise ValueError("too long to be read as Python")
@@ -115,7 +115,7 @@ def _read_tool_code(said: str, at: int) -> _Read:
     return [_from_expression(statement) for statement in statements], end + len(_TOOL_CODE_END)
 
 
-def _read_fence(said: str, at: int) -> _Read:
+def _read_fence(said: str, at: int) -> _ParsedCalls:
     opening = _FENCE.match(said, at)
     if opening is None:
         raise ValueError("not a fence that may hold calls")
@@ -129,13 +129,13 @@ def _read_fence(said: str, at: int) -> _Read:
     return _from_json(cast("list[Any]", fields["tool_calls"])), closing.end()
 
 
-def _read_hermes(said: str, at: int) -> _Read:
-    value, at = _json_at(said, _behind_blanks(said, _behind(said, at, _TOOL_CALL)))
-    return _from_json([value]), _behind(said, _behind_blanks(said, at), _TOOL_CALL_END)
+def _read_hermes(said: str, at: int) -> _ParsedCalls:
+    value, at = _json_at(said, _skip_blanks(said, _skip_tag(said, at, _TOOL_CALL)))
+    return _from_json([value]), _skip_tag(said, _skip_blanks(said, at), _TOOL_CALL_END)
 
 
-def _read_mistral(said: str, at: int) -> _Read:
-    at = _behind_blanks(said, _behind(said, at, _TOOL_CALLS))
+def _read_mistral(said: str, at: int) -> _ParsedCalls:
+    at = _skip_blanks(said, _skip_tag(said, at, _TOOL_CALLS))
     if said.startswith("[", at):
         value, at = _json_at(said, at)
         return _from_json(cast("list[Any]", value)), at
@@ -149,13 +149,13 @@ def _read_mistral(said: str, at: int) -> _Read:
 # --- its parts ------------------------------------------------------------------------------------------------------
 
 
-def _behind(said: str, at: int, tag: str) -> int:
+def _skip_tag(said: str, at: int, tag: str) -> int:
     if not said.startswith(tag, at):
         raise ValueError(f"{tag} is missing")
     return at + len(tag)
 
 
-def _behind_blanks(said: str, at: int) -> int:
+def _skip_blanks(said: str, at: int) -> int:
     found = _BLANKS.match(said, at)
     return at if found is None else found.end()
 

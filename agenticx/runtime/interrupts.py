@@ -12,7 +12,7 @@ from agenticx import foreign
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 
-__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "ended", "watch_stop"]
+__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "cancel_and_wait", "watch_stop"]
 
 STOP_POLL_SECONDS = 0.05
 
@@ -83,14 +83,14 @@ class Interrupts:
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._reason: InterruptReason | None = None
-        self._asked = False
+        self._cancel_requested = False
 
     def fire(self, reason: InterruptReason) -> None:
         """End the body; the first reason counts. Before the scope is entered it ends it at its entry."""
         if self._reason is None:
             self._reason = reason
             if self._task is not None:
-                self._asked = True
+                self._cancel_requested = True
                 self._task.cancel()
 
     async def __aenter__(self) -> None:
@@ -108,7 +108,7 @@ class Interrupts:
         task, self._task = self._task, None
         if self._timer is not None:
             self._timer.cancel()
-        if not self._asked or task is None or self._reason is None:
+        if not self._cancel_requested or task is None or self._reason is None:
             return
         if exc_type is None:  # the body ended first: take in the cancellation that is still on its way
             with suppress(asyncio.CancelledError):
@@ -133,19 +133,19 @@ class _StopPoll:
         self._should_stop = should_stop
         self._stop = stop
         self._timer: asyncio.TimerHandle | None = None
-        self._ask()
+        self._poll()
 
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _ask(self) -> None:
-        if self._wanted():
+    def _poll(self) -> None:
+        if self._is_stop_requested():
             self._stop()
         else:
-            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._ask)
+            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._poll)
 
-    def _wanted(self) -> bool:
+    def _is_stop_requested(self) -> bool:
         try:
             return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
         except AgenticXError as exc:
@@ -153,7 +153,7 @@ class _StopPoll:
             return True
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     """Cancel `task` if it still runs and wait until it has cleaned up; what it raised is nobody's concern any more."""
     if not task.done():
         task.cancel()

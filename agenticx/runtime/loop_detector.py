@@ -22,17 +22,17 @@ from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
 from agenticx.runtime.result_text import (
-    confirms,
     exit_code,
-    finds_nothing,
-    gives_verdict,
-    says_pending,
-    without_echo,
-    without_effort,
-    without_times,
+    mask_counts,
+    mask_echo,
+    mask_times,
+    reports_nothing_found,
+    reports_pending,
+    reports_success,
+    reports_verdict,
 )
 
-__all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
+__all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "call_signature"]
 
 Detector = Literal["generic_repeat", "ping_pong", "no_progress"]
 
@@ -104,12 +104,12 @@ class LoopDetector:
             )
         self._warning = warning_threshold
         self._critical = critical_threshold
-        self._rounds: deque[_Round] = deque(maxlen=PENDING_FACTOR * critical_threshold)
+        self._rounds: deque[_RoundDigest] = deque(maxlen=PENDING_FACTOR * critical_threshold)
         self._seen: dict[bytes, bytes] = {}
         self._latest: dict[bytes, bytes] = {}
-        self._made: dict[bytes, bytes] = {}
+        self._known_changes: dict[bytes, bytes] = {}
         self._state: bytes | None = None
-        self._brought = False
+        self._has_progress = False
         self._stale = 0
         self._stale_sixths = 0
         self._since_pending = warning_threshold
@@ -147,23 +147,23 @@ class LoopDetector:
         """
         state = _digest("state", *parts)
         first, self._state = self._state is None, state
-        if _remember(self._made, state) and not first:
-            self._brought = True
+        if _remember(self._known_changes, state) and not first:
+            self._has_progress = True
 
     def record_artifact(self, *parts: str) -> None:
         """Record an artifact; one that was not there before is progress of the round under way."""
-        if _remember(self._made, _digest("artifact", *parts)):
-            self._brought = True
+        if _remember(self._known_changes, _digest("artifact", *parts)):
+            self._has_progress = True
 
     def record_round(self, calls: Sequence[RecordedCall]) -> None:
         """Record the calls of one round together."""
         if not calls:
             return
-        brought, self._brought = self._brought, False
+        brought, self._has_progress = self._has_progress, False
         if any(call.outcome == "denied" for call in calls):
-            self._start_anew()
+            self._reset()
             return
-        marks = [_Mark.of(call) for call in calls]
+        marks = [_CallDigest.from_call(call) for call in calls]
         pending = any(mark.pending for mark in marks)
         weight = min(self._weight(mark) for mark in marks)
         for mark in marks:
@@ -172,9 +172,9 @@ class LoopDetector:
             _remember(self._latest, mark.call, mark.whole)
         self._since_pending = 0 if pending else self._since_pending + 1
         if brought:
-            self._start_anew()
+            self._reset()
             return
-        self._rounds.append(_Round.of(marks))
+        self._rounds.append(_RoundDigest.from_calls(marks))
         self._count(weight)
 
     def _count(self, weight: int) -> None:
@@ -185,7 +185,7 @@ class LoopDetector:
         self._stale += 1
         self._stale_sixths += min(weight, _PENDING) if near_pending else weight
 
-    def _weight(self, mark: _Mark) -> int:
+    def _weight(self, mark: _CallDigest) -> int:
         """How much a call speaks for a loop, in sixths of a round; `_NONE` is progress."""
         if mark.pending:
             known = mark.failed or mark.whole in self._seen or mark.text in self._seen
@@ -196,11 +196,11 @@ class LoopDetector:
         if mark.whole in self._seen:
             changed = mark.read_only and self._latest.get(mark.call) not in {None, mark.whole}
             return _CHANGED if changed else _WHOLE
-        if mark.fruitless:
+        if mark.found_nothing:
             return _WHOLE
-        return _HALF if mark.comparable and mark.text in self._seen else _NONE
+        return _HALF if mark.is_repeat_suspect and mark.text in self._seen else _NONE
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._rounds.clear()
         self._stale = self._stale_sixths = 0
 
@@ -209,8 +209,8 @@ class LoopDetector:
     def check(self) -> LoopVerdict | None:
         """Return a critical pattern at the tail, or a new warning; a streak is warned of once, until it breaks."""
         streaks: dict[Detector, tuple[int, int]] = {
-            "generic_repeat": self._tail(period=1),
-            "ping_pong": self._tail(period=2),
+            "generic_repeat": self._repetition(period=1),
+            "ping_pong": self._repetition(period=2),
             "no_progress": (self._stale, self._stale_sixths),
         }
         warning, critical = self._warning * _WHOLE, self._critical * _WHOLE
@@ -226,7 +226,7 @@ class LoopDetector:
                 return LoopVerdict("warning", detector, count)
         return None
 
-    def _tail(self, *, period: int) -> tuple[int, int]:
+    def _repetition(self, *, period: int) -> tuple[int, int]:
         """How many rounds at the tail repeat with `period`, and what they count for; zeros if the tail does not."""
         rounds = list(self._rounds)
         if len(rounds) <= period or (period == 2 and rounds[-1].calls == rounds[-2].calls):
@@ -241,7 +241,7 @@ class LoopDetector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _CallDigest:
     """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
 
     `ran` is false for a call that was refused before its tool could run; `comparable` says that a text that is known
@@ -255,17 +255,17 @@ class _Mark:
     pending: bool
     failed: bool
     ran: bool
-    fruitless: bool
-    comparable: bool
+    found_nothing: bool
+    is_repeat_suspect: bool
 
     @classmethod
-    def of(cls, call: RecordedCall) -> _Mark:
+    def from_call(cls, call: RecordedCall) -> _CallDigest:
         arguments, given = _canonical(call.arguments)
         echo = _echo(call.tool, given)
         failed = call.outcome != "ok"
-        result = without_times(call.result)
-        text = without_echo(result, echo)
-        passed = not failed and confirms(result)
+        result = mask_times(call.result)
+        text = mask_echo(result, echo)
+        passed = not failed and reports_success(result)
         full = _digest(result)
         key = _digest(call.tool, arguments)
         if len(text) > _COMPARED_CHARS:
@@ -273,16 +273,16 @@ class _Mark:
         elif failed:
             text = _DIGITS.sub("0", text)
         elif call.read_only:
-            text = without_effort(text)
-        fruitless = not passed and finds_nothing(result, echo, read_only=call.read_only)
+            text = mask_counts(text)
+        fruitless = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
         own_words = text if fruitless else result  # a search for what is pending, in vain, is no poll
-        news = passed or gives_verdict(result)
+        news = passed or reports_verdict(result)
         return cls(
             call=key,
             whole=_digest_of(key, _digest(call.outcome), full),
             text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and says_pending(own_words),
+            pending=call.read_only and reports_pending(own_words),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
             fruitless=fruitless,
@@ -291,7 +291,7 @@ class _Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _RoundDigest:
     """Digests of a round's calls, without and with their results."""
 
     calls: bytes
@@ -299,7 +299,7 @@ class _Round:
     pending: bool
 
     @classmethod
-    def of(cls, marks: Sequence[_Mark]) -> _Round:
+    def from_calls(cls, marks: Sequence[_CallDigest]) -> _RoundDigest:
         return cls(
             calls=_digest_of(*sorted({mark.call for mark in marks})),
             whole=_digest_of(*sorted({mark.whole for mark in marks})),
@@ -316,7 +316,7 @@ def _remember(store: dict[bytes, bytes], key: bytes, value: bytes = b"") -> bool
     return new
 
 
-def signature(tool: str, arguments: str) -> bytes:
+def call_signature(tool: str, arguments: str) -> bytes:
     """Return the same 16 bytes for the same call, however its JSON is written."""
     return _digest(tool, _canonical(arguments)[0])
 

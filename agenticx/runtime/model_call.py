@@ -28,7 +28,7 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)
-    with LlmCallLine(turn.clock, call.spent):
+    with LlmCallLine(turn.clock, call.current_usage):
         return await _whole_reply(turn, call, model, request)
 
 
@@ -39,12 +39,12 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
         reply = call.writer.reply()
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
-        if exc.code == "context_overflow" and call.writer.began:
+        if exc.code == "context_overflow" and call.writer.has_output:
             turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
         raise
     finally:
-        turn.answered_by = call.model_name
-        call.writer.account(call.model_name)
+        turn.answering_model = call.model_name
+        call.writer.record_usage(call.model_name)
         if not complete:
             call.writer.keep_partial()
     if not reply.complete:
@@ -70,7 +70,7 @@ class _ModelCall:
         self._clocks = clocks
         self._deadlines = Deadlines(clocks, turn.clock.monotonic())
 
-    def spent(self) -> tuple[str, Usage]:
+    def current_usage(self) -> tuple[str, Usage]:
         """Return the model that was asked last, and its counts so far."""
         return self.model_name, self.writer.usage
 
@@ -80,27 +80,27 @@ class _ModelCall:
         source = ModelStream(model, request, clock)
         try:
             while True:
-                if source.is_open and deadlines.is_over(clock.monotonic()):
-                    self._expired("hard")
-                until, expiry = deadlines.next()
+                if source.is_open and deadlines.is_hard_limit_reached(clock.monotonic()):
+                    self._handle_expiry("hard")
+                until, expiry = deadlines.next_expiry()
                 deltas = await source.receive(until)
                 if deltas is None:
-                    self._expired(expiry)
+                    self._handle_expiry(expiry)
                 elif not deltas:
                     return
                 elif writer.write(deltas):
-                    deadlines.progress(clock.monotonic())
-                    await self._turn.channel.room()
+                    deadlines.record_progress(clock.monotonic())
+                    await self._turn.channel.wait_for_room()
                 elif (attempt := writer.take_attempt()) is not None:
-                    self._begin(attempt)
+                    self._start_attempt(attempt)
         finally:
             await source.close()
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _start_attempt(self, attempt: Attempt) -> None:
         """The clock for the first delta starts anew with each attempt, the hard one goes on."""
         self.model_name = attempt.model
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
-        self._deadlines.attempt(now + wait, bounded=attempt.bounded)
+        self._deadlines.start_attempt(now + wait, bounded=attempt.bounded)
         if attempt.reason is not None:
             more = {
                 "retry_at": rfc3339(self._turn.clock.now() + timedelta(seconds=wait)),
@@ -110,17 +110,17 @@ class _ModelCall:
             limit = self._clocks.limit("first_chunk")
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
-    def _expired(self, expiry: Expiry) -> None:
+    def _handle_expiry(self, expiry: Expiry) -> None:
         """Say that a clock ran out; the two that only inform return, the others raise `ClockExpired`."""
         now, deadlines, limit = self._turn.clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
         total = now - deadlines.started
         silent = now - (deadlines.last_progress or deadlines.started)
         match expiry:
             case "first_feedback":
-                deadlines.notice()
-                self.writer.waiting(round(total, 3))
+                deadlines.mark_noticed()
+                self.writer.emit_waiting(round(total, 3))
             case "slow":
-                deadlines.notice()
+                deadlines.mark_noticed()
                 self._stall("heartbeat", silent, self._clocks.heartbeat, "waiting")
             case "heartbeat":
                 self._stall(expiry, silent, limit, "failed")

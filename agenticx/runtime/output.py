@@ -21,17 +21,17 @@ from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, ToolSchema, takes_output_schema
 from agenticx.messages import ToolCall, ToolOutcome
 
-__all__ = ["REPAIRS", "OutputType", "TurnOutput", "Verdict"]
+__all__ = ["MAX_REPAIRS", "OutputCallResult", "OutputType", "TurnOutput"]
 
-REPAIRS = 2
+MAX_REPAIRS = 2
 """How often a model may try again after an answer that does not fit."""
 
 TOOL_NAME = "submit_output"
-TAKEN = "Taken as the answer."
-ALONE = "Not taken: other calls were made beside it. When you have their results, call this once, and nothing else."
+ACCEPTED = "Taken as the answer."
+NOT_ALONE = "Not taken: other calls were made beside it. When you have their results, call this once, and nothing else."
 CUT = "Not taken: the output limit cut the answer. Give a shorter one."
 _DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
-_FAULTS_TOLD = 10
+_MAX_PROBLEMS = 10
 
 
 class OutputType:
@@ -44,7 +44,7 @@ class OutputType:
         self.name = getattr(type_, "__name__", None) or str(type_)
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
-            schema = _resolved(self._adapter.json_schema())
+            schema = _resolve_root(self._adapter.json_schema())
         except (PydanticUserError, NameError) as exc:
             raise TypeError(f"output_type {self.name} cannot be used: {exc}") from exc
         if schema.get("type") != "object":
@@ -55,22 +55,22 @@ class OutputType:
         """The JSON value of the object in `text`; raises `InvalidArguments` that says what does not fit."""
         try:
             value = parse_arguments(text)
-            return foreign.call_now(self._validated, to_json(value), what=f"output_type {self.name}")
+            return foreign.call_now(self._validate, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
         except AgenticXError as exc:  # of a validator of the type's own
             raise InvalidArguments(str(exc)) from exc
 
-    def _validated(self, json: bytes) -> Any:
+    def _validate(self, json: bytes) -> Any:
         try:
             value = self._adapter.validate_json(json)
         except ValidationError as exc:
-            raise InvalidArguments(_sentences(exc)) from exc
+            raise InvalidArguments(_describe_errors(exc)) from exc
         return from_json(self._adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OutputCallResult:
     """How a call that is an answer is answered itself."""
 
     outcome: ToolOutcome
@@ -84,9 +84,9 @@ class TurnOutput:
         self._type = None if output_type is None else OutputType(output_type)
         self._tool: ToolSchema | None = None
         if self._type is not None and not takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
-            self._tool = _tool(self._type, tool_names)
+            self._tool = _submit_tool(self._type, tool_names)
         self._values: list[Any] = []
-        self._faults: list[str] = []
+        self._problems: list[str] = []
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -98,7 +98,7 @@ class TurnOutput:
         """What the model can call to give the object; nothing where it answers in JSON, or in any way."""
         return [] if self._tool is None else [self._tool.name]
 
-    def ask(self, request: ModelRequest) -> ModelRequest:
+    def extend_request(self, request: ModelRequest) -> ModelRequest:
         """The request, in which the model is asked for the object."""
         if self._type is None:
             return request
@@ -106,20 +106,22 @@ class TurnOutput:
             return replace(request, tools=[*request.tools, self._tool])
         return replace(request, output_schema=self._type.schema)
 
-    def verdicts(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, Verdict]:
+    def submit_calls(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
         """The answers of those calls that are meant to be the object, by their ids; one that stands alone may be it."""
         if self._tool is None:
             return {}
         own = [call for call in calls if call.name == self._tool.name]
         if len(calls) > 1:
-            return {call.id: Verdict("error", ALONE) for call in own}
-        return {call.id: self._verdict(call, cut=cut) for call in own}
+            return {call.id: OutputCallResult("error", NOT_ALONE) for call in own}
+        return {call.id: self._submit_call(call, cut=cut) for call in own}
 
-    def fault(self, reply: Reply) -> str | None:
+    def submit_text(self, reply: Reply) -> str | None:
         """What is wrong with a reply without calls, as a reminder for the model; None if it can be the answer."""
         if self._type is None or not reply.is_whole:
             return None
-        found = self._take(_unfenced(reply.text)) if reply.text.strip() else self._fail("the answer is empty")
+        found = (
+            self._store(_strip_fence(reply.text)) if reply.text.strip() else self._record_problem("the answer is empty")
+        )
         if found is None:
             return None
         if self._tool is not None:
@@ -127,45 +129,49 @@ class TurnOutput:
         schema = to_json(dict(self._type.schema.schema)).decode()
         return f"the answer is not usable: {found}\nGive one JSON object of this schema and nothing else:\n{schema}"
 
-    def settled(self) -> bool:
-        """Whether the object is there; raises `ModelError` if it is not and the model has tried often enough."""
-        if len(self._faults) > REPAIRS and not self._values:
-            assert self._type is not None
-            tries = f"{len(self._faults)} tries; the last: {self._faults[-1]}"
-            raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
+    @property
+    def is_complete(self) -> bool:
+        """Whether the object has been received."""
         return bool(self._values)
 
-    def _verdict(self, call: ToolCall, *, cut: bool) -> Verdict:
-        found = self._fail(CUT) if cut else self._take(call.arguments)
-        if found is None:
-            return Verdict("ok", TAKEN)
-        return Verdict("invalid_arguments", CUT if cut else f"Not taken: {found}")
+    def check_attempts(self) -> None:
+        """Raise `ModelError` if there is no object and the model has used all of its attempts."""
+        if len(self._problems) > MAX_REPAIRS and not self._values:
+            assert self._type is not None
+            tries = f"{len(self._problems)} tries; the last: {self._problems[-1]}"
+            raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
 
-    def _take(self, text: str) -> str | None:
+    def _submit_call(self, call: ToolCall, *, cut: bool) -> OutputCallResult:
+        found = self._record_problem(CUT) if cut else self._store(call.arguments)
+        if found is None:
+            return OutputCallResult("ok", ACCEPTED)
+        return OutputCallResult("invalid_arguments", CUT if cut else f"Not taken: {found}")
+
+    def _store(self, text: str) -> str | None:
         """Keep the object in `text`; what is wrong with it, if anything."""
         assert self._type is not None
         try:
             self._values.append(self._type.read(text))
         except InvalidArguments as exc:
-            return self._fail(
+            return self._record_problem(
                 str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
             )
         return None
 
-    def _fail(self, fault: str) -> str:
-        self._faults.append(fault)
+    def _record_problem(self, fault: str) -> str:
+        self._problems.append(fault)
         return fault
 
 
-def _tool(type_: OutputType, taken: Sequence[str]) -> ToolSchema:
+def _submit_tool(type_: OutputType, used_names: Sequence[str]) -> ToolSchema:
     name = TOOL_NAME
-    while name in taken:
+    while name in used_names:
         name += "_"
     schema = type_.schema.schema
     return ToolSchema(name, " ".join(filter(None, [_DESCRIPTION, schema.get("description")])), schema)
 
 
-def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with the definition in place that it refers to as a whole, as those of recursive types do."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
@@ -174,14 +180,14 @@ def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
     return {**definitions[reference.rpartition("/")[2]], "$defs": definitions}
 
 
-def _sentences(exc: ValidationError) -> str:
+def _describe_errors(exc: ValidationError) -> str:
     faults = exc.errors(include_url=False, include_input=False, include_context=False)
     told = [f"{'.'.join(str(step) for step in fault['loc']) or 'it'}: {fault['msg']}" for fault in faults]
-    more = [f"and {len(told) - _FAULTS_TOLD} more"] if len(told) > _FAULTS_TOLD else []
-    return "; ".join([*told[:_FAULTS_TOLD], *more])
+    more = [f"and {len(told) - _MAX_PROBLEMS} more"] if len(told) > _MAX_PROBLEMS else []
+    return "; ".join([*told[:_MAX_PROBLEMS], *more])
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """The text without the code fence around all of it, which many models cannot leave out."""
     fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
     return fenced[1] if fenced else text

@@ -13,12 +13,12 @@ from typing import Any
 from agenticx.clocks import Clock
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
-from agenticx.runtime.loop_detector import signature
-from agenticx.runtime.result_text import says_pending, without_times
+from agenticx.runtime.loop_detector import call_signature
+from agenticx.runtime.result_text import mask_times, reports_pending
 
-__all__ = ["WAITS", "Polls"]
+__all__ = ["POLL_DELAYS", "PollBackoff"]
 
-WAITS = (1.0, 2.0, 4.0, 8.0)
+POLL_DELAYS = (1.0, 2.0, 4.0, 8.0)
 """Seconds; the last one is that of every further repetition."""
 
 _REMEMBERED = 256
@@ -34,7 +34,7 @@ class _Pending:
     round: int
 
 
-class Polls:
+class PollBackoff:
     """The calls of one turn that are to be waited for."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Polls:
 
     def record(self, call: ToolCall, text: str, *, now: float, round_number: int) -> None:
         """Record the result of a read-only call. Of equal calls in one round the first counts."""
-        key = signature(call.name, call.arguments)
+        key = call_signature(call.name, call.arguments)
         last = self._pending.pop(key, None)
-        if not says_pending(text):
+        if not reports_pending(text):
             return
-        text = without_times(text)
+        text = mask_times(text)
         repeated = 0
         if last is not None and last.text == text:
             repeated = last.repeated + (round_number != last.round)
@@ -58,10 +58,10 @@ class Polls:
         self, call: ToolCall, *, clock: Clock, round_number: int, emit: Callable[[EventType, dict[str, Any]], None]
     ) -> None:
         """Wait until `call` may be repeated, and say so; returns at once unless its last result was pending."""
-        last = self._pending.get(signature(call.name, call.arguments)) if self._pending else None
+        last = self._pending.get(call_signature(call.name, call.arguments)) if self._pending else None
         if last is None or last.round == round_number:
             return
-        limit = WAITS[min(last.repeated, len(WAITS) - 1)]
+        limit = POLL_DELAYS[min(last.repeated, len(POLL_DELAYS) - 1)]
         elapsed = clock.monotonic() - last.at
         if elapsed < limit:
             data = {"phase": "tool", "elapsed_seconds": round(elapsed, 3), "limit_seconds": limit, "action": "waiting"}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["QuestionLine", "QuestionTone", "question_lines", "size_of"]
+__all__ = ["QuestionLine", "QuestionTone", "describe_size", "question_lines"]
 
 QuestionTone = Literal["quiet", "call", "question", "added", "removed"]
 
@@ -40,7 +40,7 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
 
     The work is bounded but for the counting of characters, whatever the call's arguments are.
     """
-    repeated = _repeated(context)
+    repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
@@ -53,23 +53,23 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     if "path" in context:
         yield _field("path", visible_line(context["path"]))
     if "command" in context:
-        command = _as_given(context, repeated)
-        yield _field("command", size_of(command))
+        command = _command_as_given(context, repeated)
+        yield _field("command", describe_size(command))
         yield from _block(command, _BLOCK_CHARS)
     yield from _other_arguments(context, repeated)
     if "diff" in context:
         yield QuestionLine("  change")
-        yield from (_diff_line(line) for line in _cut(context["diff"], _BLOCK_CHARS).split("\n"))
+        yield from (_diff_line(line) for line in _truncate(context["diff"], _BLOCK_CHARS).split("\n"))
 
 
-def size_of(text: str) -> str:
+def describe_size(text: str) -> str:
     """`1 character`, or `16 characters, 2 lines` where there are several."""
     lines = text.removesuffix("\n").count("\n") + 1
     size = f"{len(text)} character{'s' * (len(text) != 1)}"
     return f"{size}, {lines} lines" if lines > 1 else size
 
 
-def _repeated(context: Mapping[str, Any]) -> dict[str, str]:
+def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the arguments that the assessment shows already, each with "command" or "path".
 
     The assessment spells hidden characters out. Where that takes long to compare, both texts are shown.
@@ -91,7 +91,7 @@ def _repeated(context: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
+def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
     """Return the command as the call gives it, if that is what the assessment shows."""
     given = (context["arguments"][name] for name, key in repeated.items() if key == "command")
     return next(given, context["command"])
@@ -105,7 +105,7 @@ def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) ->
     diff = context.get("diff", "")
     for name in islice(names, _SHOWN_ARGUMENTS):
         value = arguments[name]
-        text, size = (value, size_of(value)) if isinstance(value, str) else _as_json(value)
+        text, size = (value, describe_size(value)) if isinstance(value, str) else _as_json(value)
         label = visible_line(name, _NAME_CHARS)
         if "\n" not in text and len(text) <= _SHORT_VALUE_CHARS:
             yield _field(label, visible(text))
@@ -128,7 +128,7 @@ def _as_json(value: Any) -> tuple[str, str]:
         if room < 0:
             return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(written)
-    return text, size_of(text)
+    return text, describe_size(text)
 
 
 def _is_in(value: str, diff: str) -> bool:
@@ -146,10 +146,10 @@ def _field(label: str, text: str) -> QuestionLine:
 
 
 def _block(text: str, limit: int) -> Iterator[QuestionLine]:
-    return (QuestionLine(f"    | {line}", "call") for line in visible(_cut(text, limit)).split("\n"))
+    return (QuestionLine(f"    | {line}", "call") for line in visible(_truncate(text, limit)).split("\n"))
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     """Head and tail of a text that is longer than `limit`; the gap is a line of its own."""
     if len(text) <= limit:
         return text

@@ -42,7 +42,7 @@ class ReplyWriter:
         return progress
 
     @property
-    def began(self) -> bool:
+    def has_output(self) -> bool:
         """Whether anything of the reply was shown."""
         return bool(self._offset or self._thinking_offset or self._call_ids)
 
@@ -55,7 +55,7 @@ class ReplyWriter:
         attempt, self.attempt = self.attempt, None
         return attempt
 
-    def waiting(self, elapsed: float) -> None:
+    def emit_waiting(self, elapsed: float) -> None:
         data = {"text": "", "message_id": self.message_id, "offset": self._offset}
         self._turn.emit(EventType.TOKEN, {**data, "waiting": True, "elapsed_seconds": elapsed})
 
@@ -70,13 +70,13 @@ class ReplyWriter:
         )
         return replace(reply, tool_calls=calls)
 
-    def account(self, model_name: str) -> None:
+    def record_usage(self, model_name: str) -> None:
         """Say what the call cost; of a call that failed only if the provider said so."""
         reply = self._builder.reply()
         usage = reply.usage
         if reply.complete or usage.input_tokens is not None or usage.output_tokens is not None:
             self._turn.last_input_tokens = usage.total_input_tokens
-            self._turn.spent(usage, model_name)
+            self._turn.record_usage(usage, model_name)
 
     def keep_partial(self) -> None:
         """Keep what was shown of a reply that did not come to its end; its calls are not part of that."""
@@ -86,7 +86,7 @@ class ReplyWriter:
             message = AssistantMessage(
                 content=reply.text, reasoning=reply.reasoning, partial=True, message_id=self.message_id
             )
-            self._turn.remember(message)
+            self._turn.append(message)
 
     def _text(self, delta: TextDelta) -> bool:
         text = clean_text(delta.text)
@@ -115,7 +115,7 @@ class ReplyWriter:
         new = False
         while len(self._call_ids) <= delta.index:
             index = len(self._call_ids)
-            self._call_ids[index] = self._turn.session.call_id(delta.id if index == delta.index else "")
+            self._call_ids[index] = self._turn.session.assign_call_id(delta.id if index == delta.index else "")
             new = True
         if not (new or delta.arguments):
             return False

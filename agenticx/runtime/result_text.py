@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 __all__ = [
-    "confirms",
     "exit_code",
-    "finds_nothing",
-    "gives_verdict",
-    "says_pending",
-    "without_echo",
-    "without_effort",
-    "without_times",
+    "mask_counts",
+    "mask_echo",
+    "mask_times",
+    "reports_nothing_found",
+    "reports_pending",
+    "reports_success",
+    "reports_verdict",
 ]
 
 SHORT_CHARS = 300
@@ -85,7 +85,7 @@ def exit_code(text: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
+def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
     """Return whether `text` says that a call found nothing; `echo` are the strings the call itself was given.
 
     Empty output of a call that may have changed something says nothing about that: many commands succeed in silence.
@@ -106,7 +106,7 @@ def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bo
         return False
     if _NOTHING.match(output.lstrip("([ ")):
         return True
-    own_words = without_echo(output, echo)
+    own_words = mask_echo(output, echo)
     if _NOTHING.search(own_words):
         return True
     return len(output) <= _MISSED_CHARS and _PLACE.match(output) is None and _MISSED.search(own_words) is not None
@@ -139,7 +139,7 @@ _PASSED_KEYS = frozenset(["clean", "healthy", "ok", "passed", "success", "valid"
 _CHECK_CHARS = 120
 
 
-def confirms(text: str) -> bool:
+def reports_success(text: str) -> bool:
     """Return whether `text` is the short result of a check that passed.
 
     "OK", "3 valid", "No issues found" and `{"valid": true}` are, but neither "not valid" nor `{"ok": false}`.
@@ -174,7 +174,7 @@ _VERDICT = re.compile(
 )
 
 
-def gives_verdict(text: str) -> bool:
+def reports_verdict(text: str) -> bool:
     """Return whether `text` is a short answer that is news for each thing it is asked of, though many get the same.
 
     "false", "not valid", "1 warning: line too long", "a.py:3:1: F401 unused import" and `{"exists": false}` are, while
@@ -263,7 +263,7 @@ _LAST_WORD_CHARS = 64
 _STATUS_JSON_CHARS = 16_384
 
 
-def says_pending(text: str) -> bool:
+def reports_pending(text: str) -> bool:
     """Return whether a result says that something is pending, queued or running, so that asking again makes sense.
 
     In JSON the value of a status field decides (`state`, `status`, `phase`, …, up to two levels deep), a percentage
@@ -358,7 +358,7 @@ _TIMES = re.compile(
 )
 
 
-def without_times(text: str) -> str:
+def mask_times(text: str) -> str:
     """Return `text` with times of day and durations in fractions of seconds made equal.
 
     Of a text of more than 8,192 characters only the first and the last 4,096 are changed.
@@ -369,24 +369,24 @@ def without_times(text: str) -> str:
     return f"{_TIMES.sub('⌚', head)}{middle}{_TIMES.sub('⌚', tail)}"
 
 
-_EFFORT = re.compile(
+_COUNTS = re.compile(
     r"[0-9](?:[0-9,.]{0,12}[0-9])?(?=\s?(?:ms|s|sec|seconds|files?|documents?|pages?|records?|entries|rows?|lines?|sources?"
     r"|items?|folders?|results?|[kM]i?B|bytes)\b)"
 )
 _NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|without)\b|n['’]t\b", re.IGNORECASE)
 
 
-def without_effort(text: str) -> str:
+def mask_counts(text: str) -> str:
     """Return a short `text` that denies something with the numbers of files, documents or milliseconds made equal.
 
     Prices, temperatures and other numbers stay as they are: they may be what was asked for.
     """
     if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
         return text
-    return _EFFORT.sub("0", text)
+    return _COUNTS.sub("0", text)
 
 
-def without_echo(text: str, echo: Sequence[str]) -> str:
+def mask_echo(text: str, echo: Sequence[str]) -> str:
     """Return a short `text` with the strings of `echo` made equal; long text as it is."""
     if len(text) > _ECHOED_CHARS:
         return text

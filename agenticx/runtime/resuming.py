@@ -11,38 +11,38 @@ from agenticx.messages import ToolCall
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
 from agenticx.runtime.events import TurnState
 
-__all__ = ["CallJournal", "Forgetful", "Question", "ResumePoint"]
+__all__ = ["CallJournal", "NullCallJournal", "ResumePoint", "ResumedQuestion"]
 
 
 class CallJournal(Protocol):
     """Keeps what the log of events cannot tell: that a call is about to run. What it raises ends the turn."""
 
-    async def began(self, call: ToolCall) -> None:
+    async def record_call(self, call: ToolCall) -> None:
         """The call may run once this has returned."""
         ...
 
-    async def started(self, call: ToolCall, process: Mapping[str, Any]) -> None:
+    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
         """The call started a process, to be ended should ours die: {pid, started, mark}."""
         ...
 
 
-class Forgetful:
+class NullCallJournal:
     """The journal of turns that nobody will ask about after a crash."""
 
-    async def began(self, call: ToolCall) -> None:
+    async def record_call(self, call: ToolCall) -> None:
         return None
 
-    async def started(self, call: ToolCall, process: Mapping[str, Any]) -> None:
+    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ResumedQuestion:
     """A question that was put before the cut; `said` tells that its `confirm_response` stands in the log already."""
 
     request: ConfirmRequest
     answer: ConfirmAnswer | None = None
-    said: bool = False
+    is_response_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class ResumePoint:
 
     round: int
     calls: tuple[ToolCall, ...]
-    questions: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    questions: Mapping[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""

@@ -53,13 +53,13 @@ def is_valid(messages: Sequence[Message]) -> bool:
         else:
             leading = False
             if isinstance(message, AssistantMessage):
-                if not _is_sound(message):
+                if not _is_well_formed(message):
                     return False
                 awaited = [call.id for call in reversed(message.tool_calls)]
     return not awaited
 
 
-def _is_sound(message: AssistantMessage) -> bool:
+def _is_well_formed(message: AssistantMessage) -> bool:
     """Whether the row says something and its calls can be told apart."""
     if not message.tool_calls:
         return bool(message.content)
@@ -75,7 +75,7 @@ def _drop_empty(messages: list[Message]) -> list[Message]:
     ]
 
 
-def _settle_system_rows(messages: list[Message]) -> list[Message]:
+def _convert_system_rows(messages: list[Message]) -> list[Message]:
     result: list[Message] = []
     leading = True
     for message in messages:
@@ -186,4 +186,4 @@ def _answer(call: ToolCall, answer: ToolMessage | None) -> ToolMessage:
     return answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
 
 
-_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _settle_system_rows, _pair)
+_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _convert_system_rows, _pair)

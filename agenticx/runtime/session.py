@@ -49,7 +49,7 @@ class Session:
     compacted: list[Message] = field(default_factory=list[Message])
     stored_compacted: int = 0
     _running: object = field(default=None, init=False, repr=False)
-    _front: list[Message] = field(default_factory=list[Message], init=False, repr=False)
+    _replacements: list[Message] = field(default_factory=list[Message], init=False, repr=False)
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
 
     def __post_init__(self) -> None:
@@ -72,30 +72,32 @@ class Session:
             self._running = None
 
     @property
-    def front(self) -> int:
+    def replacement_count(self) -> int:
         """The number of messages at the front of `messages` that stand for what was compacted.
 
         It is 0 once somebody else has replaced `messages`.
         """
-        return self._front_of(self.messages)
+        return self._replacements_in(self.messages)
 
-    def mark_front(self, count: int) -> None:
+    def mark_replacements(self, replacement_count: int) -> None:
         """Let the first `count` messages stand for what was compacted: for a session that is read from a store."""
-        self._front = self.messages[:count]
+        self._replacements = self.messages[:replacement_count]
 
-    def shorten(self, originals: Sequence[Message], cut: int, messages: Sequence[Message], front: int) -> None:
+    def apply_compaction(
+        self, originals: Sequence[Message], replaced_count: int, messages: Sequence[Message], replacement_count: int
+    ) -> None:
         """Let `messages` be the conversation, whose first `front` stand for the first `cut` of `originals`.
 
         `originals` is the conversation as it was, maybe repaired; those of them that already stood for something are
         not kept.
         """
-        kept = self._front_of(originals)
+        kept = self._replacements_in(originals)
         if not kept:
             self.compacted.clear()
             self.stored_compacted = 0
-        self.compacted.extend(originals[kept:cut])
+        self.compacted.extend(originals[kept:replaced_count])
         self.messages[:] = messages
-        self.mark_front(front)
+        self.mark_replacements(replacement_count)
 
     def restore_compacted(self) -> None:
         """Put `compacted` back where it was: `messages` is the whole conversation again, without summaries.
@@ -107,20 +109,20 @@ class Session:
         if self.stored_compacted:
             raise AgenticXError(f"the store keeps what was compacted in session {self.id!r}; rewind or fork it there")
         if self.compacted:
-            self.messages[:] = [*self.compacted, *self.messages[self.front :]]
+            self.messages[:] = [*self.compacted, *self.messages[self.replacement_count :]]
             self.compacted.clear()
-            self._front = []
+            self._replacements = []
 
     def _check_mode(self) -> None:
         if self.permission_mode not in get_args(PermissionMode):
             known = ", ".join(get_args(PermissionMode))
             raise ValueError(f"{self.permission_mode!r} is no permission mode; modes are: {known}")
 
-    def _front_of(self, messages: Sequence[Message]) -> int:
-        stands = len(self._front) <= len(messages) and all(map(is_, self._front, messages))
-        return len(self._front) if stands else 0
+    def _replacements_in(self, messages: Sequence[Message]) -> int:
+        stands = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))
+        return len(self._replacements) if stands else 0
 
-    def call_id(self, wanted: str) -> str:
+    def assign_call_id(self, wanted: str) -> str:
         """A tool-call id that is unique within this session: the provider's if it can be, else one of ours.
 
         Some providers count: `call_0` of a resumed session may have been given to a call that is forgotten.

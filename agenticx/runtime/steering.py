@@ -26,10 +26,10 @@ class Steering:
 
         Raises `AttachmentRefused` for attachments that are not let in.
         """
-        said = UserMessage(content=clean_text(message)) if isinstance(message, str) else message
-        check_attachments(said.attachments)
+        user_message = UserMessage(content=clean_text(message)) if isinstance(message, str) else message
+        check_attachments(user_message.attachments)
         if not self._closed:
-            self._messages.append(said)
+            self._messages.append(user_message)
         return not self._closed
 
     @property

@@ -26,10 +26,10 @@ from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.call_reading import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.output import Verdict
-from agenticx.runtime.permits import Permits, Refused
+from agenticx.runtime.output import OutputCallResult
+from agenticx.runtime.permits import CallAuthorizer, CallRefused
 from agenticx.runtime.slots import Slot, slots
-from agenticx.runtime.tool_output import finished, is_large, render, rendered
+from agenticx.runtime.tool_output import is_large, reject_unfinished, render, render_async
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
@@ -37,7 +37,7 @@ from agenticx.tools.base import Tool, ToolContext, ToolOutput
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
-BEAT_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
 NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
@@ -54,7 +54,7 @@ _log = get_logger(__name__)
 class ToolCalls:
     """Runs calls of a turn; a frozen set of collaborators."""
 
-    permits: Permits
+    authorizer: CallAuthorizer
     hooks: HookRegistry
     settings: Settings
     clock: Clock
@@ -66,7 +66,7 @@ class ToolCalls:
         """
         return await self._answer_all(turn, calls, cut=cut, announced=False)
 
-    async def take_up(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+    async def resume(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
         """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
         return await self._answer_all(turn, calls, cut=False, announced=True)
 
@@ -77,25 +77,27 @@ class ToolCalls:
         outcomes: list[CallOutcome] = []
         try:
             try:
-                verdicts: Mapping[str, Verdict] = {} if announced else await _verdicts(turn, calls, cut=cut)
+                verdicts: Mapping[str, OutputCallResult] = (
+                    {} if announced else await _output_results(turn, calls, cut=cut)
+                )
                 for one in pending:
-                    await read_call(turn, one, cut=cut, verdict=verdicts.get(one.call.id))
+                    await read_call(turn, one, cut=cut, output_result=verdicts.get(one.call.id))
             finally:
                 if not announced:
                     self._announce(turn, pending)
-            await turn.channel.delivered()  # whoever follows the turn has the calls before anything runs
+            await turn.channel.wait_until_delivered()  # whoever follows the turn has the calls before anything runs
             for group in _groups(pending):
                 await self._run_group(turn, group, outcomes)
         finally:
             for one in pending[len(outcomes) :]:
-                self._answer(turn, one, self._unanswered(one), outcomes)
+                self._answer(turn, one, self._outcome_at_end(one), outcomes)
         turn.enter("observing")
         return outcomes
 
     def _announce(self, turn: Turn, pending: Sequence[PendingCall]) -> None:
         turn.enter("executing")
         for one in pending:
-            data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": one.said}
+            data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": one.parsed_arguments}
             turn.emit(EventType.TOOL_CALL, data)
 
     # --- running ------------------------------------------------------------------------------------------------------
@@ -130,14 +132,14 @@ class ToolCalls:
     async def _run_one(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
         try:
             if one.problem is None:  # before anything is asked: nothing may change between the permission and the call
-                await turn.polls.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
-            await slot.take()
-            one.outcome = await self._take_path(turn, one, slot)
+                await turn.poll_backoff.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
+            await slot.acquire()
+            one.outcome = await self._run_steps(turn, one, slot)
             return one.outcome
         finally:
-            slot.leave()
+            slot.close()
 
-    async def _take_path(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
+    async def _run_steps(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
         if one.problem is not None:
             return one.problem
         assert one.tool is not None
@@ -146,39 +148,39 @@ class ToolCalls:
         try:
             block = await self.hooks.run_before_tool_call(name, one.arguments, turn.hook_context)
         except HookFailed as exc:
-            turn.report(exc)
+            turn.report_hook_failure(exc)
             return CallOutcome(f"Blocked: {exc}", "blocked")
         if block is not None:
             return CallOutcome(f"Blocked: {block.reason}", "blocked")
         context = self._context(turn, one)
         try:
-            permitted = await self.permits.obtain(turn, one.tool, one.arguments, context, slot)
-        except Refused as exc:
+            permitted = await self.authorizer.authorize(turn, one.tool, one.arguments, context, slot)
+        except CallRefused as exc:
             return CallOutcome(str(exc), exc.outcome)
-        slot.settle()
+        slot.mark_asked()
         one.repaired = one.repaired or permitted.repaired
         outcome = await self._execute(turn, one, one.tool, permitted.arguments, context)
-        if turn.only_reads(one.call):
-            turn.polls.record(one.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
-        return await self._reviewed(turn, one, outcome)
+        if turn.is_read_only(one.call):
+            turn.poll_backoff.record(one.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
+        return await self._run_after_hooks(turn, one, outcome)
 
     async def _execute(
         self, turn: Turn, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> CallOutcome:
-        await turn.channel.delivered()  # that it was permitted, too
-        await turn.journal.began(one.call)
+        await turn.channel.wait_until_delivered()  # that it was permitted, too
+        await turn.journal.record_call(one.call)
         one.started = self.clock.monotonic()
-        beat = self._beat(turn, one)
+        beat = self._progress_timer(turn, one)
         try:
-            outcome = await self._under_time_out(turn, one, tool, self._contained(one, tool, arguments, context))
+            outcome = await self._with_timeout(turn, one, tool, self._tool_body(one, tool, arguments, context))
         finally:
             beat.cancel()
-            one.over, one.ended = True, self.clock.monotonic()
+            one.closed, one.ended = True, self.clock.monotonic()
         if one.failure is not None:
             raise one.failure
         return outcome
 
-    def _contained(
+    def _tool_body(
         self, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> Callable[[], Awaitable[CallOutcome]]:
         """The call of the tool itself; any error of our tree that it raises is its result."""
@@ -187,11 +189,11 @@ class ToolCalls:
         async def body() -> CallOutcome:
             try:
                 value: Any = tool.run(arguments, context)
-                value = await finished(await value if isawaitable(value) else value)
+                value = await reject_unfinished(await value if isawaitable(value) else value)
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
                 (one.partial if late else one.value).append(value)
-                text, truncated = await rendered(value, limit)
+                text, truncated = await render_async(value, limit)
                 if late:
                     one.partial[:] = [ToolOutput(text, truncated)]
                 return CallOutcome(text, "ok", truncated)
@@ -204,7 +206,7 @@ class ToolCalls:
 
         return body
 
-    async def _under_time_out(
+    async def _with_timeout(
         self, turn: Turn, one: PendingCall, tool: Tool, body: Callable[[], Awaitable[CallOutcome]]
     ) -> CallOutcome:
         limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
@@ -230,7 +232,7 @@ class ToolCalls:
             return outcome
         return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
 
-    async def _reviewed(self, turn: Turn, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
+    async def _run_after_hooks(self, turn: Turn, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """What the after_tool_call hooks leave of the result."""
         assert one.tool is not None
         assert one.arguments is not None
@@ -238,7 +240,7 @@ class ToolCalls:
         try:
             text = await self.hooks.run_after_tool_call(name, one.arguments, outcome.text, turn.hook_context)
         except HookFailed as exc:
-            turn.report(exc)
+            turn.report_hook_failure(exc)
             return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
@@ -248,7 +250,7 @@ class ToolCalls:
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, turn: Turn, one: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
-        one.over = True
+        one.closed = True
         text = clean_text(outcome.text)  # reasons of hooks and gates are foreign text
         data: dict[str, Any] = {
             "tool_call_id": one.call.id,
@@ -264,11 +266,11 @@ class ToolCalls:
             data["truncated"] = True
         if one.repaired:
             data["repaired"] = True
-        turn.remember(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
+        turn.append(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
 
-    def _unanswered(self, one: PendingCall) -> CallOutcome:
+    def _outcome_at_end(self, one: PendingCall) -> CallOutcome:
         """The answer of a call that an ending turn cut off; one that had finished is told as it was.
 
         Unless a hook has yet to see the result: hooks guard, so what they did not let pass is not told.
@@ -300,18 +302,18 @@ class ToolCalls:
                 loop.call_soon_threadsafe(put, event_type, data)
 
         def put(event_type: EventType, data: dict[str, Any]) -> None:
-            if not one.over:
+            if not one.closed:
                 turn.emit(event_type, data)
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
             if threading.get_ident() == home_thread:
-                turn.afterwards(work)
+                turn.run_in_background(work)
             else:
-                loop.call_soon_threadsafe(turn.afterwards, work)
+                loop.call_soon_threadsafe(turn.run_in_background, work)
 
         async def started(process: Mapping[str, Any]) -> None:
             try:
-                await turn.journal.started(one.call, process)
+                await turn.journal.record_process(one.call, process)
             except AgenticXError as exc:
                 one.failure = exc
                 raise
@@ -354,30 +356,32 @@ class ToolCalls:
     def _elapsed(self, one: PendingCall) -> float:
         return 0.0 if one.started is None else round(self.clock.monotonic() - one.started, 3)
 
-    def _beat(self, turn: Turn, one: PendingCall) -> _Beat:
-        return _Beat(self.clock.real(BEAT_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(one)))
+    def _progress_timer(self, turn: Turn, one: PendingCall) -> _ProgressTimer:
+        return _ProgressTimer(
+            self.clock.real(PROGRESS_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(one))
+        )
 
 
-class _Beat:
+class _ProgressTimer:
     """Calls `say` every `period` real seconds until cancelled; costs nothing for calls that are quick."""
 
-    def __init__(self, period: float, say: Any) -> None:
+    def __init__(self, period: float, emit_progress: Any) -> None:
         self._period = period
-        self._say = say
+        self._emit_progress = emit_progress
         self._handle = asyncio.get_running_loop().call_later(period, self._tick)
 
     def _tick(self) -> None:
-        self._say()
+        self._emit_progress()
         self._handle = asyncio.get_running_loop().call_later(self._period, self._tick)
 
     def cancel(self) -> None:
         self._handle.cancel()
 
 
-async def _verdicts(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, Verdict]:
+async def _output_results(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
     """Return the answers of the calls that are meant to be the object that the turn ends in."""
     size = sum(len(call.arguments) for call in calls)
-    return await run_sized(partial(turn.output.verdicts, calls, cut=cut), size=size, name="agx output")
+    return await run_sized(partial(turn.output.submit_calls, calls, cut=cut), size=size, name="agx output")
 
 
 def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:

@@ -14,7 +14,7 @@ from agenticx.messages import clean_text
 from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["bounded", "finished", "is_large", "jsonable", "render", "rendered"]
+__all__ = ["is_large", "jsonable", "reject_unfinished", "render", "render_async", "truncate"]
 
 _ENTRY_CHARS = 16
 """The characters of plain text that take as long to write as one more entry of a list or object."""
@@ -31,21 +31,21 @@ def render(value: object, limit: int) -> tuple[str, bool]:
     """
     match value:
         case str():
-            return bounded(value, limit)
+            return truncate(value, limit)
         case ToolOutput():
-            text, truncated = bounded(value.text, limit)
+            text, truncated = truncate(value.text, limit)
             return text, truncated or value.truncated
         case None:
             return "", False
         case bytes() | bytearray():
             return _from_bytes(bytes(value[: 4 * limit + 4]), len(value), limit)
         case BaseModel():
-            return bounded(value.model_dump_json(), limit)
+            return truncate(value.model_dump_json(), limit)
         case _:
-            return bounded(_as_json(value), limit)
+            return truncate(_as_json(value), limit)
 
 
-async def rendered(value: object, limit: int) -> tuple[str, bool]:
+async def render_async(value: object, limit: int) -> tuple[str, bool]:
     """Return what `render` returns, from a thread where the value `is_large`; raises what it raises."""
     return await run_sized(render, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
 
@@ -74,7 +74,7 @@ def is_large(value: object) -> bool:
     return room <= 0
 
 
-async def finished(value: object) -> object:
+async def reject_unfinished(value: object) -> object:
     """Return what a tool returned; close it and raise `ToolError` if it is a generator or coroutine that nobody ran.
 
     Closing may run code of the tool's and raise what that raises: call it as foreign code.
@@ -96,7 +96,7 @@ async def finished(value: object) -> object:
 _UNFINISHED = "Error: the tool returned {kind}, which is no result: it has to {remedy} and return that."
 
 
-def bounded(text: str, limit: int) -> tuple[str, bool]:
+def truncate(text: str, limit: int) -> tuple[str, bool]:
     """Head and tail of a text that is longer than `limit`, with the number of characters left out between them."""
     if len(text) <= limit:
         return clean_text(text), False
@@ -114,7 +114,7 @@ def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:
     text = head.decode("utf-8", "replace")
     if len(head) == size:
-        return bounded(text, limit)
+        return truncate(text, limit)
     return f"{text[:limit]}\n[… the value has {size} bytes; the rest is left out …]", True
 
 

@@ -19,16 +19,16 @@ from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
-from agenticx.runtime.polling import Polls
-from agenticx.runtime.resuming import CallJournal, Forgetful, Question
+from agenticx.runtime.polling import PollBackoff
+from agenticx.runtime.resuming import CallJournal, NullCallJournal, ResumedQuestion
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
-from agenticx.runtime.turn_log import LOGGED, TurnLog
+from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Turn", "attached", "usage_data"]
+__all__ = ["Turn", "attachment_data", "usage_data"]
 
-AFTERWORK_SECONDS = 3.0
+BACKGROUND_SECONDS = 3.0
 """Real seconds that work behind the terminal event (ending processes) may take."""
 
 _log = get_logger(__name__)
@@ -50,11 +50,11 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
-    polls: Polls = field(default_factory=Polls)
-    looking: set[str] = field(default_factory=set[str])
-    journal: CallJournal = field(default_factory=Forgetful)
+    poll_backoff: PollBackoff = field(default_factory=PollBackoff)
+    read_only_calls: set[str] = field(default_factory=set[str])
+    journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
-    asked: dict[str, Question] = field(default_factory=dict[str, Question])
+    resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     channel: Channel = field(default_factory=Channel)
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
@@ -62,12 +62,12 @@ class Turn:
     usage: Usage | None = None
     last_input_tokens: int | None = None
     last_text: str = ""
-    answered_by: str | None = None
-    told_about_tools: bool = False
+    answering_model: str | None = None
+    reminded_of_tools: bool = False
     stopped: bool = False
     overflowed: bool = False
     log: TurnLog = field(init=False)
-    _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def __post_init__(self) -> None:
         self.log = TurnLog(self.clock)
@@ -81,16 +81,16 @@ class Turn:
     def hook_context(self) -> HookContext:
         return HookContext(self.session.id, self.agent_id, self.round)
 
-    def only_reads(self, call: ToolCall) -> bool:
+    def is_read_only(self, call: ToolCall) -> bool:
         """Whether a call counts as a read for loops and polling: its tool is read-only, or its command only looks."""
-        return call.id in self.looking or (call.name in self.tools and self.tools.get(call.name).read_only)
+        return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
-        if type_ in LOGGED:
-            self.log.see(type_, data)
+        if type_ in LOGGED_EVENTS:
+            self.log.record(type_, data)
 
     def end(self, task: asyncio.Task[None]) -> None:
         """No more events will come: `task`, which ran the turn, is done."""
@@ -115,15 +115,15 @@ class Turn:
             self.state = state
             self.emit(EventType.STATE, {"state": state})
 
-    def remember(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append to the conversation."""
         self.session.messages.append(message)
 
-    def remember_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
+    def append_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
         """Keep what the model said and those of its calls that count; a reply that says nothing leaves no row."""
         if not (reply.text or calls):
             return
-        self.remember(
+        self.append(
             AssistantMessage(
                 content=reply.text,
                 reasoning=reply.reasoning,
@@ -133,54 +133,53 @@ class Turn:
             )
         )
 
-    def remind(self, text: str) -> None:
+    def append_reminder(self, text: str) -> None:
         """Say something to the model in the user's role."""
-        self.remember(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
+        self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
-    def take_in(self) -> None:
+    def append_steering(self) -> None:
         """Tell the model next what the person said meanwhile."""
         for message in self.steering.take():
             self.emit(
-                EventType.STEERED, {"message_id": message.message_id, "text": message.content, **attached(message)}
+                EventType.STEERED,
+                {"message_id": message.message_id, "text": message.content, **attachment_data(message)},
             )
-            self.remember(message)
+            self.append(message)
 
-    def goes_on(self) -> bool:
-        """Whether an answer is not the end yet, because the person said something; if not, it is too late for that."""
-        if self.steering.left and self.round < self.max_rounds:
-            return True
-        self.steering.close()
-        return False
+    @property
+    def has_steering(self) -> bool:
+        """Whether steering messages wait and a round is left for them, so that an answer is not the end yet."""
+        return bool(self.steering.left) and self.round < self.max_rounds
 
-    def spent(self, usage: Usage, model_name: str) -> None:
+    def record_usage(self, usage: Usage, model_name: str) -> None:
         """Account for one model call."""
         self.usage = usage if self.usage is None else self.usage + usage
         self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
 
-    def report(self, failure: AgenticXError) -> None:
+    def report_hook_failure(self, failure: AgenticXError) -> None:
         """A failed observer hook: the turn goes on, the person is told."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
 
-    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` behind the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(_contained(work), name="agx afterwork")
-        self._afterwork.add(task)
-        task.add_done_callback(self._afterwork_done)
+        task = asyncio.get_running_loop().create_task(_contained(work), name="agx background task")
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_task_done)
 
-    async def finish_afterwork(self) -> None:
+    async def finish_background_tasks(self) -> None:
         """Wait for what was handed to `afterwards`, at most 3 s; then it is cancelled."""
-        if not self._afterwork:
+        if not self._background_tasks:
             return
-        _, late = await asyncio.wait(self._afterwork, timeout=AFTERWORK_SECONDS)
+        _, late = await asyncio.wait(self._background_tasks, timeout=BACKGROUND_SECONDS)
         for task in late:
             task.cancel()
         if late:
             _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
             await asyncio.wait(late, timeout=0.1)
 
-    def _afterwork_done(self, task: asyncio.Task[None]) -> None:
-        self._afterwork.discard(task)
+    def _background_task_done(self, task: asyncio.Task[None]) -> None:
+        self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("work behind the turn failed", exc_info=failure)
 
@@ -191,7 +190,7 @@ async def _contained(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-def attached(message: UserMessage) -> dict[str, Any]:
+def attachment_data(message: UserMessage) -> dict[str, Any]:
     """The payload key that tells what came with a message; none if nothing did."""
     summaries = [dict(attachment.summary) for attachment in message.attachments]
     return {"attachments": summaries} if summaries else {}

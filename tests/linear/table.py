@@ -108,7 +108,7 @@ EXCUSED: dict[str, str] = {
         "other rows go through it": """
             runtime.compactor.is_summary tools.protected.reason_for
             llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
-            runtime.output.OutputType runtime.question.size_of tools.output.Progress
+            runtime.output.OutputType runtime.question.describe_size tools.output.Progress
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
             cli.render.JsonLines cli.render.Terminal logs.hidden_members

@@ -18,7 +18,7 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.question import question_lines
-from agenticx.runtime.resuming import Question, ResumePoint
+from agenticx.runtime.resuming import ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write
@@ -149,7 +149,7 @@ async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is
     )
     made = ToolCall(id="call_1", name="work")
     session = play.session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
-    point = ResumePoint(round=1, calls=(made,), questions={"call_1": Question(request=request)})
+    point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
     events = []
 
     async def follow():

@@ -25,8 +25,8 @@ from agenticx.errors import (
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
 from agenticx.runtime.interrupts import TurnInterrupted
-from agenticx.runtime.permits import Refused
-from agenticx.runtime.resuming import Forgetful
+from agenticx.runtime.permits import CallRefused
+from agenticx.runtime.resuming import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool
@@ -147,7 +147,7 @@ class Unsayable(StoreError):
         (SettingsError("setting"), "error", "Error: setting"),
         (ForeignError("late", what="it", kind="timed_out"), "error", "Error: late"),
         (TurnInterrupted("stopped"), "error", "Error: the turn was stopped"),
-        (Refused("no", "denied"), "error", "Error: no"),
+        (CallRefused("no", "denied"), "error", "Error: no"),
         (Unsayable(), "error", "Error: tool 'odd' raised RuntimeError: no"),
         (StoreError("\ud800"), "error", "Error: \ufffd"),
     ],
@@ -359,10 +359,10 @@ async def test_a_generator_that_cannot_be_closed_is_timed_out(play):
 
 
 @dataclass
-class FullDisk(Forgetful):
+class FullDisk(NullCallJournal):
     """A journal that cannot keep processes."""
 
-    async def started(self, call, process):
+    async def record_process(self, call, process):
         raise StoreError("no space left")
 
 

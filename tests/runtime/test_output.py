@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
 from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.runtime.output import ALONE, CUT, TAKEN, OutputType
+from agenticx.runtime.output import ACCEPTED, CUT, NOT_ALONE, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
 
@@ -96,8 +96,8 @@ async def test_a_call_is_the_answer_and_nobody_runs_it(play):
     ]
     assert run.terminal["output"] == ROME
     assert run.terminal["text"] == "Here."
-    assert run.results == [("call_1", "ok", TAKEN)]
-    assert run.rows == [("user", "go"), ("assistant", "Here.", ["submit_output"]), ("tool", "call_1", "ok", TAKEN)]
+    assert run.results == [("call_1", "ok", ACCEPTED)]
+    assert run.rows == [("user", "go"), ("assistant", "Here.", ["submit_output"]), ("tool", "call_1", "ok", ACCEPTED)]
     offered = run.model.requests[0].tools
     assert [schema.name for schema in offered] == ["add", "submit_output"]
     assert offered[1].description.endswith("it ends the work. A place.")
@@ -145,7 +145,7 @@ async def test_an_answer_beside_other_calls_was_given_without_their_results_and_
     )
 
     assert [outcome for _, outcome, _ in run.results] == ["error", "ok", "error", "error", "ok"]
-    assert run.results[0][2] == ALONE
+    assert run.results[0][2] == NOT_ALONE
     assert run.terminal["output"] == ROME
 
 
@@ -214,7 +214,7 @@ async def test_a_tool_of_that_name_keeps_it(play):
         tools=[submit_output],
         output_type=City,
     )
-    assert run.results == [("call_1", "ok", "a"), ("call_2", "ok", TAKEN)]
+    assert run.results == [("call_1", "ok", "a"), ("call_2", "ok", ACCEPTED)]
     assert run.terminal["output"] == ROME
 
 

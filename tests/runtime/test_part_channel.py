@@ -41,9 +41,9 @@ async def test_every_event_arrives_once_and_in_order(steps):
             case "yield":
                 await asyncio.sleep(0)
             case "room":
-                await asyncio.wait_for(channel.room(), 1)
+                await asyncio.wait_for(channel.wait_for_room(), 1)
             case "delivered":
-                await asyncio.wait_for(channel.delivered(), 1)
+                await asyncio.wait_for(channel.wait_until_delivered(), 1)
                 assert taken == list(range(put))
     channel.close()
     await asyncio.wait_for(consumer, 1)
@@ -70,7 +70,7 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
     channel = Channel(limit=2)
     for number in range(3):
         channel.put(event(number))
-    waiting = asyncio.create_task(channel.room())
+    waiting = asyncio.create_task(channel.wait_for_room())
     await settle()
     assert not waiting.done()
     await channel.take()
@@ -80,7 +80,7 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
 async def test_delivered_means_that_the_consumer_asked_for_more():
     channel = Channel()
     channel.put(event(0))
-    waiting = asyncio.create_task(channel.delivered())
+    waiting = asyncio.create_task(channel.wait_until_delivered())
     await channel.take()
     await settle()
     assert not waiting.done()  # taken, but perhaps not yet shown or stored
@@ -105,7 +105,7 @@ async def test_the_end_wakes_whoever_waits(wait):
 async def test_a_producer_that_gives_up_waiting_disturbs_nobody():
     channel = Channel(limit=0)
     channel.put(event(0))
-    first, second = asyncio.create_task(channel.room()), asyncio.create_task(channel.room())
+    first, second = asyncio.create_task(channel.wait_for_room()), asyncio.create_task(channel.wait_for_room())
     await settle()
     first.cancel()
     await settle()

@@ -137,7 +137,7 @@ async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
         originals = list(session.messages)
         compacted = await summarised(compactor, originals, summary)
         if compacted is not None:
-            session.shorten(originals, compacted.cut, compacted.messages, compacted.front)
+            session.apply_compaction(originals, compacted.cut, compacted.messages, compacted.front)
     session.restore_compacted()
     assert session.messages == everything
     assert session.compacted == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agenticx.runtime import StopSignal
-from agenticx.runtime.result_text import says_pending
+from agenticx.runtime.result_text import reports_pending
 from agenticx.testing import call
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
@@ -156,7 +156,7 @@ async def test_a_job_that_stays_pending_is_a_loop_after_twenty_four_rounds(play)
     ],
 )
 def test_pending(text):
-    assert says_pending(text)
+    assert reports_pending(text)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_pending(text):
     ],
 )
 def test_not_pending(text):
-    assert not says_pending(text)
+    assert not reports_pending(text)

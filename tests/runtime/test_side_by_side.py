@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, HookRegistry, StopSignal
 from agenticx.runtime.hooks import AgentHook
-from agenticx.runtime.slots import MOST_AT_ONCE, slots
+from agenticx.runtime.slots import MAX_CONCURRENT_CALLS, slots
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
@@ -50,7 +50,7 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
         """Wait until no other call can begin."""
         with counter:
             counter.began.append(n)
-            while counter.most < min(count, MOST_AT_ONCE):  # a missing one is found by the tool's time-out
+            while counter.most < min(count, MAX_CONCURRENT_CALLS):  # a missing one is found by the tool's time-out
                 await asyncio.sleep(0.001)
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -58,13 +58,13 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
 
     run = await play([batch("work", count), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
-    assert counter.most == min(count, MOST_AT_ONCE)
+    assert counter.most == min(count, MAX_CONCURRENT_CALLS)
     assert sorted(counter.began) == list(range(count))
     assert [text for *_, text in run.results] == [str(n) for n in range(count)]
 
 
 async def test_plain_functions_run_side_by_side_too(play):
-    together = threading.Barrier(MOST_AT_ONCE)
+    together = threading.Barrier(MAX_CONCURRENT_CALLS)
 
     @tool(parallel=True)
     def work(n: int) -> int:
@@ -72,9 +72,9 @@ async def test_plain_functions_run_side_by_side_too(play):
         together.wait(PATIENCE)
         return n
 
-    run = await play([batch("work", 2 * MOST_AT_ONCE), "ok"], tools=[work], gate=AutoApproveConfirmGate())
+    run = await play([batch("work", 2 * MAX_CONCURRENT_CALLS), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
-    assert [outcome for _, outcome, _ in run.results] == ["ok"] * 2 * MOST_AT_ONCE
+    assert [outcome for _, outcome, _ in run.results] == ["ok"] * 2 * MAX_CONCURRENT_CALLS
 
 
 async def test_marked_and_read_only_neighbours_run_together_and_others_stay_alone(play):
@@ -192,7 +192,7 @@ async def test_whatever_becomes_of_each_call_of_a_marked_batch_the_others_are_an
     assert [text for n, (*_, text) in enumerate(run.results) if ways[n] == "ok"] == [
         f"did {n}" for n in range(count) if ways[n] == "ok"
     ]
-    assert counter.most <= MOST_AT_ONCE
+    assert counter.most <= MAX_CONCURRENT_CALLS
 
 
 async def test_calls_that_hang_give_their_place_to_the_next_when_their_time_is_over(play):
@@ -274,10 +274,10 @@ async def test_a_call_that_waited_for_a_place_is_looked_at_again_right_before_it
         await asyncio.sleep(1)
         versions["now"] += 1
 
-    run = await play([batch("work", MOST_AT_ONCE + 2), "ok"], tools=[work], gate=AutoApproveConfirmGate())
+    run = await play([batch("work", MAX_CONCURRENT_CALLS + 2), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
     outcomes = [outcome for _, outcome, _ in run.results]
-    assert outcomes == ["ok"] * MOST_AT_ONCE + ["denied"] * 2
+    assert outcomes == ["ok"] * MAX_CONCURRENT_CALLS + ["denied"] * 2
     assert "changed after the person was asked" in run.results[-1][2]
 
 
@@ -334,10 +334,10 @@ async def test_each_execution_is_journalled_before_it_begins(play):
     order = []
 
     class Journal:
-        async def began(self, one):
+        async def record_call(self, one):
             order.append(("journal", one.id))
 
-        async def started(self, one, process): ...
+        async def record_process(self, one, process): ...
 
     @tool(risk="read")
     async def work(n: int) -> None:
@@ -356,16 +356,16 @@ async def test_each_execution_is_journalled_before_it_begins(play):
 
 
 async def test_a_slot_that_is_left_twice_or_was_never_taken_frees_nothing():
-    first, *others = slots(MOST_AT_ONCE + 1)
-    others[0].leave()
-    await first.take()
-    first.leave()
-    first.leave()
-    for slot in others[:MOST_AT_ONCE]:
-        await slot.take()
+    first, *others = slots(MAX_CONCURRENT_CALLS + 1)
+    others[0].close()
+    await first.acquire()
+    first.close()
+    first.close()
+    for slot in others[:MAX_CONCURRENT_CALLS]:
+        await slot.acquire()
 
-    waiting = asyncio.ensure_future(first.take())
+    waiting = asyncio.ensure_future(first.acquire())
     await asyncio.sleep(1)
     assert not waiting.done()
-    others[0].leave()
+    others[0].close()
     await waiting

@@ -17,7 +17,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal
 from agenticx.runtime.confirm import ConfirmRequest
-from agenticx.runtime.resuming import Forgetful, Question, ResumePoint
+from agenticx.runtime.resuming import NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
@@ -210,8 +210,8 @@ async def test_a_bug_of_ours_ends_the_turn_with_a_line_too(play, logged):
     class Broken(AssertionError):
         pass
 
-    class Journal(Forgetful):
-        async def began(self, call):
+    class Journal(NullCallJournal):
+        async def record_call(self, call):
             raise Broken
 
     runtime = play.runtime(ScriptedModel([call("look", {"path": "a"})], clock=LoopClock()))
@@ -295,7 +295,7 @@ async def test_a_turn_that_goes_on_after_a_restart_has_the_lines_of_what_it_stil
     context = {"tool": "post", "tool_call_id": "call_1", "arguments": {}, "risk": "write", "reasons": []}
     expiry = datetime(2099, 1, 1, tzinfo=UTC)
     request = ConfirmRequest(id="cnf_1", question="?", context=context, digest="another", expires_at=expiry)
-    question = Question(request=request, answer=ConfirmAnswer(approved=True))
+    question = ResumedQuestion(request=request, answer=ConfirmAnswer(approved=True))
     point = ResumePoint(round=1, calls=(asked,), questions={"call_1": question})
     runtime = play.runtime(ScriptedModel([say("Done.")], clock=LoopClock()))
     async for _ in runtime.run_turn(point, session, tools=[post]):
@@ -443,7 +443,7 @@ async def test_tokens_cost_no_line_and_no_question_about_levels(play, monkeypatc
 
 async def test_below_the_level_nothing_is_made_of_the_fields(play, caplog, monkeypatch):
     caplog.set_level(logging.WARNING, logger="agenticx")
-    monkeypatch.setattr("agenticx.runtime.turn_log._spent", None)
+    monkeypatch.setattr("agenticx.runtime.turn_log._usage_fields", None)
     monkeypatch.setattr("agenticx.runtime.turn_log._preview", None)
     run = await play([call("look", {"path": "x" * 1_000_000}), "Done."], tools=[look])
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
-from agenticx.runtime.call_reading import validated
+from agenticx.runtime.call_reading import validate_arguments
 from agenticx.tools import tool
 from agenticx.tools.fitting import fit
 
@@ -57,7 +57,7 @@ def taken(annotation: Any, value: Any) -> Any:
     def act(value): ...
 
     act.__annotations__ = {"value": annotation}
-    found = validated(tool(act), {"value": value})
+    found = validate_arguments(tool(act), {"value": value})
     return found.arguments["value"], found.repaired
 
 
@@ -172,7 +172,7 @@ def test_only_what_does_not_fit_after_the_conversion_is_complained_about() -> No
     def act(seats: int, title: str): ...
 
     with pytest.raises(InvalidArguments, match=r"^'title' should be a valid string, not 5$"):
-        validated(tool(act), {"seats": "2", "title": 5})
+        validate_arguments(tool(act), {"seats": "2", "title": 5})
 
 
 def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> None:
@@ -187,7 +187,7 @@ def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> N
 
     lenient = Lenient()
 
-    assert validated(lenient, {"n": "1"}).arguments == {"n": "1"}
+    assert validate_arguments(lenient, {"n": "1"}).arguments == {"n": "1"}
     assert lenient.seen == [{"n": "1"}]
 
 

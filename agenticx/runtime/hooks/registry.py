@@ -11,13 +11,13 @@ from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
 
-__all__ = ["HookRegistry", "Report"]
+__all__ = ["FailureReporter", "HookRegistry"]
 
-Report = Callable[[AgenticXError], None]
+FailureReporter = Callable[[AgenticXError], None]
 """Told of an observer's failure."""
 
 
-_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
+_HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
 
 
 class HookRegistry:
@@ -33,7 +33,7 @@ class HookRegistry:
             self.register(hook)
 
     @classmethod
-    def of(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
+    def from_hooks(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
         """A registry as it is, or one of these hooks; raises `TypeError` for what is no hook."""
         if isinstance(hooks, HookRegistry):
             return hooks
@@ -43,12 +43,12 @@ class HookRegistry:
 
     def register(self, hook: AgentHook, priority: int = 0) -> None:
         """Add a hook; raises `TypeError` for what has none of a hook's methods, such as the class of one."""
-        if not any(callable(getattr(type(hook), point, None)) for point in _POINTS):
+        if not any(callable(getattr(type(hook), point, None)) for point in _HOOK_POINTS):
             raise TypeError(f"{_name_of(hook)} is no hook: give an object of a class that derives from AgentHook")
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
 
-    def bounded(self, limit: float) -> HookRegistry:
+    def with_default_limit(self, limit: float) -> HookRegistry:
         """The same hooks, later ones included, under `limit` where this registry sets none."""
         if self.limit is not None:
             return self
@@ -94,15 +94,15 @@ class HookRegistry:
             result = changed
         return result
 
-    async def run_after_model(self, reply: Reply, context: HookContext, report: Report) -> None:
+    async def run_after_model(self, reply: Reply, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("after_model"):
             await self._observe(hook.after_model, reply, context, what=what, report=report)
 
-    async def run_on_compaction(self, count: int, summary: str, context: HookContext, report: Report) -> None:
+    async def run_on_compaction(self, count: int, summary: str, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("on_compaction"):
             await self._observe(hook.on_compaction, count, summary, context, what=what, report=report)
 
-    async def run_on_agent_end(self, reason: str, text: str, context: HookContext, report: Report) -> None:
+    async def run_on_agent_end(self, reason: str, text: str, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("on_agent_end"):
             await self._observe(hook.on_agent_end, reason, text, context, what=what, report=report)
 
@@ -118,7 +118,7 @@ class HookRegistry:
         except AgenticXError as exc:
             raise HookFailed(str(exc)) from exc
 
-    async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: Report) -> None:
+    async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: FailureReporter) -> None:
         try:
             await foreign.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
