@@ -1,4 +1,4 @@
-"""The think-act loop: one user message becomes a stream of typed events that ends in exactly one terminal event.
+"""The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
     run_turn            the edge: the one async generator; drains a channel and cleans up
     └── _run            every failure becomes the turn's terminal event (endings)
@@ -54,16 +54,16 @@ __all__ = ["AgentRuntime"]
 
 _DEFAULT_TOOL_ROUNDS = 10
 _MAX_CHARS_ON_LOOP = 4096
-"""A text of as many characters is looked through for calls on the event loop, a longer one in a thread."""
+"""Characters of text that are searched for inline calls on the event loop; longer texts are searched in a thread."""
 
 
 class AgentRuntime:
-    """Runs turns. Holds only collaborators, so that one runtime can serve many sessions at once.
+    """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
     `llm` is a `ChatModel` or a duck-typed model with `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked
-    before risky calls; the terminal is the default. What is not given comes from `settings`, which by default are read
-    from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used); where those do not say
-    `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
+    before risky calls; the default gate asks at the terminal. Arguments that are not given are taken from `settings`,
+    which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used). If
+    those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AgentRuntime:
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
-        LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
+        LoopDetector(*self._loop_thresholds)  # raises for invalid thresholds here rather than in the first turn
         self._hooks = HookRegistry.from_hooks(hooks).with_default_limit(
             self._clock.real(self._settings.hook_timeout_seconds)
         )
@@ -104,8 +104,8 @@ class AgentRuntime:
             model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
         )
         self._endings = Endings(hooks=self._hooks, clock=self._clock)
-        permits = CallAuthorizer(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
-        self._calls = ToolCalls(authorizer=permits, hooks=self._hooks, settings=self._settings, clock=self._clock)
+        authorizer = CallAuthorizer(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
+        self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
     async def run_turn(
         self,
@@ -122,19 +122,19 @@ class AgentRuntime:
         journal: CallJournal | None = None,
         steering: Steering | None = None,
     ) -> AsyncGenerator[RuntimeEvent, None]:
-        """Run one turn of `session`; yields its events, from `turn_started` to the one terminal event.
+        """Run one turn of `session` and yield its events, from `turn_started` to the one terminal event.
 
-        `journal` is told of each call before it runs, so that after a crash it is known which ones may have taken
-        effect. A `ResumePoint` goes on with a turn that was cut off there; it yields what follows. What is put into
-        `steering` while the turn runs is told to the model before its next call.
+        `journal` records each call before it runs, so that after a crash it is known which calls may have taken effect.
+        A `ResumePoint` continues a turn that was interrupted at that point and yields the events that follow. Messages
+        put into `steering` while the turn runs are sent to the model with its next call.
 
-        `should_stop` ends the turn within 200 ms at any await; a plain callable is asked every 50 ms. Closing the
-        generator early ends the turn and everything it started. After the terminal event the generator may take up
-        to 3 s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
+        `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
+        generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
+        s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
         With an `output_type` (a pydantic model, dataclass or TypedDict) the answer is an object of that type, whose
-        JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer and for any
-        other input, session or tools than those named, `AttachmentRefused` for attachments that are not let in, and
+        JSON value is the `output` of `final`. Raises `TypeError` for a type whose JSON Schema is not an object and for
+        an input, session or tools of another type, `AttachmentRefused` for attachments that are not accepted, and
         `SessionBusy` while the session runs another turn, all before the turn begins.
         """
         _check_arguments(user_input, session)
@@ -153,7 +153,7 @@ class AgentRuntime:
             while batch := await turn.channel.take():
                 for event in batch:
                     yield event
-            await task  # raises what is a bug of ours
+            await task  # raises the exception of an internal bug
         finally:
             unwatch_stop()
             await cancel_and_wait(task)
@@ -192,7 +192,10 @@ class AgentRuntime:
         return detector
 
     async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
-        """Every ending of a turn. What is not translated here is a bug and propagates."""
+        """Run the turn and emit the terminal event of every failure.
+
+        An exception that is not translated here is a bug and propagates.
+        """
         try:
             await self._interruptible(turn, calls)
         except AgenticXError as failure:
@@ -202,7 +205,10 @@ class AgentRuntime:
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
-        """The loop under the stop signal and the turn's time-out; a last answer behind that has as long again."""
+        """Run the loop under the stop signal and the turn's time-out.
+
+        A partial answer after the time-out has the same limit again.
+        """
         try:
             async with turn.interrupts:
                 if calls:
@@ -245,7 +251,7 @@ class AgentRuntime:
         turn.last_text = reply.text
         try:
             await self._hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
-        except asyncio.CancelledError:  # its calls are not acted upon any more, but what was shown stays
+        except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
             turn.append_reply(replace(reply, provider_state=None), message_id)
             raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
@@ -254,7 +260,7 @@ class AgentRuntime:
         return reply, message_id
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        """Call the model; a history that it finds too long is compacted once and sent again."""
+        """Call the model; compact a history that it finds too long once and send it again."""
         try:
             return await call_model(turn, self._model, request, self._clocks)
         except ModelError as exc:
@@ -271,7 +277,7 @@ class AgentRuntime:
         await self._watch(turn, calls, outcomes)
 
     async def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
-        """Judge the round that is over: a warning reminds the model behind the results, a loop ends the turn."""
+        """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
         turn.loops.record_state(*turn.session.state.plan)
         recorded = [_recorded_call(turn, *one) for one in zip(calls, outcomes, strict=True)]
         turn.read_only_calls.clear()
@@ -289,7 +295,7 @@ class AgentRuntime:
         )
 
     def _request_correction(self, turn: Turn, reply: Reply, message_id: str, problem: str) -> None:
-        """The answer is not the object that was asked for: the model is told why, behind what it said."""
+        """Append the reply, which is not the requested object, and a reminder that tells the model why."""
         turn.append_reply(reply, message_id)
         turn.append_reminder(problem)
 
@@ -308,7 +314,7 @@ class AgentRuntime:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
-        """The calls that name something; empty if the model made none; None if it made some and none can be used.
+        """Return the calls that name a tool; empty if the model made none; None if it made some and none can be used.
 
         A reply that stopped for calls and holds neither calls nor text is one whose call the provider could not read.
         """
@@ -317,7 +323,10 @@ class AgentRuntime:
         return usable if usable or not made_some else None
 
     def _remind_of_tools(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        """Once per turn: the model called something without a name, or in a way that nobody could read."""
+        """Remind the model of its tools after a call that names no tool or cannot be read.
+
+        Raises `ModelError` the second time in a turn.
+        """
         if turn.reminded_of_tools:
             raise ModelError(
                 "the model keeps making calls that name no tool or cannot be read", code="provider.bad_reply"
@@ -328,7 +337,10 @@ class AgentRuntime:
         turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {known}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
-        """Seed 004's graceful ending: one more call, without tools, that says what was found."""
+        """Make one more model call, without tools, for an answer with what was found.
+
+        This is the graceful ending of seed 004.
+        """
         turn.append_reminder(
             "You are out of rounds or time. Without calling tools, say what you found and what is missing."
         )
@@ -346,7 +358,7 @@ def _check_arguments(user_input: object, session: object) -> None:
 
 
 def _max_tool_rounds(settings: Settings) -> int:
-    """What was set, wherever that was; else the default of a bare runtime."""
+    """Return the configured number of rounds, or the default of a bare runtime if none is configured."""
     return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _DEFAULT_TOOL_ROUNDS
 
 
@@ -371,7 +383,7 @@ async def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str], for
 
 
 def _begin_turn(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:
-    """The turn's first event and message."""
+    """Check the attachments, begin the turn and emit its first event; append the user's message."""
     check_attachments(message.attachments)
     started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
     optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, **attachment_data(message)}
@@ -381,7 +393,7 @@ def _begin_turn(turn: Turn, message: UserMessage, client_turn_id: str | None, pa
 
 
 def _resume_turn(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
-    """Put the turn where it was; returns the calls that are to be answered first."""
+    """Restore the state of an interrupted turn and return the calls that are to be answered first."""
     turn.session.begin_turn(turn)
     turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
     turn.resumed_questions.update(point.questions)

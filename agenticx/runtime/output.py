@@ -1,7 +1,7 @@
-"""The object that a turn is to end in: how the model is asked for it, and whether what it gave is one.
+"""The typed object that ends a turn: how the model is asked for it, and how its answer is validated.
 
-A model that can be held to a schema answers in JSON. Any other gives its answer as the arguments of a call that nobody
-runs, `submit_output`. What does not fit is told back with what is wrong with it, twice at most.
+A model that can be held to a schema answers in JSON. Any other model gives its answer as the arguments of a call that
+is not run, `submit_output`. An answer that does not fit is reported back to the model with its problems, twice at most.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agenticx.messages import ToolCall, ToolOutcome
 __all__ = ["MAX_REPAIRS", "OutputCallResult", "OutputType", "TurnOutput"]
 
 MAX_REPAIRS = 2
-"""How often a model may try again after an answer that does not fit."""
+"""The number of further attempts after an answer that does not fit."""
 
 TOOL_NAME = "submit_output"
 ACCEPTED = "Taken as the answer."
@@ -37,7 +37,7 @@ _MAX_PROBLEMS = 10
 class OutputType:
     """A pydantic model, dataclass, TypedDict or any other type whose JSON Schema is that of an object.
 
-    Raises `TypeError` for a type that is none.
+    Raises `TypeError` for any other type.
     """
 
     def __init__(self, type_: Any) -> None:
@@ -52,13 +52,16 @@ class OutputType:
         self.schema = OutputSchema(re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:64], schema)
 
     def read(self, text: str) -> Any:
-        """The JSON value of the object in `text`; raises `InvalidArguments` that says what does not fit."""
+        """Return the JSON value of the object in `text`.
+
+        Raises `InvalidArguments` with its problems if it does not fit.
+        """
         try:
             value = parse_arguments(text)
             return foreign.call_now(self._validate, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
-        except AgenticXError as exc:  # of a validator of the type's own
+        except AgenticXError as exc:  # raised by a validator of the type
             raise InvalidArguments(str(exc)) from exc
 
     def _validate(self, json: bytes) -> Any:
@@ -71,14 +74,17 @@ class OutputType:
 
 @dataclass(frozen=True, slots=True)
 class OutputCallResult:
-    """How a call that is an answer is answered itself."""
+    """The result of a `submit_output` call, which no tool runs."""
 
     outcome: ToolOutcome
     text: str
 
 
 class TurnOutput:
-    """What one turn asks for and whether it came; without a type it asks for nothing and every answer will do."""
+    """The requested output of one turn and the attempts at it.
+
+    Without a type nothing is requested and every answer is accepted.
+    """
 
     def __init__(self, output_type: Any, model: ChatModel, tool_names: Sequence[str]) -> None:
         self._type = None if output_type is None else OutputType(output_type)
@@ -90,16 +96,19 @@ class TurnOutput:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What `final` says of it."""
+        """The output's field of the `final` event, empty if there is no output."""
         return {"output": self._values[0]} if self._values else {}
 
     @property
     def tool_names(self) -> Sequence[str]:
-        """What the model can call to give the object; nothing where it answers in JSON, or in any way."""
+        """The name of the tool that takes the object.
+
+        Empty if the model answers in JSON, or if no object is requested.
+        """
         return [] if self._tool is None else [self._tool.name]
 
     def extend_request(self, request: ModelRequest) -> ModelRequest:
-        """The request, in which the model is asked for the object."""
+        """Return the request with the tool or the schema that asks for the object."""
         if self._type is None:
             return request
         if self._tool is not None:
@@ -107,7 +116,10 @@ class TurnOutput:
         return replace(request, output_schema=self._type.schema)
 
     def submit_calls(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
-        """The answers of those calls that are meant to be the object, by their ids; one that stands alone may be it."""
+        """Submit the calls of a reply and return the result of each `submit_output` call by its id.
+
+        Only a call that stands alone is accepted as the object.
+        """
         if self._tool is None:
             return {}
         own = [call for call in calls if call.name == self._tool.name]
@@ -116,22 +128,25 @@ class TurnOutput:
         return {call.id: self._submit_call(call, cut=cut) for call in own}
 
     def submit_text(self, reply: Reply) -> str | None:
-        """What is wrong with a reply without calls, as a reminder for the model; None if it can be the answer."""
+        """Submit a reply without calls.
+
+        Returns its problem as a reminder for the model, or None if it can be the answer.
+        """
         if self._type is None or not reply.is_whole:
             return None
-        found = (
+        problem = (
             self._store(_strip_fence(reply.text)) if reply.text.strip() else self._record_problem("the answer is empty")
         )
-        if found is None:
+        if problem is None:
             return None
         if self._tool is not None:
-            return f"the answer must come as a call of {self._tool.name}, and in text it is not usable: {found}"
+            return f"the answer must come as a call of {self._tool.name}, and in text it is not usable: {problem}"
         schema = to_json(dict(self._type.schema.schema)).decode()
-        return f"the answer is not usable: {found}\nGive one JSON object of this schema and nothing else:\n{schema}"
+        return f"the answer is not usable: {problem}\nGive one JSON object of this schema and nothing else:\n{schema}"
 
     @property
     def is_complete(self) -> bool:
-        """Whether the object has been received."""
+        """True if the object has been received."""
         return bool(self._values)
 
     def check_attempts(self) -> None:
@@ -142,13 +157,13 @@ class TurnOutput:
             raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
 
     def _submit_call(self, call: ToolCall, *, cut: bool) -> OutputCallResult:
-        found = self._record_problem(CUT) if cut else self._store(call.arguments)
-        if found is None:
+        problem = self._record_problem(CUT) if cut else self._store(call.arguments)
+        if problem is None:
             return OutputCallResult("ok", ACCEPTED)
-        return OutputCallResult("invalid_arguments", CUT if cut else f"Not taken: {found}")
+        return OutputCallResult("invalid_arguments", CUT if cut else f"Not taken: {problem}")
 
     def _store(self, text: str) -> str | None:
-        """Keep the object in `text`; what is wrong with it, if anything."""
+        """Store the object in `text` and return None, or record and return its problem."""
         assert self._type is not None
         try:
             self._values.append(self._type.read(text))
@@ -158,9 +173,9 @@ class TurnOutput:
             )
         return None
 
-    def _record_problem(self, fault: str) -> str:
-        self._problems.append(fault)
-        return fault
+    def _record_problem(self, problem: str) -> str:
+        self._problems.append(problem)
+        return problem
 
 
 def _submit_tool(type_: OutputType, used_names: Sequence[str]) -> ToolSchema:
@@ -172,7 +187,7 @@ def _submit_tool(type_: OutputType, used_names: Sequence[str]) -> ToolSchema:
 
 
 def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with the definition in place that it refers to as a whole, as those of recursive types do."""
+    """Return the schema with the definition in place that its root refers to, as the schemas of recursive types do."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
@@ -181,13 +196,13 @@ def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe_errors(exc: ValidationError) -> str:
-    faults = exc.errors(include_url=False, include_input=False, include_context=False)
-    told = [f"{'.'.join(str(step) for step in fault['loc']) or 'it'}: {fault['msg']}" for fault in faults]
-    more = [f"and {len(told) - _MAX_PROBLEMS} more"] if len(told) > _MAX_PROBLEMS else []
-    return "; ".join([*told[:_MAX_PROBLEMS], *more])
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    descriptions = [f"{'.'.join(str(step) for step in error['loc']) or 'it'}: {error['msg']}" for error in errors]
+    more = [f"and {len(descriptions) - _MAX_PROBLEMS} more"] if len(descriptions) > _MAX_PROBLEMS else []
+    return "; ".join([*descriptions[:_MAX_PROBLEMS], *more])
 
 
 def _strip_fence(text: str) -> str:
-    """The text without the code fence around all of it, which many models cannot leave out."""
+    """Return the text without the code fence around all of it, which many models add unasked."""
     fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
     return fenced[1] if fenced else text

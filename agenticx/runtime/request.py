@@ -1,6 +1,6 @@
-"""The request of a round: the history repaired, compacted where that is due, and passed by the hooks, in this order.
+"""The request of a round: the history sanitised, compacted if due, and passed through the hooks, in this order.
 
-Repairing works on a copy. A compaction that follows makes what is left of that copy the session's history.
+Sanitising works on a copy. A compaction that follows makes its result, built from that copy, the session's history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBuilder:
-    """Makes the requests of turns; a frozen set of collaborators."""
+    """The builder of model requests; a frozen set of collaborators."""
 
     model: ChatModel
     compactor: ContextCompactor
@@ -39,7 +39,7 @@ class RequestBuilder:
     clocks: ModelClocks
 
     async def prepare(self, turn: Turn) -> ModelRequest:
-        """Return the next request; raises `HookFailed` when a before_model hook fails."""
+        """Return the next request; raise `HookFailed` when a before_model hook fails."""
         rows = await self._compact(turn, await _sanitized_history(turn))
         request = ModelRequest(
             messages=await self._messages(turn, rows),
@@ -52,7 +52,7 @@ class RequestBuilder:
     async def prepare_shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
         """Return the same request with a compacted history, because a provider found it too long.
 
-        Once per turn; None where it was done already or gains nothing.
+        Works once per turn; returns None if it was done already or does not make the history smaller.
         """
         rows = await _sanitized_history(turn)
         if turn.overflowed or not await _run_by_size(self._may_shrink, turn, rows):
@@ -67,14 +67,14 @@ class RequestBuilder:
         return replace(request, messages=await self._messages(turn, compacted.messages))
 
     async def _messages(self, turn: Turn, rows: Sequence[Message]) -> list[Message]:
-        """The history as the model gets it: the system prompt first, passed by the hooks."""
+        """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
         messages = list(rows)
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         return await self.hooks.run_before_model(messages, turn.hook_context)
 
     async def _compact(self, turn: Turn, rows: Sequence[Message]) -> Sequence[Message]:
-        """Return the valid history `rows`, compacted where that is due and gains something."""
+        """Return the valid history `rows`, compacted if that is due and makes it smaller."""
         counted = turn.last_input_tokens
         if not await _run_by_size(self._is_due, turn, rows):
             return rows
@@ -85,7 +85,7 @@ class RequestBuilder:
         if compacted is not None:
             await self._apply(turn, rows, compacted)
             return compacted.messages
-        if await _run_by_size(self.compactor.worth_asking, rows):  # so the model was asked, in vain
+        if await _run_by_size(self.compactor.worth_asking, rows):  # the model was asked, but its summary gained nothing
             turn.session.incompressible = await _run_by_size(self.compactor.measure, rows)
         return rows
 
@@ -95,7 +95,7 @@ class RequestBuilder:
         return due and self._may_shrink(turn, rows)
 
     def _may_shrink(self, turn: Turn, rows: Sequence[Message]) -> bool:
-        """Whether the history has changed since a summary of it gained nothing, in whichever turn that was."""
+        """Return whether the history has changed since a summary of it gained nothing, in this or an earlier turn."""
         before = turn.session.incompressible
         return before is None or self.compactor.has_changed(rows, before)
 
@@ -120,14 +120,14 @@ class RequestBuilder:
 
     @contextmanager
     def _stall_notice(self, turn: Turn) -> Generator[None]:
-        """No silent wait: a summary that takes longer than the first feedback may is said to be waited for."""
+        """Emit `stall` if the summary in the body takes longer than the limit for the first feedback."""
         feedback = self.clocks.first_feedback
         data = {"elapsed_seconds": feedback, "limit_seconds": self.compactor.timeout, "action": "waiting"}
 
-        def say() -> None:
+        def emit_stall() -> None:
             turn.emit(EventType.STALL, {"phase": "first_chunk", **data})
 
-        timer = asyncio.get_running_loop().call_later(turn.clock.real(feedback), say)
+        timer = asyncio.get_running_loop().call_later(turn.clock.real(feedback), emit_stall)
         try:
             yield
         finally:
@@ -140,7 +140,7 @@ async def _sanitized_history(turn: Turn) -> list[Message]:
 
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
-    """Return `function(*args)`, from a thread if the last of them is a history of many rows."""
+    """Return `function(*args)`, from a thread if the last argument is a history of many rows."""
     return await run_sized(function, *args, size=history_size(args[-1]), name="agx history")
 
 

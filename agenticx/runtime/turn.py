@@ -1,4 +1,4 @@
-"""What changes while one turn runs, and how it says so."""
+"""The mutable state of one running turn, and the events it emits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agenticx.tools.registry import Toolbox
 __all__ = ["Turn", "attachment_data", "usage_data"]
 
 BACKGROUND_SECONDS = 3.0
-"""Real seconds that work behind the terminal event (ending processes) may take."""
+"""Real seconds that background work (ending processes) may take after the terminal event."""
 
 _log = get_logger(__name__)
 
@@ -38,7 +38,8 @@ _log = get_logger(__name__)
 class Turn:
     """One user message and all that follows. Everything that a turn emits goes through `emit`.
 
-    `looking` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
+    `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
+    `resumed_questions` are the confirmations of an interrupted turn, by call id.
     """
 
     session: Session
@@ -74,7 +75,7 @@ class Turn:
 
     @property
     def is_meta(self) -> bool:
-        """Whether a person talks to this agent directly; others pause instead of failing when out of rounds."""
+        """True if the user talks to this agent directly; other agents pause instead of failing when out of rounds."""
         return self.agent_id == "meta"
 
     @property
@@ -82,7 +83,10 @@ class Turn:
         return HookContext(self.session.id, self.agent_id, self.round)
 
     def is_read_only(self, call: ToolCall) -> bool:
-        """Whether a call counts as a read for loops and polling: its tool is read-only, or its command only looks."""
+        """Return whether a call counts as a read for loops and polling.
+
+        It does if its tool is read-only, or if its command only reads.
+        """
         return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
@@ -93,34 +97,37 @@ class Turn:
             self.log.record(type_, data)
 
     def end(self, task: asyncio.Task[None]) -> None:
-        """No more events will come: `task`, which ran the turn, is done."""
+        """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
         self.channel.close()
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
     def stop(self) -> None:
-        """The person wants the turn to end."""
+        """Stop the turn on behalf of the user."""
         self.stopped = True
         self.interrupts.fire("stopped")
 
     def renew_interrupts(self, limit: float = 0.0) -> Interrupts:
-        """A fresh scope, with its own limit, for what comes after the first was left; a stop outlives the change."""
+        """Return a new scope with its own limit, for the work after the first scope was left.
+
+        A stop that was requested before applies to the new scope too.
+        """
         self.interrupts = Interrupts(limit)
         if self.stopped:
             self.interrupts.fire("stopped")
         return self.interrupts
 
     def enter(self, state: TurnState) -> None:
-        """Go to a state of the machine; said once per change."""
+        """Change the state and emit it, if it is another one."""
         if state != self.state:
             self.state = state
             self.emit(EventType.STATE, {"state": state})
 
     def append(self, message: Message) -> None:
-        """Append to the conversation."""
+        """Append a message to the conversation."""
         self.session.messages.append(message)
 
     def append_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Keep what the model said and those of its calls that count; a reply that says nothing leaves no row."""
+        """Append the model's text and those of its calls that count; a reply with neither leaves no row."""
         if not (reply.text or calls):
             return
         self.append(
@@ -134,11 +141,11 @@ class Turn:
         )
 
     def append_reminder(self, text: str) -> None:
-        """Say something to the model in the user's role."""
+        """Append a text for the model in the user's role."""
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def append_steering(self) -> None:
-        """Tell the model next what the person said meanwhile."""
+        """Append the messages that the user sent meanwhile, so that the next model call has them."""
         for message in self.steering.take():
             self.emit(
                 EventType.STEERED,
@@ -148,56 +155,56 @@ class Turn:
 
     @property
     def has_steering(self) -> bool:
-        """Whether steering messages wait and a round is left for them, so that an answer is not the end yet."""
+        """True if steering messages wait and a round is left for them, so that an answer is not the end yet."""
         return bool(self.steering.left) and self.round < self.max_rounds
 
     def record_usage(self, usage: Usage, model_name: str) -> None:
-        """Account for one model call."""
+        """Add the usage of one model call to the turn's and emit it."""
         self.usage = usage if self.usage is None else self.usage + usage
         self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
 
     def report_hook_failure(self, failure: AgenticXError) -> None:
-        """A failed observer hook: the turn goes on, the person is told."""
+        """Report a failed observer hook as a non-fatal error; the turn goes on."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` behind the call or the turn that started it."""
+        """Run `work` in a task that may outlast the call or the turn that started it."""
         task = asyncio.get_running_loop().create_task(_contained(work), name="agx background task")
         self._background_tasks.add(task)
         task.add_done_callback(self._background_task_done)
 
     async def finish_background_tasks(self) -> None:
-        """Wait for what was handed to `afterwards`, at most 3 s; then it is cancelled."""
+        """Wait at most 3 s for the tasks of `run_in_background`, then cancel them."""
         if not self._background_tasks:
             return
         _, late = await asyncio.wait(self._background_tasks, timeout=BACKGROUND_SECONDS)
         for task in late:
             task.cancel()
         if late:
-            _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
+            _log.warning("background tasks of the turn took too long and were cancelled", tasks=len(late))
             await asyncio.wait(late, timeout=0.1)
 
     def _background_task_done(self, task: asyncio.Task[None]) -> None:
         self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("work behind the turn failed", exc_info=failure)
+            _log.error("a background task of the turn failed", exc_info=failure)
 
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
-    """Await foreign work: a `SystemExit` in a task would end the program."""
-    with foreign.containing("work behind the turn"):
+    """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
+    with foreign.containing("a background task of the turn"):
         await work
 
 
 def attachment_data(message: UserMessage) -> dict[str, Any]:
-    """The payload key that tells what came with a message; none if nothing did."""
+    """Return the payload key with the summaries of a message's attachments, or no key if it has none."""
     summaries = [dict(attachment.summary) for attachment in message.attachments]
     return {"attachments": summaries} if summaries else {}
 
 
 def usage_data(usage: Usage) -> dict[str, Any]:
-    """The payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
+    """Return the payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
     data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.total_output_tokens}
     if usage.cached_tokens is not None:
         data["cached_tokens"] = usage.cached_tokens
