@@ -1,4 +1,4 @@
-"""The calls of a reply, read: known tool, arguments that parse and fit, or the answer that the call gets instead."""
+"""Parsing and validation of a reply's calls, and the answers of those that cannot run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "val
 CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 
 _MAX_CHARS_ON_LOOP = 2 * 1024
-"""Characters of arguments that are read on the event loop; longer ones are read in a thread."""
+"""Characters of arguments that are parsed on the event loop; longer ones are parsed in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How one call was answered."""
+    """The answer of one call."""
 
     text: str
     outcome: ToolOutcome = "ok"
@@ -36,7 +36,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedArguments:
-    """Arguments as a tool takes them; `repaired` tells that they are not quite what was sent."""
+    """Arguments as a tool accepts them; `repaired` is true if they differ from what the model sent."""
 
     arguments: dict[str, Any]
     repaired: bool = False
@@ -44,13 +44,14 @@ class ValidatedArguments:
 
 @dataclass(slots=True)
 class PendingCall:
-    """One call on its way.
+    """One call and the state of its execution.
 
-    `said` are its arguments as the model wrote them: the object, or the text where that does not parse. `arguments` are
-    those of a call that may run, `problem` is the answer of one that may not; before it is read a call has neither.
-    `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody waits for them
-    any more; `partial` is what a tool gave when it was cancelled. `failure` is an error of the engine's own in what the
-    tool asked of it: it ends the turn, whatever the tool made of it.
+    `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
+    `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
+    both are None. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody
+    waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the engine
+    in something that the tool asked of it: it ends the turn, whatever the tool makes of it. A `closed` call emits no
+    more events.
     """
 
     call: ToolCall
@@ -73,7 +74,7 @@ class PendingCall:
 
 
 async def read_call(turn: Turn, one: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None) -> None:
-    """Fill in what comes of reading the call; a `verdict` is the answer of a call that nobody runs."""
+    """Parse and validate the call and fill in its fields; `output_result` answers a call that no tool runs."""
     if len(one.call.arguments) > _MAX_CHARS_ON_LOOP:
         await run_in_thread(_read, turn, one, cut, output_result, name="agx reading a call")
     else:
@@ -105,7 +106,7 @@ def _read(turn: Turn, one: PendingCall, cut: bool, output_result: OutputCallResu
 
 
 def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
-    """The arguments that a malformed text most likely means, for a tool that only reads; else raises `malformed`."""
+    """Return the arguments that a malformed text most likely means, if the tool only reads; else raise `malformed`."""
     if not tool.read_only:
         raise malformed
     try:
@@ -120,7 +121,7 @@ def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
 
 
 def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
-    """Return what the tool's own validation makes of the arguments, numbers in another form converted if need be.
+    """Return the arguments after the tool's own validation, with numbers in another form converted if needed.
 
     Raises `InvalidArguments`, whatever that validation does.
     """
@@ -140,7 +141,7 @@ def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value: object = foreign.call_now(tool.validate, arguments, what=what)
         if not isinstance(value, dict):
             raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
-        foreign.call_now(jsonable, value, what=what)  # events, questions and digests are made of it
+        foreign.call_now(jsonable, value, what=what)  # events, questions and digests use its JSON
     except InvalidArguments:
         raise
     except AgenticXError as exc:

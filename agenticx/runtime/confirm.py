@@ -1,4 +1,4 @@
-"""Who may say yes: the gate protocol and the gates for a terminal, for a server, and for nobody."""
+"""Confirmation gates: the protocol, and gates for a terminal, a server and automatic approval."""
 
 from __future__ import annotations
 
@@ -40,20 +40,23 @@ Remember = Literal["once", "session", "always"]
 
 
 class UnknownConfirm(AgenticXError):
-    """No confirmation has that id (in that session)."""
+    """Raised when no confirmation has that id (in that session)."""
 
 
 class DigestMismatch(AgenticXError):
-    """The answer was given for something other than what is being asked."""
+    """Raised when an answer was given for something other than what is being asked."""
 
 
 class ConfirmClosed(AgenticXError):
-    """The confirmation was already answered otherwise, expired, or its turn was stopped."""
+    """Raised when the confirmation was already answered otherwise, has expired, or its turn was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """One question to a person. `context` is the payload of `confirm_required.context`; `digest` covers all of it."""
+    """One question to the user.
+
+    `context` is the payload of `confirm_required.context`; `digest` covers all of it.
+    """
 
     id: str
     question: str
@@ -66,7 +69,7 @@ class ConfirmRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmAnswer:
-    """What was decided. `arguments` replaces the call's own (they are validated and assessed anew)."""
+    """A decision. `arguments` replaces the call's own; they are validated and assessed again."""
 
     approved: bool
     by: AnsweredBy = "user"
@@ -86,21 +89,22 @@ def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str
 
 
 class ConfirmGate(ABC):
-    """Decides on risky calls. Implement `request_confirm`; override `ask` to see ids, digests and expiry.
+    """The protocol of gates that decide on risky calls.
 
-    The runtime bounds every question by its confirm time-out: a gate that has not answered by then is cancelled
-    and the answer is no. Whatever a gate raises counts as no.
+    Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every question by its
+    confirm time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
+    gate counts as no.
     """
 
     @abstractmethod
     def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
-        """Whether the call that `context` describes may run: True or False; what is neither counts as a failed gate.
+        """Return whether the call that `context` describes may run.
 
-        A plain function runs in a thread, so it may block.
+        Any value other than True and False counts as a failed gate. A plain function runs in a thread, so it may block.
         """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        """Park the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
+        """Register the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
         announce()
         ask = self.request_confirm
         if iscoroutinefunction(ask):
@@ -117,12 +121,18 @@ class ConfirmGate(ABC):
         return ConfirmAnswer(approved=approved)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """What a question was answered whose asking was cut short, by a stop or its time-out, at that very moment."""
+        """Return the answer to a question if it was given at the moment its asking was cancelled, else None.
+
+        A stop or the time-out cancels the asking.
+        """
         return None
 
 
 class AutoApproveConfirmGate(ConfirmGate):
-    """Always yes, by policy; for work that must not wait for a person. `last_request` stays unset."""
+    """A gate that approves every call by policy, for work that must not wait for the user.
+
+    `last_request` is never set.
+    """
 
     last_request: ConfirmRequest | None = None
 
@@ -142,10 +152,10 @@ class _PendingConfirm:
 
 @dataclass
 class AsyncConfirmGate(ConfirmGate):
-    """Questions wait as futures until somebody calls `resolve`: a server's route, a test, a window.
+    """A gate whose questions wait as futures until `resolve` is called: by a server's route, a test or a window.
 
-    Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that
-    an answer that is repeated gets the same decision back.
+    Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that a
+    repeated answer gets the same decision again.
     """
 
     remembered: int = 10_000
@@ -172,7 +182,7 @@ class AsyncConfirmGate(ConfirmGate):
                 self._closed.popitem(last=False)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """The questions that wait, oldest first; of one session if it is named."""
+        """Return the pending questions, oldest first; only those of one session if it is named."""
         return [
             parked.request
             for parked in self._pending.values()
@@ -180,7 +190,7 @@ class AsyncConfirmGate(ConfirmGate):
         ]
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """The answer that a question was given; None if it waits, was closed without one, or is unknown."""
+        """Return the answer to a question; None if it is pending, was closed without one, or is unknown."""
         parked = self._pending.get(request_id)
         if parked is not None:
             return parked.answer.result() if _is_answered(parked.answer) else None
@@ -197,7 +207,9 @@ class AsyncConfirmGate(ConfirmGate):
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> ConfirmAnswer:
-        """Answer a question; the first valid answer wins and the same answer again, with any `reason`, returns it.
+        """Answer a question and return the answer that counts.
+
+        The first valid answer counts; the same answer again, with any `reason`, returns the first one.
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
@@ -233,11 +245,11 @@ def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
 
 
 class SyncConfirmGate(ConfirmGate):
-    """Asks at the terminal: y or yes is yes, anything else (and end of input) is no.
+    """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
-    The question shows all that will run or be written, and nothing in it can hide or pretend (`question_lines`).
-    One daemon thread does all reading, so neither the event loop nor the end of the process waits for Enter. A line
-    typed while no question is open belongs to none and is dropped.
+    The question shows all that will run or be written, and none of its text can hide or imitate other lines
+    (`question_lines`). One daemon thread does all reading, so neither the event loop nor the end of the process waits
+    for Enter. A line typed while no question is open is dropped.
     """
 
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
@@ -260,7 +272,7 @@ class SyncConfirmGate(ConfirmGate):
         future: asyncio.Future[str] = loop.create_future()
         self._waiting = (loop, future)
         try:
-            if self._reading:  # an expired question left the thread at the prompt: its next line is ours
+            if self._reading:  # the thread still reads for an expired question: its next line answers this one
                 sys.stderr.write(prompt)
                 sys.stderr.flush()
             else:
@@ -286,7 +298,7 @@ class SyncConfirmGate(ConfirmGate):
                 loop, future = waiting
                 try:
                     loop.call_soon_threadsafe(_set_line, future, line)
-                except RuntimeError:  # the loop is closed: nobody waits any more
+                except RuntimeError:  # the loop is closed: no question is pending
                     return
 
 
@@ -306,7 +318,7 @@ def _read_line(prompt: str) -> str:
 
 
 def _discard_typed_ahead() -> None:
-    """What was typed at a terminal before a question was shown cannot be its answer; a pipe's lines are all kept."""
+    """Discard what was typed at a terminal before the question was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return
     try:

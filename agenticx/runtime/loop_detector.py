@@ -285,8 +285,8 @@ class _CallDigest:
             pending=call.read_only and reports_pending(own_words),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
-            fruitless=fruitless,
-            comparable=not news and (call.read_only or bool(exit_code(result))),
+            found_nothing=fruitless,
+            is_repeat_suspect=not news and (call.read_only or bool(exit_code(result))),
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether one call may run: the mode's verdict, the person's answer, and the proof that nothing changed in between."""
+"""Authorization of one call: the mode's verdict, the user's answer, and a check for changes since."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = get_logger(__name__)
 
 
 class CallRefused(AgenticXError):
-    """The call may not run; the message is what the model reads, `outcome` what the result says."""
+    """Raised when the call may not run; the model reads the message, `outcome` is the outcome of its result."""
 
     def __init__(self, message: str, outcome: ToolOutcome) -> None:
         super().__init__(message)
@@ -54,20 +54,20 @@ class _BoundArguments:
 
 @dataclass(slots=True)
 class _ClosingAnswer:
-    """The answer with which a question is closed that nobody answers; afterwards, the one it was closed with."""
+    """The answer that closes a question if nobody answers it; afterwards, the answer that did close it."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenQuestion:
-    """A question of before a restart that waits at the gate again."""
+    """A question from before a restart that is pending at the gate again."""
 
     task: asyncio.Task[ConfirmAnswer]
     closing: _ClosingAnswer
 
     async def close(self, answer: ConfirmAnswer) -> ConfirmAnswer:
-        """Close the question with `answer`, or the one that it has been given by now, and return that."""
+        """Close the question with `answer`, unless it was answered already, and return the answer that counts."""
         if not self.task.done():
             self.closing.answer = answer
             await cancel_and_wait(self.task)
@@ -76,9 +76,9 @@ class _OpenQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallAuthorizer:
-    """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`.
+    """The checks before a call runs. `authorize` returns the arguments that may run, or raises `CallRefused`.
 
-    Its `slot` is given back while the person is asked.
+    The call's `slot` is released while the user is asked.
     """
 
     gate: ConfirmGate
@@ -88,20 +88,23 @@ class CallAuthorizer:
     async def authorize(
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext, slot: Slot
     ) -> ValidatedArguments:
-        asked = turn.resumed_questions.get(context.call_id)
-        if asked is not None:
-            slot.mark_asked()  # it was put already
-        if asked is None or asked.answer is not None:
-            return await self._authorize(turn, tool, arguments, context, slot, asked, None)
-        # Its readers know this question, so it takes answers while its call is still being looked at again.
+        """Return the arguments that may run; raise `CallRefused` if the call may not."""
+        resumed = turn.resumed_questions.get(context.call_id)
+        if resumed is not None:
+            slot.mark_asked()  # the question was put before the restart
+        if resumed is None or resumed.answer is not None:
+            return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
+        # Clients already show this question, so answers are accepted while its call is assessed again.
         closing = _ClosingAnswer()
-        announced = _Announcement(turn, asked.request, slot, done=True)
-        waiting = asyncio.create_task(self._ask_gate(turn, asked.request, announced, closing))
+        announced = _Announcement(turn, resumed.request, slot, done=True)
+        open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announced, closing))
         del turn.resumed_questions[context.call_id]
         try:
-            return await self._authorize(turn, tool, arguments, context, slot, asked, _OpenQuestion(waiting, closing))
+            return await self._authorize(
+                turn, tool, arguments, context, slot, resumed, _OpenQuestion(open_question, closing)
+            )
         finally:
-            await cancel_and_wait(waiting)
+            await cancel_and_wait(open_question)
 
     async def _authorize(
         self,
@@ -110,8 +113,8 @@ class CallAuthorizer:
         arguments: dict[str, Any],
         context: ToolContext,
         slot: Slot,
-        asked: ResumedQuestion | None,
-        waiting: _OpenQuestion | None,
+        resumed: ResumedQuestion | None,
+        open_question: _OpenQuestion | None,
     ) -> ValidatedArguments:
         repaired = False
         assessment = await self._assess(tool, arguments, context)
@@ -120,18 +123,18 @@ class CallAuthorizer:
         verdict = decide(turn.session.permission_mode, assessment)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)
-            await self._apply_verdict(turn, asked, waiting, verdict)
+            await self._apply_verdict(turn, resumed, open_question, verdict)
             return ValidatedArguments(arguments)
-        shown = await self._bind_arguments(tool, arguments, assessment)
-        digest = shown.digest
+        bound = await self._bind_arguments(tool, arguments, assessment)
+        digest = bound.digest
         turn.resumed_questions.pop(context.call_id, None)
         if digest not in turn.session.allowed:
             await slot.release_to_ask()
-            if asked is None:
-                request = self._request(turn, tool, shown, assessment, verdict, context.call_id)
+            if resumed is None:
+                request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
                 answer = await self._ask_gate(turn, request, _Announcement(turn, request, slot), _ClosingAnswer())
             else:
-                answer = await self._ask_resumed(turn, asked, waiting, digest)
+                answer = await self._ask_resumed(turn, resumed, open_question, digest)
             await slot.acquire()
             if not answer.approved:
                 raise CallRefused(_denial_text(answer), "denied")
@@ -150,9 +153,9 @@ class CallAuthorizer:
         return ValidatedArguments(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return the tool's assessment; raises `Refused` for whatever else the tool does there.
+        """Return the tool's assessment; raise `CallRefused` if it fails or returns another type.
 
-        Code that assesses runs in a thread; a function without any has its declared risk.
+        The tool's code runs in a thread; a function without an assessor has its declared risk.
         """
         if isinstance(tool, FunctionTool) and tool.assessor is None:
             return tool.assess(arguments, context)
@@ -166,11 +169,11 @@ class CallAuthorizer:
         self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment
     ) -> _BoundArguments:
         what = f"the question about tool {tool.schema.name!r}"
-        shown: _BoundArguments = await self._in_thread(_bind, tool, arguments, assessment, what=what)
-        return shown
+        bound: _BoundArguments = await self._in_thread(_bind, tool, arguments, assessment, what=what)
+        return bound
 
     async def _in_thread(self, function: Callable[..., Any], /, *args: Any, what: str) -> Any:
-        """Call `function` in a thread; a stop leaves it behind. Its errors of any kind are this call's alone."""
+        """Call `function` in a thread that a stop abandons; any of its errors is raised as `CallRefused`."""
         try:
             limit = self.clock.real(self.settings.tool_timeout_seconds)
             return await foreign.call(function, *args, what=what, limit=limit)
@@ -180,24 +183,24 @@ class CallAuthorizer:
             raise CallRefused(str(exc), "error") from exc
 
     async def _apply_verdict(
-        self, turn: Turn, asked: ResumedQuestion | None, waiting: _OpenQuestion | None, verdict: Verdict
+        self, turn: Turn, resumed: ResumedQuestion | None, open_question: _OpenQuestion | None, verdict: Verdict
     ) -> None:
-        """Go by the mode's verdict, also over a question that waited; raises `Refused` for a no."""
+        """Apply the mode's verdict, also to a question that was pending; raise `CallRefused` for a denial."""
         answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
-        if waiting is not None:
-            answer = await waiting.close(answer)
-        elif asked is not None and not asked.is_response_logged:
-            self._emit_response(turn, asked.request, answer)
+        if open_question is not None:
+            answer = await open_question.close(answer)
+        elif resumed is not None and not resumed.is_response_logged:
+            self._emit_response(turn, resumed.request, answer)
         if verdict.decision == "deny":
             raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        if not answer.approved:  # the person was quicker
+        if not answer.approved:  # the user answered before the mode's verdict closed the question
             raise CallRefused(_denial_text(answer), "denied")
 
     def _request(
         self,
         turn: Turn,
         tool: Tool,
-        shown: _BoundArguments,
+        bound: _BoundArguments,
         assessment: Assessment,
         verdict: Verdict,
         call_id: str,
@@ -205,27 +208,27 @@ class CallAuthorizer:
         return ConfirmRequest(
             id=new_id("cnf"),
             question=assessment.question or f"Allow {tool.schema.name}?",
-            context=_question_context(tool, shown, assessment, verdict, call_id),
-            digest=shown.digest,
+            context=_question_context(tool, bound, assessment, verdict, call_id),
+            digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
             session_id=turn.session.id,
             agent_id=turn.agent_id,
         )
 
     async def _ask_resumed(
-        self, turn: Turn, asked: ResumedQuestion, waiting: _OpenQuestion | None, digest: str
+        self, turn: Turn, resumed: ResumedQuestion, open_question: _OpenQuestion | None, digest: str
     ) -> ConfirmAnswer:
-        """Return the answer to a question that was put before the turn was cut off, once there is one."""
-        answer = asked.answer
-        if asked.request.digest != digest:
+        """Return the answer to a question from before the interruption; wait for it if it is pending."""
+        answer = resumed.answer
+        if resumed.request.digest != digest:
             changed = "what would run changed while the program was down"
             answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
-        if waiting is not None:
+        if open_question is not None:
             if answer is None:
-                return await waiting.task
-            await waiting.close(answer)
-        elif answer is not None and not asked.is_response_logged:
-            self._emit_response(turn, asked.request, answer)
+                return await open_question.task
+            await open_question.close(answer)
+        elif answer is not None and not resumed.is_response_logged:
+            self._emit_response(turn, resumed.request, answer)
         assert answer is not None
         return answer
 
@@ -272,7 +275,7 @@ def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
 
 
 class _Announcement:
-    """Emits `confirm_required` once, however often a gate announces."""
+    """A callback that emits `confirm_required` once, however often a gate calls it."""
 
     def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, done: bool = False) -> None:
         self._turn = turn
@@ -297,12 +300,12 @@ class _Announcement:
 
 
 def _question_context(
-    tool: Tool, shown: _BoundArguments, assessment: Assessment, verdict: Verdict, call_id: str
+    tool: Tool, bound: _BoundArguments, assessment: Assessment, verdict: Verdict, call_id: str
 ) -> dict[str, Any]:
     context: dict[str, Any] = {
         "tool": tool.schema.name,
         "tool_call_id": call_id,
-        "arguments": shown.arguments,
+        "arguments": bound.arguments,
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
     }

@@ -1,7 +1,7 @@
-"""A question as a person reads it before saying yes: all that will run or be written, and nothing that pretends.
+"""A confirmation question as lines for the user: all that will run or be written.
 
-Every field stands on one line of its own and every block behind a margin, so no text of a call can pass for a line of
-the question. A text that is too long to be read is cut in the middle, which its line says with its true size.
+Every field is on one line of its own and every block is indented behind a margin, so no text of a call can imitate a
+line of the question. A text that is too long to be read is cut in the middle; its line gives its true size.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _COMPARED_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """One line and how it is meant; whoever has colours goes by `tone`."""
+    """One line and its role, by which a user interface chooses its colour."""
 
     text: str
     tone: QuestionTone = "quiet"
 
 
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """Yield the lines of a `confirm_required`, of its question and its context, which `ConfirmRequest` has too.
+    """Yield the lines for the question and the context of a `confirm_required` or a `ConfirmRequest`.
 
-    The work is bounded but for the counting of characters, whatever the call's arguments are.
+    The work is bounded except for the counting of characters, whatever the call's arguments are.
     """
     repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")
@@ -63,7 +63,7 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
 
 
 def describe_size(text: str) -> str:
-    """`1 character`, or `16 characters, 2 lines` where there are several."""
+    """Return `1 character`, or `16 characters, 2 lines` for several lines."""
     lines = text.removesuffix("\n").count("\n") + 1
     size = f"{len(text)} character{'s' * (len(text) != 1)}"
     return f"{size}, {lines} lines" if lines > 1 else size
@@ -82,7 +82,9 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(value, str):
             continue
         same = next((key for key, text in shown.items() if text == value), None)
-        beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())  # a blank that is cut in two may count as another
+        beginning = visible(
+            value[:_SHORT_VALUE_CHARS].rstrip()
+        )  # a blank that is cut in two may compare as a different one
         if same is None and len(value) <= room and any(text.startswith(beginning) for text in plain):
             room -= len(value)
             same = plain.get(visible(value))
@@ -98,7 +100,7 @@ def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -
 
 
 def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:
-    """Yield what the lines above have not shown yet; long texts share the room that there is."""
+    """Yield the lines of the arguments that are not shown yet; long texts share the available space."""
     arguments = context.get("arguments", {})
     number = len(arguments) - len(repeated)
     names = (name for name in arguments if name not in repeated)
@@ -119,7 +121,10 @@ def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) ->
 
 
 def _as_json(value: Any) -> tuple[str, str]:
-    """Return `value` as indented JSON, and its size; of what is too long to be shown only the beginning is written."""
+    """Return `value` as indented JSON, and its size.
+
+    Of a value that is too long to be shown only the beginning is written.
+    """
     written: list[str] = []
     room = _BLOCK_CHARS
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
@@ -132,7 +137,7 @@ def _as_json(value: Any) -> tuple[str, str]:
 
 
 def _is_in(value: str, diff: str) -> bool:
-    """Return whether every line of `value` is one of `diff`, but for the first and last, which may be parts of one."""
+    """Return whether every line of `value` is a line of `diff`; its first and last line may be parts of one."""
     if len(value) > len(diff) or len(diff) > _COMPARED_CHARS:
         return False
     first, *others = value.split("\n")
@@ -150,7 +155,7 @@ def _block(text: str, limit: int) -> Iterator[QuestionLine]:
 
 
 def _truncate(text: str, limit: int) -> str:
-    """Head and tail of a text that is longer than `limit`; the gap is a line of its own."""
+    """Return head and tail of a text that is longer than `limit`, with the gap on a line of its own."""
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 4, limit // 4

@@ -1,6 +1,7 @@
-"""The request of a round: the history sanitised, compacted if due, and passed through the hooks, in this order.
+"""The model request of a round: history sanitised, compacted if due, passed through the hooks.
 
-Sanitising works on a copy. A compaction that follows makes its result, built from that copy, the session's history.
+The steps are taken in this order. Sanitising works on a copy. A compaction that follows makes its result, built from
+that copy, the session's history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of one round: read, checked, permitted, run, and answered, each exactly once and in call order.
+"""The calls of one round: read, checked, authorized, run, and answered, each once and in call order.
 
 The path of one call, each step able to answer it instead of the next:
 
@@ -52,7 +52,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalls:
-    """Runs calls of a turn; a frozen set of collaborators."""
+    """The runner of a turn's calls; a frozen set of collaborators."""
 
     authorizer: CallAuthorizer
     hooks: HookRegistry
@@ -60,14 +60,14 @@ class ToolCalls:
     clock: Clock
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool = False) -> list[CallOutcome]:
-        """Answer every call, in call order, whatever happens: on any way out the rest is answered `cancelled`.
+        """Answer every call, in call order, whatever happens: on any exit the remaining ones are answered `cancelled`.
 
-        `cut` says that the output limit ended the reply, so that no call of it can be trusted.
+        `cut` is true if the output limit ended the reply, so that none of its calls can be trusted.
         """
         return await self._answer_all(turn, calls, cut=cut, announced=False)
 
     async def resume(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
-        """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
+        """Answer calls that an interrupted turn had announced and of which none had begun."""
         return await self._answer_all(turn, calls, cut=False, announced=True)
 
     async def _answer_all(
@@ -77,15 +77,15 @@ class ToolCalls:
         outcomes: list[CallOutcome] = []
         try:
             try:
-                verdicts: Mapping[str, OutputCallResult] = (
+                output_results: Mapping[str, OutputCallResult] = (
                     {} if announced else await _output_results(turn, calls, cut=cut)
                 )
                 for one in pending:
-                    await read_call(turn, one, cut=cut, output_result=verdicts.get(one.call.id))
+                    await read_call(turn, one, cut=cut, output_result=output_results.get(one.call.id))
             finally:
                 if not announced:
                     self._announce(turn, pending)
-            await turn.channel.wait_until_delivered()  # whoever follows the turn has the calls before anything runs
+            await turn.channel.wait_until_delivered()  # the consumer has received the calls before any of them runs
             for group in _groups(pending):
                 await self._run_group(turn, group, outcomes)
         finally:
@@ -103,9 +103,9 @@ class ToolCalls:
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def _run_group(self, turn: Turn, group: list[PendingCall], outcomes: list[CallOutcome]) -> None:
-        """Run one call, or several side by side; results come out in call order as soon as they can.
+        """Run one call, or several concurrently; emit results in call order as soon as possible.
 
-        An error of the engine in one of them ends the others.
+        An error of the engine in one of them cancels the others.
         """
         places = slots(len(group))
         if len(group) == 1:
@@ -131,7 +131,9 @@ class ToolCalls:
 
     async def _run_one(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
         try:
-            if one.problem is None:  # before anything is asked: nothing may change between the permission and the call
+            if (
+                one.problem is None
+            ):  # wait before asking, so that nothing changes between the authorization and the call
                 await turn.poll_backoff.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
             await slot.acquire()
             one.outcome = await self._run_steps(turn, one, slot)
@@ -167,7 +169,7 @@ class ToolCalls:
     async def _execute(
         self, turn: Turn, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> CallOutcome:
-        await turn.channel.wait_until_delivered()  # that it was permitted, too
+        await turn.channel.wait_until_delivered()  # the consumer has also received the confirmation
         await turn.journal.record_call(one.call)
         one.started = self.clock.monotonic()
         beat = self._progress_timer(turn, one)
@@ -183,7 +185,7 @@ class ToolCalls:
     def _tool_body(
         self, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> Callable[[], Awaitable[CallOutcome]]:
-        """The call of the tool itself; any error of our tree that it raises is its result."""
+        """Return a function that runs the tool; any error of our tree that it raises becomes its result."""
         limit = self.settings.tool_result_chars
 
         async def body() -> CallOutcome:
@@ -221,7 +223,7 @@ class ToolCalls:
         return self._with_partial(one, CallOutcome(text, "timed_out"))
 
     def _with_partial(self, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
-        """Add to an ending what the tool had by then; a large value only if it is rendered already."""
+        """Add to `outcome` the output that the tool had so far; a large value only if it is rendered already."""
         if not one.partial or is_large(one.partial[0]):
             return outcome
         try:
@@ -233,7 +235,7 @@ class ToolCalls:
         return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
 
     async def _run_after_hooks(self, turn: Turn, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
-        """What the after_tool_call hooks leave of the result."""
+        """Return the result as the after_tool_call hooks leave it."""
         assert one.tool is not None
         assert one.arguments is not None
         name = one.tool.schema.name
@@ -251,7 +253,7 @@ class ToolCalls:
 
     def _answer(self, turn: Turn, one: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
         one.closed = True
-        text = clean_text(outcome.text)  # reasons of hooks and gates are foreign text
+        text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
         data: dict[str, Any] = {
             "tool_call_id": one.call.id,
             "name": one.call.name,
@@ -271,9 +273,9 @@ class ToolCalls:
         outcomes.append(outcome)
 
     def _outcome_at_end(self, one: PendingCall) -> CallOutcome:
-        """The answer of a call that an ending turn cut off; one that had finished is told as it was.
+        """Return the answer of a call that was open when the turn ended; a call that had finished keeps its result.
 
-        Unless a hook has yet to see the result: hooks guard, so what they did not let pass is not told.
+        If after_tool_call hooks have not seen the result yet, it is withheld: hooks are guards.
         """
         if one.outcome is not None:
             return one.outcome
@@ -289,14 +291,14 @@ class ToolCalls:
         cancelled = CallOutcome(CANCELLED, "cancelled")
         return cancelled if self.hooks.has("after_tool_call") else self._with_partial(one, cancelled)
 
-    # --- what a tool may say while it runs ----------------------------------------------------------------------------
+    # --- what a tool may emit while it runs ---------------------------------------------------------------------------
 
     def _context(self, turn: Turn, one: PendingCall) -> ToolContext:
-        loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
+        loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
         def emit(type_: str, payload: Mapping[str, Any]) -> None:
             event_type, data = self._tool_event(one, type_, payload)
-            if threading.get_ident() == home_thread:
+            if threading.get_ident() == loop_thread:
                 put(event_type, data)
             else:
                 loop.call_soon_threadsafe(put, event_type, data)
@@ -306,7 +308,7 @@ class ToolCalls:
                 turn.emit(event_type, data)
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
-            if threading.get_ident() == home_thread:
+            if threading.get_ident() == loop_thread:
                 turn.run_in_background(work)
             else:
                 loop.call_soon_threadsafe(turn.run_in_background, work)
@@ -363,7 +365,7 @@ class ToolCalls:
 
 
 class _ProgressTimer:
-    """Calls `say` every `period` real seconds until cancelled; costs nothing for calls that are quick."""
+    """A timer that calls `emit_progress` every `period` real seconds until cancelled; quick calls cost nothing."""
 
     def __init__(self, period: float, emit_progress: Any) -> None:
         self._period = period
@@ -379,13 +381,13 @@ class _ProgressTimer:
 
 
 async def _output_results(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
-    """Return the answers of the calls that are meant to be the object that the turn ends in."""
+    """Return the results of the calls that submit the turn's output object."""
     size = sum(len(call.arguments) for call in calls)
     return await run_sized(partial(turn.output.submit_calls, calls, cut=cut), size=size, name="agx output")
 
 
 def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:
-    """Yield neighbouring calls that may run side by side together, every other call by itself."""
+    """Yield neighbouring calls that may run concurrently as one group, every other call by itself."""
     for parallel, group in groupby(pending, key=lambda one: one.parallel):
         if parallel:
             yield list(group)
@@ -394,13 +396,13 @@ def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:
 
 
 def _first_failure(tasks: Sequence[asyncio.Task[CallOutcome]]) -> asyncio.Future[asyncio.Task[CallOutcome]]:
-    """A future of the first of `tasks` that raises."""
+    """Return a future whose result is the first of `tasks` that raises."""
     first: asyncio.Future[asyncio.Task[CallOutcome]] = asyncio.get_running_loop().create_future()
 
-    def look(task: asyncio.Task[CallOutcome]) -> None:
+    def set_first(task: asyncio.Task[CallOutcome]) -> None:
         if not task.cancelled() and task.exception() is not None and not first.done():
             first.set_result(task)
 
     for task in tasks:
-        task.add_done_callback(look)
+        task.add_done_callback(set_first)
     return first
