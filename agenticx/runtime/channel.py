@@ -1,4 +1,4 @@
-"""The way of events from the turn's coroutine to the one generator at the edge."""
+"""The queue of events from the turn's coroutine to the generator at the edge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ __all__ = ["Channel"]
 
 
 class Channel:
-    """One producer, one consumer, on one loop. `put` never waits; `room` and `delivered` are where a producer does."""
+    """A queue with one producer and one consumer on one loop.
+
+    `put` never waits; `wait_for_room` and `wait_until_delivered` are where a producer does.
+    """
 
     def __init__(self, *, limit: int = 1024) -> None:
         self._limit = limit
@@ -21,7 +24,7 @@ class Channel:
         self._consumer_waits = False
 
     def put(self, event: RuntimeEvent) -> None:
-        """Hand an event over. After `close` it is dropped: nobody is left to read it."""
+        """Add an event. After `close` it is dropped, because there is no consumer any more."""
         if self._closed:
             return
         self._queue.append(event)
@@ -29,16 +32,16 @@ class Channel:
             self._wake.set_result(None)
 
     def close(self) -> None:
-        """No more events will come, or nobody will read them."""
+        """Close the channel, because no more events will be put or the consumer has ended."""
         self._closed = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
         self._release()
 
     async def take(self) -> list[RuntimeEvent]:
-        """All that waits, at least one event; empty only when the channel is closed.
+        """Return all queued events, waiting for at least one; return an empty list only if the channel is closed.
 
-        Being called again means that the consumer is done with what it was given before.
+        A further call means that the consumer has processed the events of the call before.
         """
         if not self._queue:
             self._consumer_waits = True
@@ -60,11 +63,11 @@ class Channel:
             await self._released.wait()
 
     async def wait_until_delivered(self) -> None:
-        """Wait until the consumer has dealt with every event put so far and asks for more."""
+        """Wait until the consumer has processed every event put so far and waits for more."""
         while (self._queue or not self._consumer_waits) and not self._closed:
             await self._released.wait()
 
     def _release(self) -> None:
-        """Wake the producers that wait now, each to look for itself."""
+        """Wake the producers that wait now; each checks its own condition again."""
         self._released.set()
         self._released.clear()

@@ -1,15 +1,15 @@
-"""Compaction: old rows of a history become summaries, the recent tail stays as it is.
+"""Compaction: old rows of a history are replaced by summaries, the recent tail stays as it is.
 
 Differences to seed 002:
 
 1. A summary is made of the rows since the last one and stays a row of its own. The seed's single system row would have
-   each compaction summarise the summary before it, and forget a part of it each time. The result therefore begins with
+   each compaction summarise the summary before it, and lose a part of it each time. The result therefore begins with
    one system row tagged `[compacted]` for each compaction; once these rows hold more than `SUMMARIES_CHARS` characters
    together, or half of what may be used of a small window, they are summarised into one. Towards `threshold_messages`
    they count as one row.
 2. With a known context window the compactor of an `AgentRuntime` goes by tokens alone, unless a threshold is set: 20
-   messages are nothing in a window of 200,000 tokens.
-3. Where shortening old tool results already brings a history well under its limits, nothing is summarised.
+   messages are few in a window of 200,000 tokens.
+3. If shortening old tool results already brings a history well under its limits, nothing is summarised.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ UsageCallback = Callable[[Usage], None]
 
 TAG = "[compacted]"
 WINDOW_SHARE = 0.7
-"""The part of a known context window that may be used before history is compacted; the rest is left for the answer."""
+"""The part of a known context window that may be used before history is compacted; the rest is for the answer."""
 
 PRUNED_SHARE = 0.8
-"""The part of a limit under which shortened tool results must bring a history: else the next round shortens again."""
+"""The part of a limit that a history with shortened tool results must stay under, or the next round shortens again."""
 
 THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
 """The thresholds of seed 002."""
@@ -61,7 +61,7 @@ SUMMARIES_CHARS = 8_000
 """The most characters of all summaries together, the current request not counted; with more they become one."""
 
 GROWTH = 1.5
-"""How many times its characters a history must have before a summary that gained nothing is asked for again."""
+"""The factor by which a history must grow before a summary that gained nothing is requested again."""
 
 _SUMMARY_CHARS = 1_000
 """The usual length of a summary of short rows: the four points that its prompt asks for, in a few sentences each."""
@@ -77,10 +77,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult(Sequence[Message]):
-    """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
+    """A shorter history, which reads as the list of its messages, as on the AgentRuntime page.
 
-    Its first `front` messages stand for the first `cut` of the original ones. `summary` is "" where shortening old tool
-    results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider counted it.
+    Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
+    shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
+    counted it.
     """
 
     messages: list[Message]
@@ -104,7 +105,7 @@ class CompactionResult(Sequence[Message]):
 
     @property
     def tokens_spent(self) -> int | None:
-        """The input and output tokens of the summaries; None where the provider did not count both."""
+        """The input and output tokens of the summaries; None if the provider did not count both."""
         if self.usage is None:
             return None
         read, written = self.usage.total_input_tokens, self.usage.total_output_tokens
@@ -113,7 +114,10 @@ class CompactionResult(Sequence[Message]):
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A history taken apart: `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are."""
+    """A history divided into parts.
+
+    `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are.
+    """
 
     cut: int
     summaries: list[Message]
@@ -123,13 +127,13 @@ class _Parts:
 
     @property
     def kept(self) -> list[Message]:
-        """The rows behind the summaries."""
+        """The rows after the summaries."""
         return [*self.carried, *self.tail]
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A history to be summarised, with its size as it is."""
+    """A history to be summarised, with its present size."""
 
     parts: _Parts
     characters: int
@@ -138,14 +142,14 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompactor:
-    """Compacts a history of more than `threshold_messages` rows or `threshold_chars` characters.
+    """A compactor for histories of more than `threshold_messages` rows or `threshold_chars` characters.
 
-    One that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None is the
-    default of the AgentRuntime page where the window is unknown, and no limit where it is known. The compactor that an
-    `AgentRuntime` makes by itself has None for each threshold that neither argument, variable nor settings file sets:
-    where only one is set, that one counts in every window.
+    A history that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None
+    is the default of the AgentRuntime page if the window is unknown, and no limit if it is known. The compactor that an
+    `AgentRuntime` makes by itself has None for each threshold that no argument, variable or settings file sets: if only
+    one is set, that one counts in every window.
 
-    `timeout` bounds each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
+    `timeout` limits each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
     these minimums of the AgentRuntime page.
     """
 
@@ -169,13 +173,13 @@ class ContextCompactor:
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
     ) -> CompactionResult | None:
-        """Return the compacted history, or None when nothing needs to be or can be gained.
+        """Return the compacted history, or None if it is within its limits or compaction gains nothing.
 
-        `input_tokens` is the provider's count for the last call; `spent` is also called for a summary that failed, took
-        too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one: system
-        rows tagged `[compacted]`. The retained tail follows, at whose head the current request stands if files came
-        with it. Where shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the
-        result is the same rows with those results cut to head and tail.
+        `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
+        took too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one:
+        system rows tagged `[compacted]`. The retained tail follows; if the current request has attachments, it stands
+        at the head of the tail. If shortening old tool results already brings the history under `PRUNED_SHARE` of its
+        limits, the result is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
         plan = await run_sized(
@@ -191,7 +195,7 @@ class ContextCompactor:
     def _choose_step(
         self, messages: Sequence[Message], window: int | None, input_tokens: int
     ) -> _Plan | CompactionResult | None:
-        """Return what `maybe_compact` does: ask for a summary, only shorten old tool results, or nothing."""
+        """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned rows, or None."""
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
@@ -233,11 +237,14 @@ class ContextCompactor:
         return CompactionResult(result, len(parts.new), summary, plan.tokens, after, summarizer.usage, front, parts.cut)
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
-        """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
+        """Return whether the history is over one of the limits.
+
+        It is called in every round, so it counts no more than needed.
+        """
         return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
 
     def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
-        """Whether the history has more rows than may be, or is over that share of the limits of its size."""
+        """Return whether the history has too many rows, or is over that share of the limits of its size."""
         most_rows, most_chars = self.threshold_messages, self.threshold_chars
         if window is None:
             most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
@@ -251,10 +258,10 @@ class ContextCompactor:
         return input_tokens > limit or estimate_tokens(messages) > limit
 
     def worth_asking(self, messages: Sequence[Message]) -> bool:
-        """Whether a summary can gain enough to be paid for: decided before the model is asked.
+        """Return whether a summary can gain enough to justify its cost; decided before the model is asked.
 
-        Rows that it replaces must be longer than what takes their place, and a large tail must not have a few small
-        rows summarised in every round.
+        The rows that it replaces must be longer than what takes their place, and a large tail must not cause a few
+        small rows to be summarised in every round.
         """
         return self._is_worth_asking(self._parts(messages), _characters(messages))
 
@@ -270,13 +277,13 @@ class ContextCompactor:
         return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """The rows and characters of a history, to be passed to `has_changed` later."""
+        """Return the rows and characters of a history, to be passed to `has_changed` later."""
         return len(messages), _characters(messages)
 
     def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
-        """Whether a history is another one than when a summary of it gained nothing.
+        """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
 
-        It has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was taken back.
+        It has if it has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was rewound.
         """
         rows, characters = before
         if not rows <= len(messages) < rows + self.retain_recent_messages:
@@ -293,12 +300,12 @@ class ContextCompactor:
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
-        """The same rows, the long tool results of those before the tail cut to head and tail."""
+        """Return the same rows, with the long tool results of those before the tail cut to head and tail."""
         cut = self._tail_start(messages)
         return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
     def _tail_start(self, messages: Sequence[Message]) -> int:
-        """The place where the tail begins: never between a call and its result."""
+        """Return the index at which the tail begins: never between a call and its result."""
         cut = max(0, len(messages) - self.retain_recent_messages)
         while cut > 0 and isinstance(messages[cut], ToolMessage):
             cut -= 1
@@ -319,7 +326,7 @@ class ContextCompactor:
 
 @dataclass(slots=True)
 class _Summarizer:
-    """The model calls of one compaction, and their cost; `usage` is None while the provider has counted nothing."""
+    """The model calls of one compaction and their cost; `usage` is None while the provider has counted nothing."""
 
     compactor: ContextCompactor
     model: ChatModel
@@ -327,7 +334,7 @@ class _Summarizer:
     usage: Usage | None = None
 
     async def summary(self, rows: Sequence[Message]) -> str | None:
-        """Return the model's summary of `rows`, or None where it fails or takes too long."""
+        """Return the model's summary of `rows`, or None if it fails or takes too long."""
         text = await run_sized(render, rows, size=history_size(rows), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=text)],
@@ -344,7 +351,7 @@ class _Summarizer:
         return summary
 
     async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
-        """Return the model's answer; raises `ModelError` for anything but a whole answer in time."""
+        """Return the model's answer; raise `ModelError` for anything but a complete answer in time."""
         clock, what = self.compactor.clock, "the compaction summary"
         limit = clock.real(self.compactor.timeout)
         with LlmCallLine(clock, lambda: (self.model.name, builder.usage), purpose="compaction"):
@@ -364,9 +371,9 @@ class _Summarizer:
 
 
 async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Message], str]:
-    """Return the summary rows that take the place of `parts.summaries` and `parts.new`, and the text of the newest.
+    """Return the summary rows that replace `parts.summaries` and `parts.new`, and the text of the newest.
 
-    The current request goes along, word for word, if no other row has it.
+    The current request is added to them, word for word, if no other row has it.
     """
     request = _current_request(parts.new, parts.kept)
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
@@ -388,13 +395,16 @@ async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Messa
 
 
 def _summaries_limit(model: ChatModel) -> int:
-    """The most characters of all summaries together: at most half of what may be used of the model's window."""
+    """Return the most characters of all summaries together: at most half of the usable part of the model's window."""
     window = model.context_window
     return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
 
 
 def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
-    """The summaries where none shorter could be had: kept for the next compaction to try, up to twice the limit."""
+    """Return the summaries that could not be merged, truncated only above twice the limit.
+
+    Below that they are kept as they are, and the next compaction tries to merge them again.
+    """
     if _characters(plain) <= 2 * limit:
         return rows
     share = limit // len(plain)
@@ -406,7 +416,7 @@ def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: 
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
-    """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
+    """Return a rough token count: one per four bytes of UTF-8, the usual rule of thumb for English and code."""
     texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
     return (texts + _attachment_weight(messages)) // _TOKEN_CHARS
 
@@ -421,7 +431,7 @@ def _characters(messages: Sequence[Message]) -> int:
 
 
 def _row_count(messages: Sequence[Message]) -> int:
-    """The number of rows, all summaries counting as one."""
+    """Return the number of rows, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
 
@@ -444,7 +454,7 @@ def _texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def is_summary(message: Message) -> bool:
-    """Whether a row is a summary that a compaction made."""
+    """Return whether a row is a summary made by a compaction."""
     return isinstance(message, SystemMessage) and message.content.startswith(TAG)
 
 
@@ -454,7 +464,7 @@ _REQUEST_MARK = "\n\nThe user's current request, word for word: "
 
 
 def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
-    """The request being worked on if files came with it and the tail no longer has it: no summary could hold them."""
+    """Return the current request if it has attachments and the tail does not contain it: no summary can hold files."""
     if any(_is_request(message) for message in tail):
         return []
     request = next((message for message in reversed(prefix) if _is_request(message)), None)
@@ -462,7 +472,7 @@ def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> l
 
 
 def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
-    """The request among the `new` rows that is being worked on, word for word, if none of the `kept` ones is newer."""
+    """Return the current request, word for word, if it is among the `new` rows and none of the `kept` ones is newer."""
     if any(_is_request(message) for message in kept):
         return ""
     request = next((message for message in reversed(new) if _is_request(message)), None)
@@ -475,14 +485,14 @@ def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
 
 
 def _carried_request(summaries: Sequence[Message]) -> str:
-    """The request that the last of the summaries to have one carries."""
+    """Return the request carried by the last of the summaries that has one."""
     requests = (row.content.partition(_REQUEST_MARK)[2] for row in reversed(summaries) if _REQUEST_MARK in row.content)
     request = next(requests, None)
     return "" if request is None else _REQUEST_MARK + request
 
 
 def _without_request(summary: Message) -> Message:
-    """The summary without the request that it carries: there is a newer one, or it goes along elsewhere."""
+    """Return the summary without the request that it carries: there is a newer one, or another row carries it."""
     text = summary.content.partition(_REQUEST_MARK)[0]
     return summary if text == summary.content else summary.model_copy(update={"content": text})
 

@@ -1,4 +1,4 @@
-"""One call of the model under its clocks: its deltas become events as they come, its reply is kept however it ends."""
+"""One call of the model under its clocks: deltas become events as they arrive, the reply is kept."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["call_model"]
 
 
 async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, str]:
-    """Stream one reply under the four clocks; returns it with the id of its message.
+    """Stream one reply under the four clocks and return it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`, what `gave_up` makes of a reply that failed. What was shown by then stays in the history
-    as a partial message.
+    `provider.content_filter`, and the error of `gave_up` for a reply that failed. Text that was shown before stays in
+    the history as a partial message.
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)
@@ -40,7 +40,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
         if exc.code == "context_overflow" and call.writer.has_output:
-            turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
+            turn.overflowed = True  # part of the reply was already shown: too late to compact and ask again
         raise
     finally:
         turn.answering_model = call.model_name
@@ -61,7 +61,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
 
 
 class _ModelCall:
-    """The call while it runs; `model_name` is the model that is being asked, which a fallback may change."""
+    """A call while it runs; `model_name` is the model that is being called, which a fallback may change."""
 
     def __init__(self, turn: Turn, model_name: str, clocks: ModelClocks) -> None:
         self.writer = ReplyWriter(turn)
@@ -71,11 +71,11 @@ class _ModelCall:
         self._deadlines = Deadlines(clocks, turn.clock.monotonic())
 
     def current_usage(self) -> tuple[str, Usage]:
-        """Return the model that was asked last, and its counts so far."""
+        """Return the name of the model that was called last, and its counts so far."""
         return self.model_name, self.writer.usage
 
     async def stream(self, model: ChatModel, request: ModelRequest) -> None:
-        """Receive until the model ends; raises `ClockExpired` when one of the clocks does so first."""
+        """Receive until the model ends; raise `ClockExpired` if one of the clocks expires first."""
         clock, writer, deadlines = self._turn.clock, self.writer, self._deadlines
         source = ModelStream(model, request, clock)
         try:
@@ -97,7 +97,7 @@ class _ModelCall:
             await source.close()
 
     def _start_attempt(self, attempt: Attempt) -> None:
-        """The clock for the first delta starts anew with each attempt, the hard one goes on."""
+        """Restart the clock for the first delta, as with each attempt; the hard clock continues."""
         self.model_name = attempt.model
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
         self._deadlines.start_attempt(now + wait, bounded=attempt.bounded)
@@ -111,7 +111,7 @@ class _ModelCall:
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
     def _handle_expiry(self, expiry: Expiry) -> None:
-        """Say that a clock ran out; the two that only inform return, the others raise `ClockExpired`."""
+        """Emit the event of an expired clock; raise `ClockExpired`, unless it is one of the two that only inform."""
         now, deadlines, limit = self._turn.clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
         total = now - deadlines.started
         silent = now - (deadlines.last_progress or deadlines.started)

@@ -1,7 +1,7 @@
-"""Wait before a read-only call is repeated whose last result said that something is still pending.
+"""Back-off before a read-only call is repeated whose last result was still pending.
 
 The waits are 1, 2, 4, then 8 s each time. The time since the last result counts towards them, so a model that did
-something else meanwhile waits for the rest only. A result that changed starts again at 1 s.
+something else meanwhile waits only for the rest. A result that changed starts again at 1 s.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from agenticx.runtime.result_text import mask_times, reports_pending
 __all__ = ["POLL_DELAYS", "PollBackoff"]
 
 POLL_DELAYS = (1.0, 2.0, 4.0, 8.0)
-"""Seconds; the last one is that of every further repetition."""
+"""Seconds before each repetition; the last value applies to every further one."""
 
 _REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """The last result of a call, that it came `repeated` times before, and when and in which round it did."""
+    """The last result of a call, how many times it was repeated, and when and in which round it was received."""
 
     text: str
     repeated: int
@@ -35,7 +35,7 @@ class _Pending:
 
 
 class PollBackoff:
-    """The calls of one turn that are to be waited for."""
+    """The pending results of one turn's read-only calls."""
 
     def __init__(self) -> None:
         self._pending: dict[bytes, _Pending] = {}
@@ -57,7 +57,7 @@ class PollBackoff:
     async def wait(
         self, call: ToolCall, *, clock: Clock, round_number: int, emit: Callable[[EventType, dict[str, Any]], None]
     ) -> None:
-        """Wait until `call` may be repeated, and say so; returns at once unless its last result was pending."""
+        """Wait until `call` may be repeated, and emit `stall`; return at once unless its last result was pending."""
         last = self._pending.get(call_signature(call.name, call.arguments)) if self._pending else None
         if last is None or last.round == round_number:
             return

@@ -1,4 +1,4 @@
-"""Calls of a round that run side by side: how many at the same time, and the order in which the person is asked."""
+"""Concurrency of a round's calls: how many run at the same time, and the order of their questions."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import asyncio
 __all__ = ["MAX_CONCURRENT_CALLS", "Slot", "slots"]
 
 MAX_CONCURRENT_CALLS = 8
-"""Calls of one turn that may run at the same time. A call that waits for the person's answer is not counted."""
+"""Calls of one turn that may run at the same time. A call that waits for the user's answer is not counted."""
 
 
 def slots(calls: int) -> list[Slot]:
-    """Return a slot for each of a group of neighbouring calls, in call order; `MOST_AT_ONCE` can be held at a time."""
+    """Return a slot for each of a group of neighbouring calls, in call order.
+
+    `MAX_CONCURRENT_CALLS` of them can be held at a time.
+    """
     order = _QuestionOrder(calls)
     free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     return [Slot(free, order, place) for place in range(calls)]
 
 
 class Slot:
-    """The right of one call to run: held from its first hook to its result, but not while the person is asked.
+    """The right of one call to run: held from its first hook to its result, but not while the user is asked.
 
-    So a call never waits between the last look at what it would do and doing it.
+    So a call never waits between the last check of what it would do and its execution.
     """
 
     def __init__(self, free: asyncio.Semaphore, order: _QuestionOrder, place: int) -> None:
@@ -30,21 +33,21 @@ class Slot:
         self._held = False
 
     async def acquire(self) -> None:
-        """Wait until fewer than `MOST_AT_ONCE` are held, first come first served."""
+        """Wait until fewer than `MAX_CONCURRENT_CALLS` are held, in order of arrival."""
         await self._free.acquire()
         self._held = True
 
     async def release_to_ask(self) -> None:
-        """Let others run, and wait until each earlier call of the group has put its question or needs none."""
+        """Release the slot and wait until each earlier call of the group has asked its question or needs none."""
         self._release()
         await self._order.wait_for(self._place)
 
     def mark_asked(self) -> None:
-        """Say that the question was put, or that there is none."""
+        """Mark the call's question as asked, or as not needed."""
         self._order.mark_asked(self._place)
 
     def close(self) -> None:
-        """The call is over."""
+        """Release the slot of a call that is over."""
         self._release()
         self.mark_asked()
 
@@ -55,7 +58,7 @@ class Slot:
 
 
 class _QuestionOrder:
-    """Lets calls put their questions in call order."""
+    """The order in which calls ask their questions: call order."""
 
     def __init__(self, calls: int) -> None:
         self._asked = [False] * calls

@@ -1,8 +1,8 @@
-"""The log lines of a turn, each written once and at info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
+"""The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
-The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries are made
-(`llms.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent stand on every line
-(`logs.bound_ids`).
+Each is written once. The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries
+are made (`llms.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent are on
+every line (`logs.bound_ids`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOGGED_EVENTS = frozenset(
         EventType.ERROR,
     }
 )
-"""The events that `TurnLog.see` wants. Tokens are not among them: a turn looks here first."""
+"""The events that `TurnLog.record` accepts. Tokens are not among them: a turn checks this set first."""
 
 _ARGUMENTS_CHARS = 200
 _LONGEST_NAME = 200
@@ -46,7 +46,7 @@ _log = get_logger(__name__)
 
 
 class TurnLog:
-    """Turns the events of one turn into its lines. Durations are nominal seconds of `clock`."""
+    """A writer of log lines from the events of one turn. Durations are nominal seconds of `clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,14 +56,14 @@ class TurnLog:
         self._ending: dict[str, Any] = {}
 
     def resume(self, point: ResumePoint) -> None:
-        """Take over calls and questions of which the events came before the turn was cut off."""
+        """Restore the calls and questions whose events were emitted before the turn was interrupted."""
         for question in point.questions.values():
             self._questions[question.request.id] = (self._clock.monotonic(), question.request.context)
         for call in point.calls if _log.is_enabled("debug") else ():
             self._arguments[call.id] = _parse_or_keep(call.arguments)
 
     def record(self, type_: EventType, data: Mapping[str, Any]) -> None:
-        """Take one of the `LOGGED` events."""
+        """Record one of the `LOGGED_EVENTS`."""
         match type_:
             case EventType.TOOL_CALL:
                 if _log.is_enabled("debug"):
@@ -80,7 +80,7 @@ class TurnLog:
                 self._ending = _ending_fields(type_, data) or self._ending
 
     def end(self, task: asyncio.Task[None], *, model: str, rounds: int, usage: Usage | None) -> None:
-        """Write `turn`. A `task` that ended without a terminal event was cancelled or failed by a bug of ours."""
+        """Write `turn`. A `task` that ended without a terminal event was cancelled or failed by an internal bug."""
         if not _log.is_enabled("info"):
             return
         ending = self._ending or {"reason": "interrupted" if task.cancelled() else "internal"}
@@ -99,7 +99,7 @@ class TurnLog:
         asked_at, context = self._questions.pop(data["id"])
         _log.info("confirm", **_answer_fields(context, data), seconds=self._seconds_since(asked_at))
         call_id = context.get("tool_call_id")
-        if "arguments" in data and call_id in self._arguments:  # what runs is what the person made of them
+        if "arguments" in data and call_id in self._arguments:  # the call runs with the user's changed arguments
             self._arguments[call_id] = data["arguments"]
 
     def _seconds_since(self, moment: float) -> float:
@@ -107,9 +107,10 @@ class TurnLog:
 
 
 class LlmCallLine:
-    """Writes `llm_call` when the block under it ends, however it ends.
+    """A context manager that writes `llm_call` when its block ends, whether or not it raises.
 
-    `spent` gives the name of the model that was asked last and what it had counted by then. `fields` come on top.
+    `current_usage` returns the name of the model that was called last and its token counts so far. `fields` are added
+    to the line.
     """
 
     def __init__(self, clock: Clock, current_usage: Callable[[], tuple[str, Usage]], **fields: object) -> None:
@@ -136,7 +137,7 @@ class LlmCallLine:
 def log_interrupted_turn(
     events: Sequence[RuntimeEvent], questions: Mapping[str, Mapping[str, Any]], *, rounds: int, usage: Usage | None
 ) -> None:
-    """Write the lines that a dead process owed, by the `events` that end its turn; how long things took is not known.
+    """Write the lines that a dead process left out, from the `events` that end its turn; durations are unknown.
 
     `questions` are the turn's payloads of `confirm_required`, by id.
     """
@@ -160,7 +161,7 @@ def _answer_fields(context: Mapping[str, Any], response: Mapping[str, Any]) -> d
 
 
 def _ending_fields(type_: EventType, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a terminal event gives `turn`; none for any other event."""
+    """Return the fields of a terminal event for `turn`; empty for any other event."""
     match type_:
         case EventType.FINAL:
             return {"reason": data["reason"]}
@@ -187,7 +188,7 @@ def _outcome_fields(exc: BaseException | None) -> dict[str, Any]:
 
 
 def _usage_fields(usage: Usage) -> dict[str, Any]:
-    """The fields of a `Usage`: what the provider did not count is absent, cost is in US dollars."""
+    """Return the fields of a `Usage`: counts that the provider did not report are absent, cost is in US dollars."""
     counted, written = usage.total_input_tokens, usage.total_output_tokens
     fields: dict[str, Any] = {"input_tokens": counted, "output_tokens": written}
     if counted is not None and written is not None:
@@ -208,16 +209,16 @@ def _parse_or_keep(arguments: str) -> object:
 
 
 def _preview(arguments: object) -> str:
-    """Return the beginning of `arguments` without secrets; costs no more for a megabyte than for a line."""
-    if isinstance(arguments, str):  # not JSON: nothing is left of it where it names a secret
+    """Return the beginning of `arguments` without secrets, at the same cost for a megabyte as for a line."""
+    if isinstance(arguments, str):  # not JSON: hidden as a whole if it names a secret
         return _quote(arguments, hidden=any(map(_is_secret, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
-    pieces, length = list[str](), 0
-    for piece in _json_fragments(arguments):
-        pieces.append(piece)
-        length += len(piece)
+    fragments, length = list[str](), 0
+    for fragment in _json_fragments(arguments):
+        fragments.append(fragment)
+        length += len(fragment)
         if length > _ARGUMENTS_CHARS:
             break
-    text = "".join(pieces)
+    text = "".join(fragments)
     return text if length <= _ARGUMENTS_CHARS else f"{text[:_ARGUMENTS_CHARS]}…"
 
 
@@ -226,7 +227,7 @@ _NAMES = re.compile(r"(?<![\w-])[\w-]++(?=[\"']?\s*[:=])")
 
 
 def _json_fragments(value: object) -> Iterator[str]:
-    """JSON text from left to right, made only as far as it is asked for."""
+    """Yield JSON text from left to right, generated only as far as it is consumed."""
     match value:
         case dict():
             yield "{"
@@ -257,12 +258,12 @@ def _json_fragments(value: object) -> Iterator[str]:
 
 
 def _is_secret(name: object) -> bool:
-    """Return whether an argument of that name is hidden: rather one too many than one too few."""
+    """Return whether an argument of that name is hidden; in doubt it is."""
     return isinstance(name, str) and (len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name))
 
 
 def _names_secret(value: object) -> bool:
-    """Return whether a text is a name of a secret alone, as in `["--password", "…"]`."""
+    """Return whether a text consists of a secret's name, as in `["--password", "…"]`."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None and _is_secret(value)
 
 
@@ -270,7 +271,7 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 
 
 def _quote(text: str, *, hidden: bool = False) -> str:
-    """A string in quotes; hidden as a whole where it still looks like a secret without those that were recognised."""
+    """Return a string in quotes; hide all of it if it looks like a secret after known secrets were removed."""
     shown = excerpt(text, 2 * _ARGUMENTS_CHARS)
     if hidden or is_secret_value(shown.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
         return f'"{HIDDEN}"'

@@ -324,7 +324,7 @@ async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
     original = everything = list(session.messages)
     for number in range(24):
         await play(Copyist([f"answer {number}"]), session=session, user=f"question FACT-{number}{MORE}")
-        before, everything = everything, [*session.compacted, *session.messages[session.front :]]
+        before, everything = everything, [*session.compacted, *session.messages[session.replacement_count :]]
         assert everything[: len(before)] == before
 
     assert len([row for row in session.messages if is_summary(row)]) >= 2

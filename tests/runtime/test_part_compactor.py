@@ -68,8 +68,8 @@ def check_harmless(before, compacted, compactor):
     if compacted.compacted_count == 0:
         assert [row.message_id for row in after] == [row.message_id for row in before]
     else:
-        tail = before[compacted.cut :]
-        assert after[compacted.front :] == tail
+        tail = before[compacted.replaced_count :]
+        assert after[compacted.replacement_count :] == tail
         assert len(tail) >= compactor.retain_recent_messages
         summaries = summaries_of(after)
         assert summaries == [row for row in after if is_summary(row)]
@@ -137,7 +137,7 @@ async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
         originals = list(session.messages)
         compacted = await summarised(compactor, originals, summary)
         if compacted is not None:
-            session.apply_compaction(originals, compacted.cut, compacted.messages, compacted.front)
+            session.apply_compaction(originals, compacted.replaced_count, compacted.messages, compacted.replacement_count)
     session.restore_compacted()
     assert session.messages == everything
     assert session.compacted == []
