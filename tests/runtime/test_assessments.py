@@ -1,4 +1,4 @@
-"""The assessment of a call runs beside the event loop: it holds up nothing, and a stop leaves it behind."""
+"""Assessments of calls run in threads: they do not block the event loop, and a stop abandons them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.runtime.test_stop import LIMIT, STOPPED, Timed
 pytestmark = pytest.mark.anyio
 
 MOST_SECONDS = 0.05
-"""Of CPU time for which an assessment may keep the loop from going round."""
+"""CPU seconds for which an assessment may block the event loop."""
 MEGABYTE = 1_000_000
 
 
 class Held:
-    """A tool's assessment that goes on until it is let go."""
+    """A tool's assessment that blocks until it is released."""
 
     def __init__(self):
         self.begun = threading.Event()
@@ -107,7 +107,7 @@ async def test_every_assessment_runs_in_a_thread_of_its_own(play):
     assert threading.get_ident() not in threads
 
 
-async def test_an_error_of_ours_that_an_assessment_raises_is_a_result_of_its_call(play):
+async def test_an_agenticx_error_raised_by_an_assessment_is_the_result_of_its_call(play):
     def assess(arguments, context):
         raise AgenticXError("the other session is busy")
 
@@ -125,7 +125,7 @@ async def test_an_error_of_ours_that_an_assessment_raises_is_a_result_of_its_cal
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("risk", ["execute", "read"])
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is_assessed(play, approved, risk):
+async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_is_assessed(play, approved, risk):
     """Its readers know it from the log, so they may answer at any moment."""
     held = Held()
     asked = AsyncConfirmGate()
@@ -172,7 +172,7 @@ async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory):
-    """A folder with more files than an assessment looks at."""
+    """Create a folder with more files than an assessment reads."""
     folder = tmp_path_factory.mktemp("crowd")
     for number in range(20_001):
         os.mknod(folder / f"f{number}")
@@ -203,7 +203,7 @@ REFUSED = {"what is not there"}
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_loop_goes_round_while_a_call_is_assessed(crowded, anyio_backend, kind):
+async def test_the_event_loop_runs_while_a_call_is_assessed(crowded, anyio_backend, kind):
     made, arguments = CALLS[kind]
     holds = []
     for _ in range(3):  # a machine with more to do may let other threads wait once

@@ -1,4 +1,4 @@
-"""Channel: every event once and in order, a producer that can wait for its consumer, an end that wakes everybody."""
+"""Channel: every event once and in order, waiting producers, and a close that wakes everyone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_every_event_arrives_once_and_in_order(steps):
     assert taken == list(range(put))
 
 
-async def test_all_that_waits_is_taken_at_once():
+async def test_all_queued_events_are_taken_at_once():
     channel = Channel()
     for number in range(3):
         channel.put(event(number))
@@ -77,7 +77,7 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_delivered_means_that_the_consumer_asked_for_more():
+async def test_events_are_delivered_once_the_consumer_asks_for_more():
     channel = Channel()
     channel.put(event(0))
     waiting = asyncio.create_task(channel.wait_until_delivered())
@@ -91,7 +91,7 @@ async def test_delivered_means_that_the_consumer_asked_for_more():
 
 
 @pytest.mark.parametrize("wait", ["room", "delivered", "take"])
-async def test_the_end_wakes_whoever_waits(wait):
+async def test_close_wakes_all_waiting_tasks(wait):
     channel = Channel(limit=0)
     if wait != "take":
         channel.put(event(0))
@@ -102,7 +102,7 @@ async def test_the_end_wakes_whoever_waits(wait):
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_a_producer_that_gives_up_waiting_disturbs_nobody():
+async def test_a_cancelled_producer_does_not_affect_others():
     channel = Channel(limit=0)
     channel.put(event(0))
     first, second = asyncio.create_task(channel.wait_for_room()), asyncio.create_task(channel.wait_for_room())

@@ -1,4 +1,4 @@
-"""ContextCompactor: what is left is valid, shorter, and still holds the request that is being worked on."""
+"""ContextCompactor: the result is valid, shorter, and still contains the current request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def request_of(messages):
 
 
 def summaries_of(messages):
-    """The summaries at the front."""
+    """Return the summaries at the front."""
     return list(takewhile(is_summary, messages))
 
 
@@ -61,7 +61,7 @@ async def summarised(compactor, messages, summary="SUMMARY"):
 
 
 def check_harmless(before, compacted, compactor):
-    """The promise: pairs kept, smaller, the tail as it was, the request still there word for word."""
+    """Check that pairs and the tail are kept, the history is smaller, and the request is there word for word."""
     after = compacted.messages
     assert violations(after) == []
     assert characters(after) < characters(before)
@@ -100,7 +100,7 @@ async def test_any_history_is_kept_whole_or_made_smaller_without_harm(history, s
 
 @st.composite
 def chains(draw):
-    """Thirty pieces of history, some of them more than once: drawing thirty different ones takes far longer."""
+    """Draw thirty pieces of history, some of them more than once, because thirty different ones take far longer."""
     pool = draw(st.lists(valid_histories(most=8, words=_words), min_size=6, max_size=6))
     return draw(st.lists(st.sampled_from(pool), min_size=30, max_size=30))
 
@@ -137,7 +137,9 @@ async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
         originals = list(session.messages)
         compacted = await summarised(compactor, originals, summary)
         if compacted is not None:
-            session.apply_compaction(originals, compacted.replaced_count, compacted.messages, compacted.replacement_count)
+            session.apply_compaction(
+                originals, compacted.replaced_count, compacted.messages, compacted.replacement_count
+            )
     session.restore_compacted()
     assert session.messages == everything
     assert session.compacted == []
@@ -205,7 +207,7 @@ async def test_a_call_and_its_results_are_never_cut_apart():
     assert compacted.messages[1:] == history[11:]
 
 
-async def test_the_request_goes_along_if_the_tail_has_it_no_more():
+async def test_the_request_is_carried_by_the_summary_if_the_tail_no_longer_has_it():
     history = [user("old"), assistant("done"), user("count the files, never delete any"), *rounds(12, 200)]
     compacted = await summarised(ContextCompactor(), history)
     request = "\n\nThe user's current request, word for word: count the files, never delete any"
@@ -214,7 +216,7 @@ async def test_the_request_goes_along_if_the_tail_has_it_no_more():
     assert again.messages[0].content.endswith(f"SUMMARY{request}")
 
 
-async def test_a_reminder_of_ours_is_not_the_users_request():
+async def test_an_injected_reminder_is_not_the_users_request():
     history = [user("the real one"), *rounds(10, 200), user("[reminder] try again", injected=True), *rounds(1)]
     compacted = await summarised(ContextCompactor(), history)
     assert compacted.messages[0].content.endswith(": the real one")
@@ -261,7 +263,7 @@ class Copyist:
 
 
 async def compacted_in_a_chain(compactor, model, times):
-    """Rows with a fact each, two by two, until the history was compacted that many times."""
+    """Return a history to which rows with a fact each were added in pairs until it was compacted `times` times."""
     history, count = [user("go")], 0
     while times:
         history += [assistant(f"FACT-{count} {'a' * 200}"), user(f"FACT-{count + 1} {'b' * 200}")]
@@ -331,7 +333,7 @@ async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries
     assert texts[-1].endswith(f"{MARK}the new request")
 
 
-async def test_the_request_of_a_turn_goes_along_when_summaries_become_one():
+async def test_the_request_of_a_turn_is_carried_when_summaries_are_merged():
     history = [user("the request"), *rounds(12, 1_500)]
     first = await summarised(ContextCompactor(), history, "s" * 7_990)
     second = await ContextCompactor().maybe_compact(
@@ -376,10 +378,10 @@ async def test_after_a_compaction_none_is_due():
 
 async def test_what_a_summary_cost_is_the_sum_of_what_the_provider_counted():
     history = [*summaries(2, 4_000), *(user("u" * 200) for _ in range(20))]
-    told = []
+    counts = []
     script = [[say("newer"), usage(100, 3)], [say("all"), usage(50, 2)]]
-    both = await compact(ContextCompactor(), history, *script, spent=told.append)
-    assert (both.tokens_spent, told) == (155, [Usage(100, 3), Usage(50, 2)])
+    both = await compact(ContextCompactor(), history, *script, on_usage=counts.append)
+    assert (both.tokens_spent, counts) == (155, [Usage(100, 3), Usage(50, 2)])
     unknown = await compact(ContextCompactor(), history[2:] + history[2:], "newer")
     assert unknown.tokens_spent is None
 

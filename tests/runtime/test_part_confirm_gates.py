@@ -1,4 +1,4 @@
-"""The gates: the first valid answer wins, a late one does nothing, and a terminal never answers the wrong question."""
+"""The gates: the first valid answer counts, and a line at the terminal answers only its question."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def request(id_="q1", *, session_id="ses"):
 
 
 async def parked(gate, one=None):
-    """The task of a question that waits at the gate."""
+    """Return the task of a question that waits at the gate."""
     announced = asyncio.Event()
     task = asyncio.create_task(gate.ask(one or request(), announced.set))
     await asyncio.wait_for(announced.wait(), PATIENCE)
@@ -150,7 +150,7 @@ class TestAsyncConfirmGate:
         gate = AsyncConfirmGate()
         for number in range(20):
             task = await parked(gate, request(f"q{number}"))
-            said = [random.Random(number).choice([True, False]) for _ in range(50)]
+            answers = [random.Random(number).choice([True, False]) for _ in range(50)]
             taken = []
 
             async def answer(approved, number=number, taken=taken):
@@ -160,10 +160,10 @@ class TestAsyncConfirmGate:
                 except ConfirmClosed:
                     taken.append(None)
 
-            await asyncio.gather(*(answer(approved) for approved in said))
+            await asyncio.gather(*(answer(approved) for approved in answers))
             decided = await task
-            assert decided.approved is said[0]
-            assert [one is not None for one in taken] == [approved is said[0] for approved in said]
+            assert decided.approved is answers[0]
+            assert [one is not None for one in taken] == [approved is answers[0] for approved in said]
             assert {id(one) for one in taken if one is not None} == {id(decided)}
 
     async def test_old_decisions_are_forgotten_in_the_end(self):
@@ -187,21 +187,21 @@ async def test_auto_approval_says_yes_by_policy_and_keeps_nothing():
     assert (gate.last_request, announced, gate.request_confirm("?", {})) == (None, [1], True)
 
 
-@pytest.mark.parametrize("said", [True, False, None, "yes", 1, []])
-async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(said):
+@pytest.mark.parametrize("returned", [True, False, None, "yes", 1, []])
+async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(returned):
     class Plain(ConfirmGate):
         def request_confirm(self, question, context):
-            return said
+            return returned
 
     class Async(ConfirmGate):
         async def request_confirm(self, question, context):
-            return said
+            return returned
 
     for gate in (Plain(), Async()):
-        if isinstance(said, bool):
-            assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=said)
+        if isinstance(returned, bool):
+            assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=returned)
         else:
-            with pytest.raises(AgenticXError, match=f"returned {type(said).__name__}, which is no answer"):
+            with pytest.raises(AgenticXError, match=f"returned {type(returned).__name__}, which is no answer"):
                 await gate.ask(request(), lambda: None)
 
 
@@ -376,9 +376,9 @@ def test_a_line_typed_ahead_at_a_terminal_answers_no_later_question():
 
 def test_a_prompt_that_nobody_answers_does_not_hold_or_break_the_end_of_the_program():
     master, child = at_a_terminal(EXPIRED)
-    said = read_until(master, "[y/N] ")
+    prompt = read_until(master, "[y/N] ")
     child.send_signal(signal.SIGUSR1)
     out, _ = child.communicate(timeout=PATIENCE)
     os.close(master)
     assert (out, child.returncode) == (b"expired\n", 0)
-    assert said == "? Run it?\r\nAllow this? [y/N] "
+    assert prompt == "? Run it?\r\nAllow this? [y/N] "

@@ -1,4 +1,4 @@
-"""foreign.call: whatever code that is not ours does, its caller gets a value or one error of our tree, in time."""
+"""Calls of user code: the caller gets a value or one error of our tree, within the limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unprintable(Exception):
 
 
 class OutsideException(BaseException):
-    """As native extensions raise when they panic."""
+    """An exception like those that native extensions raise when they panic."""
 
 
 async def outcome(function, *args, limit=PATIENCE):

@@ -1,4 +1,4 @@
-"""inline_calls: a call only where a reply is nothing but calls in wrappers, never because prose looks like one."""
+"""parse_inline_calls: calls only from a reply that is nothing but wrappers, never from prose."""
 
 from __future__ import annotations
 

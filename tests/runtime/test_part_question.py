@@ -1,4 +1,4 @@
-"""What a person reads before saying yes: all of it, on lines that nothing in it can forge, of a length to be read."""
+"""Confirmation questions: complete, readable, and on lines that no text in them can imitate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sanitize(): whatever the history, a strict server takes what comes out, and nothing that was right is lost."""
+"""sanitize(): a strict server accepts the result of any history, and nothing valid is lost."""
 
 from __future__ import annotations
 

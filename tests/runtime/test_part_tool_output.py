@@ -1,4 +1,4 @@
-"""render(): any return value of a tool becomes bounded, encodable text that is honest about its size."""
+"""render(): any return value of a tool becomes bounded, encodable text that gives its true size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reply of the model becomes."""
+"""A reply of the model as events, history and answer."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ async def test_a_text_is_streamed_and_repeated_by_final(play):
     ]
     started, final = run.events[0].data, run.terminal
     assert started == {"input": "go", "model": "scripted", "message_id": run.session.messages[0].message_id}
-    assert [(event.data["text"], event.data["offset"]) for event in run.of("token")] == [
+    assert [(event.data["text"], event.data["offset"]) for event in run.events_of("token")] == [
         ("Hell", 0),
         ("o th", 4),
         ("ere.", 8),
     ]
-    assert run.of("usage")[0].data == {"input_tokens": 12, "output_tokens": 3, "cached_tokens": 4, "model": "scripted"}
+    assert run.events_of("usage")[0].data == {
+        "input_tokens": 12,
+        "output_tokens": 3,
+        "cached_tokens": 4,
+        "model": "scripted",
+    }
     assert final == {
         "text": "Hello there.",
         "message_id": run.session.messages[1].message_id,
@@ -59,7 +64,7 @@ async def test_reasoning_is_thinking_and_never_token(play):
     run = await play([[think("Let me see.", pieces=2), say("Yes.")]])
 
     assert run.outline == ["turn_started", "round_start", "thinking", "token", "final:answer"]
-    assert [event.data["offset"] for event in run.of("thinking")] == [0, 5]
+    assert [event.data["offset"] for event in run.events_of("thinking")] == [0, 5]
     assert run.session.messages[1] == AssistantMessage(
         content="Yes.", reasoning="Let me see.", message_id=run.terminal["message_id"]
     )
@@ -68,10 +73,10 @@ async def test_reasoning_is_thinking_and_never_token(play):
 async def test_offsets_count_code_points(play):
     run = await play([[say("a🎉é漢b", pieces=["a🎉", "é漢", "b"])]])
 
-    assert [event.data["offset"] for event in run.of("token")] == [0, 2, 4]
+    assert [event.data["offset"] for event in run.events_of("token")] == [0, 2, 4]
 
 
-async def test_lone_surrogates_and_empty_deltas_never_get_in(play):
+async def test_lone_surrogates_and_empty_deltas_are_dropped(play):
     run = await play(
         [[raw(TextDelta("")), raw(ThinkingDelta("\udcff")), raw(TextDelta("a\ud800b")), raw(TextDelta(""))]]
     )
@@ -172,7 +177,7 @@ async def test_a_length_finish_with_calls_runs_none_of_them(play):
         "token",
         "final:answer",
     ]
-    assert [event.data["arguments"] for event in run.of("tool_call")] == [{"a": 1, "b": 2}, '{"a": 1, "b"']
+    assert [event.data["arguments"] for event in run.events_of("tool_call")] == [{"a": 1, "b": 2}, '{"a": 1, "b"']
     assert run.results == [
         ("call_1", "invalid_arguments", cut_text),
         ("call_2", "invalid_arguments", cut_text),
@@ -278,7 +283,7 @@ async def test_final_has_the_last_replys_text_only_and_unstripped(play):
     ]
 
 
-async def test_a_call_that_the_provider_could_not_read_is_told_once(play):
+async def test_a_call_that_the_provider_could_not_parse_causes_one_reminder(play):
     run = await play([[finish("tool_calls", finish_reason="MALFORMED_FUNCTION_CALL")], "Sorry."], tools=[add])
 
     assert outline(run.events) == ["turn_started", "round_start", "round_start", "token", "final"]

@@ -1,4 +1,4 @@
-"""The stop button: whatever runs, the turn ends at once, answers its calls and leaves nothing."""
+"""The stop button: whatever runs, the turn ends at once, answers its calls and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT = 0.2
 
 
 class Timed:
-    """A stop button and a watch: how long after it was pressed the terminal event came, but for what is work."""
+    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
 
     def __init__(self, press_at):
         self.signal = StopSignal()
@@ -212,7 +212,7 @@ async def test_in_a_tool_that_blocks_its_thread(play):
     assert stop.seconds < LIMIT
 
 
-async def test_work_handed_to_afterwards_goes_on_behind_the_terminal_event(play):
+async def test_background_work_continues_after_the_terminal_event(play):
     order: list[str] = []
 
     async def clean_up():
@@ -281,7 +281,7 @@ async def test_in_a_hook(play, point):
 
     assert run.outline[-1] == ("final:answer" if point == "on_agent_end" else "error:stopped")
     assert stop.seconds < LIMIT
-    shown = "".join(event.data["text"] for event in run.of("token"))
+    shown = "".join(event.data["text"] for event in run.events_of("token"))
     assert shown == "".join(r[1] for r in run.rows if r[0] in {"assistant", "partial"}), "what was shown stays"
 
 

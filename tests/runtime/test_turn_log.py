@@ -1,4 +1,4 @@
-"""The log lines of a turn: one for each thing that happened, whole, and none for a token."""
+"""The log lines of a turn: one for each loggable event, complete, and none for a token."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def note(text: str) -> str:
 
 @pytest.fixture
 def logged(caplog):
-    """The lines so far, without the ids of session and agent; seconds without what threads took of real time."""
+    """Return the lines so far, without session and agent ids; seconds exclude the real time of threads."""
     caplog.set_level(logging.INFO, logger="agenticx")
 
     def lines():
@@ -206,7 +206,7 @@ async def test_a_turn_that_nobody_reads_to_its_end_is_interrupted_with_one_line(
     ]
 
 
-async def test_a_bug_of_ours_ends_the_turn_with_a_line_too(play, logged):
+async def test_an_internal_bug_is_logged_as_the_end_of_the_turn(play, logged):
     class Broken(AssertionError):
         pass
 
@@ -233,7 +233,7 @@ async def test_an_agent_that_pauses_and_a_turn_out_of_rounds_say_so(play, logged
     assert reasons == [["paused"], ["max_rounds"]]
 
 
-async def test_a_handoff_that_a_tool_tells_of_has_a_line(play, logged):
+async def test_a_handoff_emitted_by_a_tool_is_logged(play, logged):
     @tool(risk="read")
     async def transfer(context: ToolContext) -> str:
         """Hand over."""
@@ -341,7 +341,7 @@ async def test_arguments_stand_in_the_line_at_debug_only(play, logged, caplog):
     assert arguments_in(logged()) == ["""'{"path": "a.txt"}'"""]
 
 
-async def test_the_line_has_the_arguments_that_the_person_put_in_their_place(play, debugged):
+async def test_the_line_has_the_arguments_that_the_user_substituted(play, debugged):
     changed = ConfirmAnswer(approved=True, arguments={"text": "mine"})
     await play([call("note", {"text": "its"}), "Done."], tools=[note], gate=ScriptedGate(changed))
     assert arguments_in(debugged()) == ["""'{"text": "mine"}'"""]
@@ -365,7 +365,7 @@ async def test_long_arguments_are_cut_and_say_how_long_they_are(play, debugged):
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("kind", SECRETS)
-async def test_no_secret_in_arguments_comes_into_the_log(play, caplog, monkeypatch, kind):
+async def test_no_secret_in_arguments_is_logged(play, caplog, monkeypatch, kind):
     secret = SECRETS[kind]
     monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")
     caplog.set_level(logging.DEBUG, logger="agenticx")
@@ -387,7 +387,7 @@ async def test_no_secret_in_arguments_comes_into_the_log(play, caplog, monkeypat
 
 
 @pytest.mark.promise("I1")
-async def test_an_argument_whose_name_says_secret_is_hidden_whatever_it_holds(play, debugged):
+async def test_an_argument_with_a_secret_name_is_hidden_whatever_its_value(play, debugged):
     given = [
         *({name: ["w"], "path": "a"} for name in SECRET_NAMES),
         {"headers": {"Cookie": "w"}},
@@ -404,7 +404,7 @@ async def test_an_argument_whose_name_says_secret_is_hidden_whatever_it_holds(pl
 
 
 @pytest.mark.promise("I1")
-async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(play, debugged):
+async def test_an_argument_is_hidden_if_its_neighbour_names_a_secret(play, debugged):
     given = [
         {"headers": [{"name": "Authorization", "value": "w"}, {"name": "Accept", "value": "x"}]},
         {"entry": ["password", "w"]},
@@ -424,7 +424,7 @@ async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
-async def test_tokens_cost_no_line_and_no_question_about_levels(play, monkeypatch):
+async def test_tokens_are_not_logged_and_do_not_check_log_levels(play, monkeypatch):
     asked = []
     enabled = logging.Logger.isEnabledFor
     monkeypatch.setattr(logging.Logger, "isEnabledFor", lambda self, level: asked.append(level) or enabled(self, level))
@@ -436,12 +436,12 @@ async def test_tokens_cost_no_line_and_no_question_about_levels(play, monkeypatc
     counts = []
     for pieces in (2, 500):
         run = await play([lines_asked_for(pieces), "Done."], tools=[look])
-        assert len(run.of("token")) == pieces + 1
+        assert len(run.events_of("token")) == pieces + 1
         counts.append(len(asked))
     assert counts[0] == counts[1] < 40
 
 
-async def test_below_the_level_nothing_is_made_of_the_fields(play, caplog, monkeypatch):
+async def test_fields_are_not_computed_below_the_log_level(play, caplog, monkeypatch):
     caplog.set_level(logging.WARNING, logger="agenticx")
     monkeypatch.setattr("agenticx.runtime.turn_log._usage_fields", None)
     monkeypatch.setattr("agenticx.runtime.turn_log._preview", None)
