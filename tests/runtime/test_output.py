@@ -206,7 +206,7 @@ async def test_fitting_text_is_accepted_in_place_of_a_call_and_other_text_causes
 async def test_a_tool_of_that_name_keeps_it(play):
     @tool(risk="read")
     def submit_output(text: str) -> str:
-        """Somebody's own."""
+        """Return the text."""
         return text
 
     run = await play(

@@ -163,7 +163,7 @@ class TestAsyncConfirmGate:
             await asyncio.gather(*(answer(approved) for approved in answers))
             decided = await task
             assert decided.approved is answers[0]
-            assert [one is not None for one in taken] == [approved is answers[0] for approved in said]
+            assert [one is not None for one in taken] == [approved is answers[0] for approved in answers]
             assert {id(one) for one in taken if one is not None} == {id(decided)}
 
     async def test_old_decisions_are_forgotten_in_the_end(self):
