@@ -182,13 +182,13 @@ class Turn:
         for task in late:
             task.cancel()
         if late:
-            _log.warning("background tasks of the turn took too long and were cancelled", tasks=len(late))
+            _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
             await asyncio.wait(late, timeout=0.1)
 
     def _background_task_done(self, task: asyncio.Task[None]) -> None:
         self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("a background task of the turn failed", exc_info=failure)
+            _log.error("work behind the turn failed", exc_info=failure)
 
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:

@@ -90,7 +90,7 @@ async def test_events_are_delivered_once_the_consumer_asks_for_more():
     assert await again == []
 
 
-@pytest.mark.parametrize("wait", ["room", "delivered", "take"])
+@pytest.mark.parametrize("wait", ["wait_for_room", "wait_until_delivered", "take"])
 async def test_close_wakes_all_waiting_tasks(wait):
     channel = Channel(limit=0)
     if wait != "take":

@@ -45,7 +45,7 @@ async def note(text: str) -> str:
 
 @pytest.fixture
 def logged(caplog):
-    """Return the lines so far, without session and agent ids; seconds exclude the real time of threads."""
+    """Return the lines so far without session and agent ids, seconds rounded because threads take real time."""
     caplog.set_level(logging.INFO, logger="agenticx")
 
     def lines():
