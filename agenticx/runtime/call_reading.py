@@ -73,36 +73,38 @@ class PendingCall:
         return self.problem is not None or (self.tool is not None and is_parallel(self.tool))
 
 
-async def read_call(turn: Turn, one: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None) -> None:
+async def read_call(
+    turn: Turn, pending: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None
+) -> None:
     """Parse and validate the call and fill in its fields; `output_result` answers a call that no tool runs."""
-    if len(one.call.arguments) > _MAX_CHARS_ON_LOOP:
-        await run_in_thread(_read, turn, one, cut, output_result, name="agx reading a call")
+    if len(pending.call.arguments) > _MAX_CHARS_ON_LOOP:
+        await run_in_thread(_read, turn, pending, cut, output_result, name="agx reading a call")
     else:
-        _read(turn, one, cut, output_result)
+        _read(turn, pending, cut, output_result)
 
 
-def _read(turn: Turn, one: PendingCall, cut: bool, output_result: OutputCallResult | None) -> None:
+def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCallResult | None) -> None:
     malformed: InvalidArguments | None = None
     try:
-        one.parsed_arguments = parse_arguments(one.call.arguments)
+        pending.parsed_arguments = parse_arguments(pending.call.arguments)
     except InvalidArguments as exc:
         malformed = exc
     if output_result is not None:
-        one.problem = CallOutcome(output_result.text, output_result.outcome)
+        pending.problem = CallOutcome(output_result.text, output_result.outcome)
         return
-    one.tool = turn.tools.find(one.call.name)
-    if one.tool is None:
-        one.problem = _unknown_tool(turn, one.call)
+    pending.tool = turn.tools.find(pending.call.name)
+    if pending.tool is None:
+        pending.problem = _unknown_tool(turn, pending.call)
     elif cut:
-        one.problem = CallOutcome(CUT, "invalid_arguments")
+        pending.problem = CallOutcome(CUT, "invalid_arguments")
     else:
         try:
-            sent = one.parsed_arguments if malformed is None else _repair(one.tool, one.call, malformed)
-            taken = validate_arguments(one.tool, sent)
+            sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
+            taken = validate_arguments(pending.tool, sent)
         except InvalidArguments as exc:
-            one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
+            pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
-            one.arguments, one.repaired = taken.arguments, taken.repaired or malformed is not None
+            pending.arguments, pending.repaired = taken.arguments, taken.repaired or malformed is not None
 
 
 def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class _Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _SummaryPlan:
     """A history to be summarised, with its present size."""
 
     parts: _Parts
@@ -190,11 +190,11 @@ class ContextCompactor:
             size=history_size(messages),
             name=_THREAD,
         )
-        return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _Plan) else plan
+        return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
 
     def _choose_step(
         self, messages: Sequence[Message], window: int | None, input_tokens: int
-    ) -> _Plan | CompactionResult | None:
+    ) -> _SummaryPlan | CompactionResult | None:
         """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned rows, or None."""
         if not self._is_over(messages, window, input_tokens):
             return None
@@ -205,9 +205,9 @@ class ContextCompactor:
             return CompactionResult(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
         return plan if self._is_worth_asking(plan.parts, plan.characters) else None
 
-    def _plan(self, messages: Sequence[Message], input_tokens: int) -> _Plan:
+    def _plan(self, messages: Sequence[Message], input_tokens: int) -> _SummaryPlan:
         tokens = max(estimate_tokens(messages), input_tokens)
-        return _Plan(self._parts(messages), _characters(messages), tokens)
+        return _SummaryPlan(self._parts(messages), _characters(messages), tokens)
 
     async def compact(
         self,
@@ -225,7 +225,7 @@ class ContextCompactor:
         plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
-    async def _compact(self, plan: _Plan, summarizer: _Summarizer) -> CompactionResult | None:
+    async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
         """Return the history with its new rows summarised, None if that makes it no smaller."""
         parts = plan.parts
         rows, summary = await _summarize(parts, summarizer)
@@ -233,8 +233,10 @@ class ContextCompactor:
         if _characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
-        after, front = estimate_tokens(result), len(rows) + len(parts.carried)
-        return CompactionResult(result, len(parts.new), summary, plan.tokens, after, summarizer.usage, front, parts.cut)
+        after, replacement_count = estimate_tokens(result), len(rows) + len(parts.carried)
+        return CompactionResult(
+            result, len(parts.new), summary, plan.tokens, after, summarizer.usage, replacement_count, parts.cut
+        )
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
         """Return whether the history is over one of the limits.
@@ -295,8 +297,8 @@ class ContextCompactor:
         leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
         summaries = [message for message in leading if is_summary(message)]
         carried = _request_with_files(pruned[:cut], pruned[cut:])
-        stays = {id(message) for message in (*summaries, *carried)}
-        new = [message for message in pruned[:cut] if id(message) not in stays]
+        kept_ids = {id(message) for message in (*summaries, *carried)}
+        new = [message for message in pruned[:cut] if id(message) not in kept_ids]
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:

@@ -96,8 +96,8 @@ class CallAuthorizer:
             return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
         closing = _ClosingAnswer()
-        announced = _Announcement(turn, resumed.request, slot, done=True)
-        open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announced, closing))
+        announcement = _Announcement(turn, resumed.request, slot, done=True)
+        open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announcement, closing))
         del turn.resumed_questions[context.call_id]
         try:
             return await self._authorize(

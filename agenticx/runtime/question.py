@@ -77,7 +77,7 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
     shown = {key: context[key] for key in ("command", "path") if key in context}
     plain = {visible(text): key for key, text in shown.items() if len(text) <= _COMPARED_CHARS}
     found: dict[str, str] = {}
-    room = _COMPARED_CHARS
+    remaining = _COMPARED_CHARS
     for name, value in islice(context.get("arguments", {}).items(), _COMPARED_ARGUMENTS):
         if not isinstance(value, str):
             continue
@@ -85,8 +85,8 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
         beginning = visible(
             value[:_SHORT_VALUE_CHARS].rstrip()
         )  # a blank that is cut in two may compare as a different one
-        if same is None and len(value) <= room and any(text.startswith(beginning) for text in plain):
-            room -= len(value)
+        if same is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
+            remaining -= len(value)
             same = plain.get(visible(value))
         if same is not None:
             found[name] = same
@@ -126,11 +126,11 @@ def _as_json(value: Any) -> tuple[str, str]:
     Of a value that is too long to be shown only the beginning is written.
     """
     written: list[str] = []
-    room = _BLOCK_CHARS
+    remaining = _BLOCK_CHARS
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
         written.append(piece)
-        room -= len(piece)
-        if room < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(written)
     return text, describe_size(text)

@@ -121,16 +121,16 @@ class _SameId:
 
     def claim(self, caller: int) -> ToolMessage | None:
         """Return a result between the call in row `caller` and the next one of this id, else the first before it."""
-        behind = bisect_right(self.places, caller)
+        first_after = bisect_right(self.places, caller)
         following = bisect_right(self.callers, caller)
         next_caller = self.callers[following] if following < len(self.callers) else None
-        chosen = max(behind, self.latest + 1)
+        chosen = max(first_after, self.latest + 1)
         if chosen < len(self.places) and (next_caller is None or self.places[chosen] < next_caller):
             self.latest = chosen
         else:
             while self.earliest in self.claimed:
                 self.earliest += 1
-            if self.earliest >= behind:
+            if self.earliest >= first_after:
                 return None
             chosen = self.earliest
         self.claimed.add(chosen)
@@ -167,11 +167,11 @@ def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     result: list[ToolCall] = []
     for position, call in enumerate(calls):
         if call.id == "" or call.id in seen:
-            fresh = f"{call.id or 'call'}_{position}"
-            while fresh in taken:
-                fresh += "_"
-            taken.add(fresh)
-            call = call.model_copy(update={"id": fresh})
+            new_id = f"{call.id or 'call'}_{position}"
+            while new_id in taken:
+                new_id += "_"
+            taken.add(new_id)
+            call = call.model_copy(update={"id": new_id})
         seen.add(call.id)
         result.append(call)
     return tuple(result)

@@ -94,11 +94,11 @@ class Session:
         The first `replacement_count` of them replace the first `replaced_count` of `originals`, which is the
         conversation as it was, possibly repaired. Those originals that already replaced others are not kept.
         """
-        kept = self._replacements_in(originals)
-        if not kept:
+        replaced_before = self._replacements_in(originals)
+        if not replaced_before:
             self.compacted.clear()
             self.stored_compacted = 0
-        self.compacted.extend(originals[kept:replaced_count])
+        self.compacted.extend(originals[replaced_before:replaced_count])
         self.messages[:] = messages
         self.mark_replacements(replacement_count)
 
@@ -122,17 +122,17 @@ class Session:
             raise ValueError(f"{self.permission_mode!r} is no permission mode; modes are: {known}")
 
     def _replacements_in(self, messages: Sequence[Message]) -> int:
-        stands = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))
-        return len(self._replacements) if stands else 0
+        is_unchanged = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))
+        return len(self._replacements) if is_unchanged else 0
 
-    def assign_call_id(self, wanted: str) -> str:
+    def assign_call_id(self, preferred: str) -> str:
         """Return a tool-call id that is unique within this session: the provider's if possible, else a new one.
 
         Some providers number their calls: `call_0` of a resumed session may have been used by a call that was
         compacted.
         """
-        wanted = clean_text(wanted)
-        doubtful = wanted in self._call_ids or (self.resumed and len(wanted) < _RANDOM_CHARS)
-        chosen = new_id("call") if doubtful or not wanted else wanted
+        preferred = clean_text(preferred)
+        is_ambiguous = preferred in self._call_ids or (self.resumed and len(preferred) < _RANDOM_CHARS)
+        chosen = new_id("call") if is_ambiguous or not preferred else preferred
         self._call_ids.add(chosen)
         return chosen

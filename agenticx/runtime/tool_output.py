@@ -58,20 +58,20 @@ def is_large(value: object) -> bool:
     """
     if isinstance(value, str | bytes | bytearray | ToolOutput):
         return False
-    room, left = LARGE, [value]
-    while left and room > 0:
-        one: Any = left.pop()
+    remaining, unread = LARGE, [value]
+    while unread and remaining > 0:
+        one: Any = unread.pop()
         kind = cast("type[object]", type(one))
         if kind is str:
-            room -= len(one)
+            remaining -= len(one)
         elif kind is int:
-            room -= one.bit_length() // 3
+            remaining -= one.bit_length() // 3
         elif kind in _CONTAINERS:
-            room -= _ENTRY_CHARS * len(one)
-            left += [*one, *one.values()] if kind is dict else one
+            remaining -= _ENTRY_CHARS * len(one)
+            unread += [*one, *one.values()] if kind is dict else one
         elif kind not in _SCALARS:
             return True
-    return room <= 0
+    return remaining <= 0
 
 
 async def reject_unfinished(value: object) -> object:
