@@ -82,9 +82,8 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(value, str):
             continue
         same = next((key for key, text in shown.items() if text == value), None)
-        beginning = visible(
-            value[:_SHORT_VALUE_CHARS].rstrip()
-        )  # a blank that is cut in two may compare as a different one
+        # Without trailing blanks: a blank that is cut in two may compare as a different one.
+        beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())
         if same is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
             remaining -= len(value)
             same = plain.get(visible(value))

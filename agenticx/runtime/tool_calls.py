@@ -131,9 +131,8 @@ class ToolCalls:
 
     async def _run_one(self, turn: Turn, pending: PendingCall, slot: Slot) -> CallOutcome:
         try:
-            if (
-                pending.problem is None
-            ):  # wait before asking, so that nothing changes between the authorization and the call
+            # Wait before asking, so that nothing changes between the authorization and the call.
+            if pending.problem is None:
                 await turn.poll_backoff.wait(pending.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
             await slot.acquire()
             pending.outcome = await self._run_steps(turn, pending, slot)

@@ -36,7 +36,7 @@ MOST_SECONDS = 0.05
 MEGABYTE = 1_000_000
 
 
-class Held:
+class BlockingAssessment:
     """A tool's assessment that blocks until it is released."""
 
     def __init__(self):
@@ -55,8 +55,8 @@ class Held:
 
 
 @pytest.mark.promise("C8")
-async def test_a_stop_comes_through_while_an_assessment_runs(play):
-    held = Held()
+async def test_a_stop_ends_the_turn_while_an_assessment_runs(play):
+    held = BlockingAssessment()
 
     @tool(risk="read", assess=held)
     async def look() -> str:
@@ -74,7 +74,7 @@ async def test_a_stop_comes_through_while_an_assessment_runs(play):
 
 
 async def test_an_assessment_that_does_not_end_is_an_error_of_its_call(play):
-    held = Held()
+    held = BlockingAssessment()
 
     @tool(risk="read", assess=held)
     async def look() -> str:
@@ -127,7 +127,7 @@ async def test_an_agenticx_error_raised_by_an_assessment_is_the_result_of_its_ca
 @pytest.mark.parametrize("approved", [True, False])
 async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_is_assessed(play, approved, risk):
     """Its readers know it from the log, so they may answer at any moment."""
-    held = Held()
+    held = BlockingAssessment()
     asked = AsyncConfirmGate()
 
     def assess(arguments, context):
@@ -171,17 +171,17 @@ async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_i
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory):
+def large_folder(tmp_path_factory):
     """Create a folder with more files than an assessment reads."""
-    folder = tmp_path_factory.mktemp("crowd")
+    folder = tmp_path_factory.mktemp("large")
     for number in range(20_001):
         os.mknod(folder / f"f{number}")
     return folder
 
 
 @pytest.fixture
-def crowded(play, crowd):
-    (play.workspace / "many").symlink_to(crowd)
+def play_with_large_folder(play, large_folder):
+    (play.workspace / "many").symlink_to(large_folder)
     (play.workspace / "large").write_text("a\n" * (MEGABYTE // 2))
     return play
 
@@ -203,13 +203,15 @@ REFUSED = {"what is not there"}
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_event_loop_runs_while_a_call_is_assessed(crowded, anyio_backend, kind):
+async def test_the_event_loop_runs_while_a_call_is_assessed(play_with_large_folder, anyio_backend, kind):
     made, arguments = CALLS[kind]
     holds = []
     for _ in range(3):  # a machine with more to do may let other threads wait once
         async with longest_hold() as hold:
             script = [call(made.schema.name, arguments), "ok"]
-            run = await crowded(script, tools=[made], gate=ScriptedGate(*[False] * (kind not in REFUSED)))
+            run = await play_with_large_folder(
+                script, tools=[made], gate=ScriptedGate(*[False] * (kind not in REFUSED))
+            )
         assert [outcome for _, outcome, _ in run.results] == ["error" if kind in REFUSED else "denied"]
         holds.append(hold.longest)
         if hold.longest < MOST_SECONDS:
@@ -219,13 +221,13 @@ async def test_the_event_loop_runs_while_a_call_is_assessed(crowded, anyio_backe
 
 @pytest.mark.promise("C8")
 @pytest.mark.parametrize("kind", sorted(CALLS.keys() - REFUSED))
-async def test_a_stop_comes_through_whatever_is_assessed(crowded, kind):
+async def test_a_stop_ends_the_turn_whatever_is_assessed(play_with_large_folder, kind):
     made, arguments = CALLS[kind]
     stop = Timed("tool_call")
     gate = ScriptedGate("silent")
-    runtime = crowded.runtime(ScriptedModel([call(made.schema.name, arguments)]), gate)
+    runtime = play_with_large_folder.runtime(ScriptedModel([call(made.schema.name, arguments)]), gate)
     events = []
-    async for event in runtime.run_turn("go", crowded.session(), stop.signal, tools=[made]):
+    async for event in runtime.run_turn("go", play_with_large_folder.session(), stop.signal, tools=[made]):
         stop(event)
         events.append(event)
     assert events[-1].data == STOPPED

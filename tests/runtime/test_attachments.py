@@ -69,7 +69,7 @@ def test_attachments_count_towards_the_size_of_a_history():
     assert ContextCompactor(threshold_chars=10_000).is_due([user("go", attachments=(PNG, PDF))], ScriptedModel())
 
 
-async def test_the_request_being_worked_on_keeps_its_files():
+async def test_the_current_request_keeps_its_attachments():
     request = user("go", attachments=(PNG,))
     history = [user("before"), assistant("yes"), request, *rounds(12)]
     compacted = await ContextCompactor().maybe_compact(history, ScriptedModel(["what was done"]))

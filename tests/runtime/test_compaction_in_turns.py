@@ -115,7 +115,7 @@ async def test_short_turns_cause_no_summary_however_many_there_are(play):
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_not_asked_for_before_the_history_has_grown_by_eight_rows(play):
+async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history_has_grown_by_eight_rows(play):
     session = play.session(messages=history())
     await play([LONGER, "Hi."], session=session)
     for _ in range(3):
@@ -128,7 +128,7 @@ async def test_a_summary_that_gained_nothing_is_not_asked_for_before_the_history
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_asked_for_again_once_half_as_many_characters_are_new(play):
+async def test_a_summary_that_gained_nothing_is_requested_again_once_the_history_is_half_as_long_again(play):
     session = play.session(messages=history())
     await play([LONGER, "Hi."], session=session)
     run = await play(["A summary.", "Hi."], session=session, user="go " * 2_000)
@@ -153,7 +153,7 @@ async def test_a_call_and_its_result_are_never_separated(play):
     assert [row[0] for row in run.rows[:4]] == ["system", "assistant", "tool", "tool"]
 
 
-async def test_the_request_being_worked_on_survives_word_for_word(play):
+async def test_the_current_request_survives_word_for_word(play):
     @tool(risk="read")
     def look(n: int) -> str:
         """Look."""
@@ -177,7 +177,7 @@ async def test_a_known_window_that_is_nearly_full_is_compacted_early(play):
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
 
 
-async def test_a_summary_that_gains_nothing_is_not_asked_for_again_in_every_round(play):
+async def test_a_summary_that_gains_nothing_is_not_requested_in_every_round(play):
     counter = iter(range(100))
 
     @tool(risk="read")
@@ -227,7 +227,7 @@ async def test_thirty_rounds_in_a_large_window_are_never_compacted(play):
     ],
     ids=["messages are set", "characters are set", "a compactor made explicitly", "an unknown window"],
 )
-async def test_thresholds_that_are_set_count_and_those_of_unknown_windows(play, settings, compactor, window):
+async def test_explicit_thresholds_apply_and_defaults_apply_to_unknown_windows(play, settings, compactor, window):
     model = ScriptedModel([*many_rounds(10)[:10], "A summary.", "Done."], context_window=window)
     session = play.session(messages=[UserMessage(content="x" * 9_000)])
     run = await play(model, tools=[look], session=session, settings=settings, compactor=compactor, **MORE_ROUNDS)
@@ -235,7 +235,7 @@ async def test_thresholds_that_are_set_count_and_those_of_unknown_windows(play, 
     assert run.outline.count("compaction") == 1
 
 
-async def test_of_two_thresholds_the_one_that_is_not_set_does_not_count_where_the_window_is_known(play):
+async def test_an_unset_threshold_does_not_apply_if_the_window_is_known(play):
     model = ScriptedModel(many_rounds(30), context_window=200_000)
     run = await play(model, tools=[look], settings={"compaction_threshold_chars": 100_000}, **MORE_ROUNDS)
 
@@ -273,7 +273,7 @@ async def test_in_a_small_window_no_compaction_follows_at_once_and_no_fact_is_fo
     assert text.count("word for word: Find FACT-go!") == 1
 
 
-async def test_results_are_not_shortened_anew_in_every_round(play):
+async def test_results_are_not_shortened_again_in_every_round(play):
     @tool(risk="read")
     def read(n: int) -> str:
         """Read."""
@@ -373,7 +373,7 @@ async def test_nothing_is_put_back_while_a_turn_runs(play):
     assert len(session.messages) == 32
 
 
-async def test_a_conversation_that_somebody_replaced_is_not_taken_for_one_with_summaries(play):
+async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
     session = play.session(messages=history())
     await play(["A summary.", "Hi."], session=session)
     session.messages = history()

@@ -328,7 +328,7 @@ async def test_auto_approval_emits_both_events_by_policy_and_keeps_no_request(pl
 # --- gates that are not ours ------------------------------------------------------------------------------------------
 
 
-class Asked(ConfirmGate):
+class FunctionGate(ConfirmGate):
     """A gate made of one function."""
 
     def __init__(self, answer):
@@ -339,14 +339,14 @@ class Asked(ConfirmGate):
 
 
 async def test_a_plain_gate_of_request_confirm_alone_is_enough(play, notes):
-    run = await play([note(), "ok"], tools=notes.tools(), gate=Asked(lambda question, context: True))
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: True))
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
 
 
 async def test_a_blocking_gate_does_not_hold_the_loop(play, notes):
     pressed = threading.Event()
-    gate = Asked(lambda question, context: pressed.wait(PATIENCE))
+    gate = FunctionGate(lambda question, context: pressed.wait(PATIENCE))
 
     def on(event):
         if event.type == "confirm_required":
@@ -374,14 +374,14 @@ def _raise(exc):
     ids=["raises", "exits", "cancels", "none", "text", "one"],
 )
 async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, answer):
-    run = await play([note(), "ok"], tools=notes.tools(), gate=Asked(answer))
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(answer))
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
     assert notes.kept == []
 
 
 @pytest.mark.parametrize("error", [StoreError("late"), ForeignError("late", what="a service", kind="timed_out")])
-async def test_an_error_of_our_own_tree_that_a_gate_raises_is_a_no_by_policy_with_its_reason(play, notes, error):
+async def test_an_agenticx_error_raised_by_a_gate_is_a_no_by_policy_with_its_reason(play, notes, error):
     run = await play([note(), "ok"], tools=notes.tools(), gate=ScriptedGate(error))
 
     assert [(event.data["by"], event.data["reason"]) for event in run.events_of("confirm_response")] == [
@@ -393,7 +393,7 @@ async def test_an_error_of_our_own_tree_that_a_gate_raises_is_a_no_by_policy_wit
 
 @pytest.mark.parametrize("junk", [True, None, "yes", ConfirmAnswer(approved="no"), ConfirmAnswer(approved=1)])
 async def test_an_invalid_return_value_of_ask_counts_as_no(play, notes, junk):
-    class Junk(Asked):
+    class Junk(FunctionGate):
         async def ask(self, request, announce):
             return junk
 
@@ -404,7 +404,7 @@ async def test_an_invalid_return_value_of_ask_counts_as_no(play, notes, junk):
 
 
 @pytest.mark.parametrize("junk", ["yes", 1, None])
-async def test_what_is_neither_true_nor_false_is_no_answer_and_the_denial_says_so(play, notes, junk):
+async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_names_it(play, notes, junk):
     class Chatty(ConfirmGate):
         def request_confirm(self, question, context):
             return junk
@@ -419,10 +419,10 @@ async def test_what_is_neither_true_nor_false_is_no_answer_and_the_denial_says_s
     assert notes.kept == []
 
 
-async def test_a_gate_that_hangs_and_ignores_cancellation_is_left_behind(play, notes):
+async def test_a_gate_that_hangs_and_ignores_cancellation_is_abandoned(play, notes):
     release = asyncio.Event()
 
-    class Deaf(Asked):
+    class Deaf(FunctionGate):
         async def ask(self, request, announce):
             announce()
             while not release.is_set():

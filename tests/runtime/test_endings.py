@@ -43,13 +43,13 @@ async def test_a_meta_agent_out_of_rounds_fails(play):
     ("options", "settings", "rounds"),
     [({}, {}, 10), ({}, {"max_tool_rounds": 50}, 50), ({"max_tool_rounds": 3}, {"max_tool_rounds": 50}, 3)],
 )
-async def test_rounds_come_from_the_argument_else_from_the_settings_else_are_ten(play, options, settings, rounds):
+async def test_max_rounds_is_the_argument_else_the_setting_else_ten(play, options, settings, rounds):
     run = await play(["ok"], settings=settings, **options)
 
     assert [event.data["max_rounds"] for event in run.events_of("round_start")] == [rounds]
 
 
-async def test_a_bare_runtime_takes_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
+async def test_a_bare_runtime_reads_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     monkeypatch.setenv("AGX_MAX_TOOL_ROUNDS", "50")
     turn = AgentRuntime(ScriptedModel(["ok"])).run_turn("Go!", Session())
@@ -196,7 +196,7 @@ async def test_a_stop_during_the_partial_answer_is_a_stop(play):
     assert run.outline == ["turn_started", *ROUND, "token", "error:stopped"]
 
 
-async def test_a_stop_that_comes_with_the_turns_time_out_is_not_lost(play):
+async def test_a_stop_at_the_moment_of_the_turns_time_out_is_not_lost(play):
     stop = StopSignal()
 
     @tool(risk="read")

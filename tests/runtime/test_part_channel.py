@@ -18,7 +18,7 @@ def event(number):
     return RuntimeEvent(EventType.ROUND_START, {"round": number, "max_rounds": 0})
 
 
-async def settle():
+async def run_pending_tasks():
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -57,7 +57,7 @@ async def test_all_queued_events_are_taken_at_once():
     assert await channel.take() == [event(0), event(1), event(2)]
 
 
-async def test_what_was_put_before_the_end_is_still_taken_and_what_comes_after_is_not():
+async def test_events_put_before_close_are_still_taken_and_later_ones_are_dropped():
     channel = Channel()
     channel.put(event(0))
     channel.close()
@@ -71,7 +71,7 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
     for number in range(3):
         channel.put(event(number))
     waiting = asyncio.create_task(channel.wait_for_room())
-    await settle()
+    await run_pending_tasks()
     assert not waiting.done()
     await channel.take()
     await asyncio.wait_for(waiting, 1)
@@ -82,7 +82,7 @@ async def test_events_are_delivered_once_the_consumer_asks_for_more():
     channel.put(event(0))
     waiting = asyncio.create_task(channel.wait_until_delivered())
     await channel.take()
-    await settle()
+    await run_pending_tasks()
     assert not waiting.done()  # taken, but perhaps not yet shown or stored
     again = asyncio.create_task(channel.take())
     await asyncio.wait_for(waiting, 1)
@@ -96,7 +96,7 @@ async def test_close_wakes_all_waiting_tasks(wait):
     if wait != "take":
         channel.put(event(0))
     waiting = asyncio.create_task(getattr(channel, wait)())
-    await settle()
+    await run_pending_tasks()
     assert not waiting.done()
     channel.close()
     await asyncio.wait_for(waiting, 1)
@@ -106,9 +106,9 @@ async def test_a_cancelled_producer_does_not_affect_others():
     channel = Channel(limit=0)
     channel.put(event(0))
     first, second = asyncio.create_task(channel.wait_for_room()), asyncio.create_task(channel.wait_for_room())
-    await settle()
+    await run_pending_tasks()
     first.cancel()
-    await settle()
+    await run_pending_tasks()
     assert first.cancelled()
     assert await channel.take() == [event(0)]
     await asyncio.wait_for(second, 1)

@@ -181,7 +181,7 @@ def test_limits_below_the_minimums_are_raised_to_them():
 @pytest.mark.parametrize(
     ("window", "counted", "due"), [(None, 1_000_000, False), (1_000, 700, False), (1_000, 701, True)]
 )
-async def test_a_known_window_that_is_nearly_full_is_a_reason(window, counted, due):
+async def test_a_known_window_that_is_nearly_full_is_compacted(window, counted, due):
     history = [user(f"message {place} " + "with some words to spare " * 5) for place in range(16)]
     script = ["SUMMARY"] if due else []
     compacted = await compact(ContextCompactor(), history, *script, window=window, input_tokens=counted)
@@ -286,7 +286,7 @@ async def test_each_row_is_summarised_once_and_its_fact_outlives_many_compaction
     assert re.findall(r"FACT-\d+", " ".join(row.content for row in history)) == facts
 
 
-async def test_summaries_become_one_when_they_hold_more_than_8000_characters_together():
+async def test_summaries_of_more_than_8000_characters_together_are_merged():
     model = Copyist(size=150)
     history, facts = await compacted_in_a_chain(ContextCompactor(), model, 5)
     sizes = [len(asked) * 150 for asked in model.asked]
@@ -302,7 +302,7 @@ def summaries(count, size):
 
 
 @pytest.mark.parametrize("second", [fail(ModelError("down", code="provider.overloaded")), "longer " * 3_000])
-async def test_summaries_that_cannot_become_one_now_stay_for_the_next_compaction(second):
+async def test_summaries_that_cannot_be_merged_now_stay_for_the_next_compaction(second):
     earlier = summaries(2, 4_000)
     history = [*earlier, *(user("u" * 200) for _ in range(20))]
     model = ScriptedModel(["newer", second])
@@ -321,7 +321,7 @@ async def test_summaries_of_a_model_that_always_fails_are_cut_at_twice_the_limit
 
 
 @pytest.mark.parametrize("merge", [False, True])
-async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries(merge):
+async def test_a_newer_request_replaces_the_one_that_a_summary_carries(merge):
     first = await summarised(
         ContextCompactor(), [user("the old request"), *rounds(12, 1_500)], "s" * 7_980 * merge + "S"
     )
@@ -344,7 +344,7 @@ async def test_the_request_of_a_turn_is_carried_when_summaries_are_merged():
     ]
 
 
-async def test_a_summary_that_quotes_our_words_for_the_request_is_not_taken_for_one():
+async def test_a_summary_that_quotes_the_request_mark_carries_no_request():
     history = [user("u" * 100) for _ in range(21)]
     first = await summarised(ContextCompactor(), history, f"They said:{MARK}never")
     assert MARK not in first.messages[0].content
@@ -416,7 +416,7 @@ async def test_a_tail_over_the_limit_does_not_have_a_few_small_rows_summarised()
     assert await compact(ContextCompactor(), history) is None
 
 
-async def test_a_tail_over_the_limit_is_not_summarised_anew_in_every_round():
+async def test_a_tail_over_the_limit_is_not_summarised_again_in_every_round():
     compactor = ContextCompactor()
     history = [user("go"), *(user("u" * 8_000) for _ in range(20))]
     model = ScriptedModel([f"summary {number}" for number in range(20)])
@@ -439,7 +439,7 @@ FAILED = ModelError("down", code="provider.overloaded")
     ids=["error", "cut", "error midway", "blank", "empty", "hangs", "falls silent"],
 )
 @pytest.mark.promise("D4")
-async def test_truncated_snippets_take_the_place_of_a_summary_that_fails(script):
+async def test_truncated_snippets_replace_a_summary_that_fails(script):
     history = [user("short"), *(assistant("a" * 300) for _ in range(12)), *(user("u") for _ in range(8))]
     compactor = ContextCompactor(timeout=60)
     compacted = await asyncio.wait_for(compact(compactor, history, script), 61)

@@ -59,14 +59,14 @@ class TestAsyncConfirmGate:
         answer = await gate.ask(request(), lambda: gate.resolve("q1", True))
         assert answer == ConfirmAnswer(approved=True, by="user", remember="once")
 
-    async def test_the_answer_comes_through_whole(self):
+    async def test_the_whole_answer_is_returned(self):
         gate = AsyncConfirmGate()
         task = await parked(gate)
         more = {"remember": "session", "arguments": {"command": "ls"}, "reason": "safer"}
         decided = gate.resolve("q1", True, digest="digest of q1", session_id="ses", **more)
         assert await task == decided == ConfirmAnswer(approved=True, by="user", **more)
 
-    async def test_what_waits_is_listed_by_session_oldest_first(self):
+    async def test_pending_questions_are_listed_by_session_oldest_first(self):
         gate = AsyncConfirmGate()
         asked = [request("q1"), request("q2", session_id="other"), request("q3")]
         tasks = [await parked(gate, one) for one in asked]
@@ -181,7 +181,7 @@ def request_of(gate):
     return gate.last_request
 
 
-async def test_auto_approval_says_yes_by_policy_and_keeps_nothing():
+async def test_auto_approval_approves_by_policy_and_stores_nothing():
     gate, announced = AutoApproveConfirmGate(), []
     assert await gate.ask(request(), lambda: announced.append(1)) == ConfirmAnswer(approved=True, by="policy")
     assert (gate.last_request, announced, gate.request_confirm("?", {})) == (None, [1], True)
@@ -295,7 +295,7 @@ async def test_a_line_typed_after_the_question_expired_answers_nothing():
         assert await second is False
 
 
-async def test_a_question_that_finds_the_old_prompt_is_asked_anew_and_takes_the_next_line(capsys):
+async def test_a_question_after_an_expired_one_is_asked_again_and_gets_the_next_line(capsys):
     with Keyboard() as keyboard:
         gate = SyncConfirmGate(keyboard.read_line)
         expired = asyncio.create_task(gate.request_confirm("First?", {}))
@@ -374,7 +374,7 @@ def test_a_line_typed_ahead_at_a_terminal_answers_no_later_question():
     assert (out, child.returncode) == (b"[True, False]\n", 0)
 
 
-def test_a_prompt_that_nobody_answers_does_not_hold_or_break_the_end_of_the_program():
+def test_an_unanswered_prompt_does_not_delay_or_break_the_end_of_the_program():
     master, child = at_a_terminal(EXPIRED)
     prompt = read_until(master, "[y/N] ")
     child.send_signal(signal.SIGUSR1)

@@ -109,7 +109,7 @@ async def test_reasoning_alone_is_an_empty_answer(play):
     assert run.rows == [("user", "go")]
 
 
-async def test_a_cut_reply_is_truncated_and_what_was_shown_stays_as_partial(play):
+async def test_a_cut_reply_is_truncated_and_its_shown_text_stays_as_partial(play):
     run = await play([[say("Half an ans"), call("add", {"a": 1, "b": 2}), cut()]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.truncated"]
@@ -122,7 +122,7 @@ async def test_a_cut_reply_is_truncated_and_what_was_shown_stays_as_partial(play
     assert run.rows == [("user", "go"), ("partial", "Half an ans")]
 
 
-async def test_a_broken_connection_is_transport_and_what_was_shown_stays(play):
+async def test_a_broken_connection_is_a_transport_error_and_shown_text_stays(play):
     broken = ModelError("connection reset", code="provider.transport", retryable=True)
     run = await play([[say("Half"), usage(9, 1), fail(broken)]])
 
@@ -184,14 +184,14 @@ async def test_a_length_finish_with_calls_runs_none_of_them(play):
     ]
 
 
-async def test_a_content_filter_is_fatal_even_when_it_comes_with_calls(play):
+async def test_a_content_filter_is_fatal_even_when_the_reply_has_calls(play):
     run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("content_filter")]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.content_filter"]
     assert run.rows == [("user", "go"), ("partial", "I will")]
 
 
-async def test_a_provider_that_gives_up_in_the_middle_ends_the_turn_even_when_it_comes_with_calls(play):
+async def test_a_reply_that_failed_in_the_middle_ends_the_turn_even_when_it_has_calls(play):
     run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("failed")]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.overloaded"]
@@ -239,7 +239,7 @@ async def test_an_example_of_a_call_at_the_end_of_an_answer_is_part_of_the_answe
 HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
 
 
-async def test_the_form_that_some_models_write_calls_in_is_read_of_models_that_are_marked(play):
+async def test_a_special_call_form_is_parsed_only_for_models_that_are_marked(play):
     for forms in ((), ("mistral",)):
         run = await play(ScriptedModel([HERMES], inline_calls=forms), tools=[add])
         assert run.terminal["text"] == HERMES
@@ -247,7 +247,7 @@ async def test_the_form_that_some_models_write_calls_in_is_read_of_models_that_a
     assert ([text for _, _, text in run.results], run.terminal["text"]) == (["3"], "3.")
 
 
-async def test_a_fallback_is_read_by_what_is_known_of_the_fallback(play):
+async def test_inline_calls_of_a_fallback_are_parsed_by_the_forms_of_the_fallback(play):
     gone = [fail(ModelError("gone", code="provider.overloaded"))]
     failing = ScriptedModel([gone], name="first", inline_calls=["hermes"])
     model = RetryingModel(failing, [ScriptedModel([HERMES], name="second")], RetryPolicy(attempts=1))

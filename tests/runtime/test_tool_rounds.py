@@ -193,7 +193,7 @@ async def test_a_call_without_a_name_causes_one_reminder_and_then_a_bad_reply(pl
     ]
 
 
-async def test_nameless_calls_beside_a_named_one_are_dropped(play):
+async def test_calls_without_a_name_are_dropped_if_another_call_has_one(play):
     run = await play([[call("none"), call("add", {"a": 1, "b": 2}), call("")], "ok"], tools=[add])
 
     assert run.results == [("call_2", "ok", "3")]
@@ -290,7 +290,7 @@ async def test_the_result_of_a_converted_call_is_marked_whatever_its_outcome(pla
     ]
 
 
-async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(play):
+async def test_arguments_that_the_user_changed_are_converted_in_the_same_way(play):
     @tool(risk="write")
     def move(steps: int) -> str:
         """Move."""
@@ -303,7 +303,7 @@ async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(p
     assert run.events_of("tool_result")[0].data["repaired"] is True
 
 
-async def test_long_arguments_are_read_beside_the_loop(play):
+async def test_long_arguments_are_parsed_in_a_thread(play):
     threads = []
 
     @tool(risk="read")
@@ -350,7 +350,7 @@ async def test_a_stop_while_long_arguments_are_parsed_still_announces_and_answer
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2, "b": 3}', '{"a": NaN, "b": 1}', "[1, 2]", "7", '{"a": 1}{"b": 2}'])
-async def test_arguments_that_two_readers_may_take_differently_do_not_parse(play, text):
+async def test_ambiguous_arguments_do_not_parse(play, text):
     run = await play([call("note", text), "ok"], tools=[note])
 
     assert [outcome for _, outcome, _ in run.results] == ["invalid_arguments"]
@@ -381,7 +381,7 @@ async def test_a_blocked_call_tells_the_model_why(play):
     assert run.results[0] == ("call_1", "blocked", "Blocked: no notes today")
 
 
-async def test_a_tools_own_events_stand_between_its_call_and_its_result(play):
+async def test_a_tools_own_events_come_between_its_call_and_its_result(play):
     @tool(risk="read")
     async def draw(context: ToolContext) -> str:
         """Draw."""

@@ -83,7 +83,7 @@ async def test_a_turn_has_a_line_for_each_model_call_tool_call_and_question_and_
     ]
 
 
-async def test_each_line_names_the_session_and_the_agent_also_where_nobody_bound_them(play, caplog):
+async def test_each_line_names_the_session_and_the_agent_even_if_the_caller_bound_none(play, caplog):
     caplog.set_level(logging.INFO, logger="agenticx")
     session = play.session()
     with bound_ids(turn="turn_1"):
@@ -176,7 +176,7 @@ async def test_calls_that_did_not_run_have_a_line_with_the_reason_and_no_seconds
     ]
 
 
-async def test_a_question_says_how_long_it_waited(play, logged):
+async def test_the_line_of_a_question_has_its_waiting_time(play, logged):
     await play(
         [call("note", {"text": "x"}), "Done."],
         tools=[note],
@@ -187,7 +187,7 @@ async def test_a_question_says_how_long_it_waited(play, logged):
     assert logged()[1] == "confirm tool_name='note' call_id='call_1' approved=False by='timeout' seconds=30.0"
 
 
-async def test_a_turn_that_nobody_reads_to_its_end_is_interrupted_with_one_line(play, logged):
+async def test_a_turn_that_is_not_read_to_its_end_is_logged_as_interrupted(play, logged):
     runtime = play.runtime(ScriptedModel([hang()], clock=LoopClock()))
     events = runtime.run_turn("go", play.session())
     await anext(events)
@@ -224,7 +224,7 @@ async def test_an_internal_bug_is_logged_as_the_end_of_the_turn(play, logged):
     ]
 
 
-async def test_an_agent_that_pauses_and_a_turn_out_of_rounds_say_so(play, logged):
+async def test_the_line_of_a_turn_names_a_pause_and_exhausted_rounds(play, logged):
     script = [call("look", {"path": "a"})]
     await play(script, tools=[look], agent_id="helper", max_tool_rounds=1)
     await play(script, tools=[look], max_tool_rounds=1)
@@ -245,7 +245,7 @@ async def test_a_handoff_emitted_by_a_tool_is_logged(play, logged):
     assert logged()[1] == "agent_handoff from_agent='meta' to_agent='coder'"
 
 
-async def test_the_call_that_writes_a_summary_has_a_line_that_says_so(play, logged):
+async def test_the_line_of_a_summary_call_names_its_purpose(play, logged):
     script = [[pause(2), say("A summary."), usage(100, 9)], "Hi."]
     await play(script, session=play.session(messages=history()))
     counted = "tokens=109 input_tokens=100 output_tokens=9"
@@ -284,7 +284,7 @@ async def test_a_nested_turn_has_lines_of_its_own(play, caplog):
     ]
 
 
-async def test_a_turn_that_goes_on_after_a_restart_has_the_lines_of_what_it_still_does(play, debugged):
+async def test_a_turn_resumed_after_a_restart_logs_only_its_remaining_work(play, debugged):
     @tool(risk="write")
     async def post(text: str, token: str) -> str:
         """Post a note."""
@@ -330,7 +330,7 @@ def arguments_in(lines):
     return [line.partition(" arguments=")[2] for line in lines if line.startswith("tool_call ")]
 
 
-async def test_arguments_stand_in_the_line_at_debug_only(play, logged, caplog):
+async def test_arguments_are_logged_at_debug_only(play, logged, caplog):
     script = [call("look", {"path": "a.txt"}), "Done."]
     await play(script, tools=[look])
     assert arguments_in(logged()) == [""]
@@ -347,7 +347,7 @@ async def test_the_line_has_the_arguments_that_the_user_substituted(play, debugg
     assert arguments_in(debugged()) == ["""'{"text": "mine"}'"""]
 
 
-async def test_long_arguments_are_cut_and_say_how_long_they_are(play, debugged):
+async def test_long_arguments_are_cut_and_give_their_length(play, debugged):
     arguments = [
         {"text": "x" * 1_000_000},
         {"a": "short", "b": list(range(1_000)), "c": 1},
