@@ -89,7 +89,7 @@ def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str
 
 
 class ConfirmGate(ABC):
-    """The protocol of gates that decide on risky calls.
+    """A base class of gates that decide on risky calls.
 
     Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every question by its
     confirm time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
@@ -115,9 +115,7 @@ class ConfirmGate(ABC):
                 approved = await approved
         if not isinstance(approved, bool):
             given = type(approved).__name__
-            raise AgenticXError(
-                f"the gate {type(self).__name__} returned {given}, which is no answer: True or False is"
-            )
+            raise AgenticXError(f"the gate {type(self).__name__} returned {given}; it must return True or False")
         return ConfirmAnswer(approved=approved)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
@@ -166,7 +164,7 @@ class AsyncConfirmGate(ConfirmGate):
     )
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        raise AgenticXError("AsyncConfirmGate is asked through ask(), which gives the question an id")
+        raise AgenticXError("AsyncConfirmGate must be called through ask(), which gives the question an id")
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         parked = _PendingConfirm(request, asyncio.get_running_loop().create_future())

@@ -434,7 +434,7 @@ def check_payload(type_: EventType, data: dict[str, Any]) -> None:
         problem = exc.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg']}") from None
     if more := data.keys() - known.keys():
-        raise ValueError(f"{sorted(more)[0]}: is not in the contract")
+        raise ValueError(f"{sorted(more)[0]}: unknown key")
 
 
 @cache

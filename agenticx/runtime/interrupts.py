@@ -25,7 +25,7 @@ class TurnInterrupted(AgenticXError):
     """Raised when a turn is stopped or times out; `reason` is the wire code of its terminal event."""
 
     def __init__(self, reason: InterruptReason) -> None:
-        super().__init__("the turn was stopped" if reason == "stopped" else "the turn took longer than it may")
+        super().__init__("the turn was stopped" if reason == "stopped" else "the turn exceeded its time limit")
         self.reason: InterruptReason = reason
 
 

@@ -64,7 +64,7 @@ class LoopVerdict:
         what = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
             "ping_pong": f"the last {self.count} rounds alternate between the same two calls with the same results",
-            "no_progress": f"the last {self.count} rounds of calls failed or brought nothing that was not seen before",
+            "no_progress": f"the last {self.count} rounds of calls failed or had no new result",
         }
         return what[self.detector]
 

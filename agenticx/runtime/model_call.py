@@ -49,7 +49,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
             call.writer.keep_partial()
     if not reply.complete:
         raise ModelError(
-            "the model's answer ended without its end marker, so nothing of it is acted upon",
+            "the model's answer ended without its end marker, so its calls are not run",
             code="provider.truncated",
             retryable=True,
         )

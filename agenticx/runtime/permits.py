@@ -149,7 +149,7 @@ class CallAuthorizer:
                 turn.session.allowed.add(digest)
         now = await self._assess(tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
-            raise CallRefused("Denied: what would run changed after the person was asked; ask again.", "denied")
+            raise CallRefused("Denied: what would run changed after the user was asked; ask again.", "denied")
         return ValidatedArguments(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
@@ -332,7 +332,7 @@ def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _
         return _BoundArguments(written, confirm_digest(tool.schema.name, written, assessment.binding))
     except (TypeError, ValueError, RecursionError) as exc:
         raise CallRefused(
-            f"the assessment of tool {tool.schema.name!r} is bound to what is not JSON: {exc}", "error"
+            f"the assessment of tool {tool.schema.name!r} has a binding that is not JSON: {exc}", "error"
         ) from exc
 
 

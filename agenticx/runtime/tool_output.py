@@ -93,7 +93,7 @@ async def reject_unfinished(value: object) -> object:
             return value
 
 
-_UNFINISHED = "Error: the tool returned {kind}, which is no result: it has to {remedy} and return that."
+_UNFINISHED = "Error: the tool returned {kind}; it must {remedy} and return that."
 
 
 def truncate(text: str, limit: int) -> tuple[str, bool]:

@@ -238,9 +238,7 @@ async def test_what_changed_between_question_and_answer_does_not_run(play, notes
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate, on=on)
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:denied", *ANSWERED]
-    assert run.results == [
-        ("call_1", "denied", "Denied: what would run changed after the person was asked; ask again.")
-    ]
+    assert run.results == [("call_1", "denied", "Denied: what would run changed after the user was asked; ask again.")]
     assert notes.kept == []
 
 
@@ -412,7 +410,7 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     run = await play([note(), "ok"], tools=notes.tools(), gate=Chatty())
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
-    reason = f"the gate Chatty returned {type(junk).__name__}, which is no answer: True or False is"
+    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True or False"
     (response,) = run.events_of("confirm_response")
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"

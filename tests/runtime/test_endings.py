@@ -132,7 +132,7 @@ async def test_a_turn_over_its_time_fails(play):
     run = await play([hang()], settings={"turn_timeout_seconds": 3})
 
     assert run.outline == ["turn_started", "round_start", "error:timeout.turn"]
-    assert run.terminal == {"text": "the turn took longer than it may", "code": "timeout.turn", "fatal": True}
+    assert run.terminal == {"text": "the turn exceeded its time limit", "code": "timeout.turn", "fatal": True}
 
 
 async def test_a_turn_over_its_time_answers_its_open_calls(play):

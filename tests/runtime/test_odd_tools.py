@@ -287,9 +287,7 @@ async def test_a_returned_generator_is_closed_and_reported_as_an_error(play, kin
     data = await one_result(play, later if kind == "async" else now)
 
     assert data["outcome"] == "error"
-    assert data["result"] == (
-        "Error: the tool returned a generator, which is no result: it has to collect what it yields and return that."
-    )
+    assert data["result"] == ("Error: the tool returned a generator; it must collect what it yields and return that.")
     assert len(closed) == begun
     assert threading.get_ident() not in closed, "its code runs beside the loop"
 

@@ -201,7 +201,9 @@ async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(returned
         if isinstance(returned, bool):
             assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=returned)
         else:
-            with pytest.raises(AgenticXError, match=f"returned {type(returned).__name__}, which is no answer"):
+            with pytest.raises(
+                AgenticXError, match=f"returned {type(returned).__name__}; it must return True or False"
+            ):
                 await gate.ask(request(), lambda: None)
 
 

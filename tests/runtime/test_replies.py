@@ -114,7 +114,7 @@ async def test_a_cut_reply_is_truncated_and_its_shown_text_stays_as_partial(play
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.truncated"]
     assert run.terminal == {
-        "text": "the model's answer ended without its end marker, so nothing of it is acted upon",
+        "text": "the model's answer ended without its end marker, so its calls are not run",
         "code": "provider.truncated",
         "fatal": True,
         "retryable": True,

@@ -278,7 +278,7 @@ async def test_a_call_that_waited_for_a_slot_is_assessed_again_right_before_it_r
 
     outcomes = [outcome for _, outcome, _ in run.results]
     assert outcomes == ["ok"] * MAX_CONCURRENT_CALLS + ["denied"] * 2
-    assert "changed after the person was asked" in run.results[-1][2]
+    assert "changed after the user was asked" in run.results[-1][2]
 
 
 # --- the end of the turn ----------------------------------------------------------------------------------------------
