@@ -27,7 +27,7 @@ from agenticx.tools.registry import tool
 from tests.jumping import LoopClock
 from tests.linear.growth import grows_linearly
 from tests.patience import PATIENCE, comes_true, longest_hold
-from tests.runtime.test_stop import LIMIT, STOPPED, Timed
+from tests.runtime.test_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_a_stop_ends_the_turn_while_an_assessment_runs(play):
         """Look."""
         return "seen"
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     run = await play([[call("look"), call("look")]], tools=[look], stop=stop.signal, on=stop)
     held.go_on.set()
 
@@ -223,7 +223,7 @@ async def test_the_event_loop_runs_while_a_call_is_assessed(play_with_large_fold
 @pytest.mark.parametrize("kind", sorted(CALLS.keys() - REFUSED))
 async def test_a_stop_ends_the_turn_whatever_is_assessed(play_with_large_folder, kind):
     made, arguments = CALLS[kind]
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     gate = ScriptedGate("silent")
     runtime = play_with_large_folder.runtime(ScriptedModel([call(made.schema.name, arguments)]), gate)
     events = []
