@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 
 class LoopStopped(AgenticXError):
-    """A turn ended by the loop detector's critical verdict."""
+    """Raised when the loop detector's verdict is critical, to end the turn."""
 
     def __init__(self, message: str, detector: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class LoopStopped(AgenticXError):
 
 
 class RoundsExhausted(AgenticXError):
-    """A turn that used all of its rounds without an answer."""
+    """Raised when a turn used all of its rounds without coming to an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

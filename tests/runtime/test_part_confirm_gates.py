@@ -288,7 +288,7 @@ async def test_a_line_typed_after_the_question_expired_answers_nothing():
         expired.cancel()
         await asyncio.wait([expired])
         keyboard.type("y\n")
-        while gate._reading:  # the line is taken in by the thread, which tells nobody
+        while gate._reading:  # the thread reads the line and does not notify the test
             await asyncio.sleep(0)
         second = asyncio.create_task(gate.request_confirm("Second?", {}))
         await keyboard.prompted()
