@@ -88,7 +88,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
     stream = ModelStream(model, request, clock)
     try:
         while True:
-            until, expiry = deadlines.next()
+            until, expiry = deadlines.next_expiry()
             deltas = await stream.receive(until)
             if deltas is None:
                 _handle_expired_clock(expiry, clocks, deadlines, clock)
@@ -98,7 +98,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
                 for delta in deltas:
                     builder.add(delta)
                 if not all(isinstance(delta, UsageDelta) for delta in deltas):
-                    deadlines.progress(clock.monotonic())
+                    deadlines.record_progress(clock.monotonic())
     except ModelError as exc:
         return builder.reply(), exc
     finally:
@@ -114,7 +114,7 @@ def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadli
         case "first_chunk" | "hard":
             raise clock_expired(expiry, now - deadlines.started, limit)
         case "first_feedback" | "slow":
-            deadlines.notice()
+            deadlines.mark_noticed()
             print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
 
 

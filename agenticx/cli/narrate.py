@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from agenticx.runtime.events import EventType
-from agenticx.runtime.question import question_lines, size_of
+from agenticx.runtime.question import describe_size, question_lines
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -108,7 +108,7 @@ def _tool_result(data: Mapping[str, Any]) -> Note:
     took = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
     name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
     lines = text.count("\n") + 1
-    size = f"{lines} lines" if lines > 1 else size_of(text)
+    size = f"{lines} lines" if lines > 1 else describe_size(text)
     head = f"← {name} {outcome}{took}, {size}: {one_line(text, 80)}"
     return Note(head, "bad" if data["is_error"] else "good")
 

@@ -1,4 +1,4 @@
-"""How one turn goes: the engine's public names."""
+"""The public names of the turn engine."""
 
 from __future__ import annotations
 

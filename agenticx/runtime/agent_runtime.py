@@ -1,4 +1,4 @@
-"""The think-act loop: one user message becomes a stream of typed events that ends in exactly one terminal event.
+"""The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
     run_turn            the edge: the one async generator; drains a channel and cleans up
     └── _run            every failure becomes the turn's terminal event (endings)
@@ -33,18 +33,18 @@ from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.inline_calls import inline_calls
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, ended, watch_stop
+from agenticx.runtime.inline_calls import parse_inline_calls
+from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.output import TurnOutput
-from agenticx.runtime.permits import Permits
-from agenticx.runtime.request import Requests
-from agenticx.runtime.resuming import CallJournal, Forgetful, ResumePoint
+from agenticx.runtime.permits import CallAuthorizer
+from agenticx.runtime.request import RequestBuilder
+from agenticx.runtime.resuming import CallJournal, NullCallJournal, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import Turn, attached
+from agenticx.runtime.turn import Turn, attachment_data
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
@@ -52,18 +52,18 @@ from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentRuntime"]
 
-_BARE_TOOL_ROUNDS = 10
-_READ_AT_ONCE = 4096
-"""A text of as many characters is looked through for calls on the event loop, a longer one in a thread."""
+_DEFAULT_TOOL_ROUNDS = 10
+_MAX_CHARS_ON_LOOP = 4096
+"""Characters of text that are searched for inline calls on the event loop; longer texts are searched in a thread."""
 
 
 class AgentRuntime:
-    """Runs turns. Holds only collaborators, so that one runtime can serve many sessions at once.
+    """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
     `llm` is a `ChatModel` or a duck-typed model with `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked
-    before risky calls; the terminal is the default. What is not given comes from `settings`, which by default are read
-    from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used); where those do not say
-    `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
+    before risky calls; the default gate asks at the terminal. Arguments that are not given are taken from `settings`,
+    which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used). If
+    those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class AgentRuntime:
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
-        LoopDetector(*self._loop_thresholds)  # refuses bad thresholds here rather than in the first turn
-        self._hooks = HookRegistry.of(hooks).bounded(self._clock.real(self._settings.hook_timeout_seconds))
+        LoopDetector(*self._loop_thresholds)  # raises for invalid thresholds here rather than in the first turn
+        self._hooks = HookRegistry.from_hooks(hooks).with_default_limit(
+            self._clock.real(self._settings.hook_timeout_seconds)
+        )
         self._compactor = compactor or ContextCompactor(
             threshold_messages=self._settings.compaction_threshold_messages,
             threshold_chars=self._settings.compaction_threshold_chars,
@@ -98,10 +100,12 @@ class AgentRuntime:
             clock=self._clock,
         )
         self._clocks = ModelClocks.from_settings(self._settings)
-        self._requests = Requests(model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks)
+        self._request_builder = RequestBuilder(
+            model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
+        )
         self._endings = Endings(hooks=self._hooks, clock=self._clock)
-        permits = Permits(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
-        self._calls = ToolCalls(permits=permits, hooks=self._hooks, settings=self._settings, clock=self._clock)
+        authorizer = CallAuthorizer(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
+        self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
     async def run_turn(
         self,
@@ -118,30 +122,30 @@ class AgentRuntime:
         journal: CallJournal | None = None,
         steering: Steering | None = None,
     ) -> AsyncGenerator[RuntimeEvent, None]:
-        """Run one turn of `session`; yields its events, from `turn_started` to the one terminal event.
+        """Run one turn of `session` and yield its events, from `turn_started` to the one terminal event.
 
-        `journal` is told of each call before it runs, so that after a crash it is known which ones may have taken
-        effect. A `ResumePoint` goes on with a turn that was cut off there; it yields what follows. What is put into
-        `steering` while the turn runs is told to the model before its next call.
+        `journal` records each call before it runs, so that after a crash it is known which calls may have taken effect.
+        A `ResumePoint` continues a turn that was interrupted at that point and yields the events that follow. Messages
+        put into `steering` while the turn runs are sent to the model with its next call.
 
-        `should_stop` ends the turn within 200 ms at any await; a plain callable is asked every 50 ms. Closing the
-        generator early ends the turn and everything it started. After the terminal event the generator may take up
-        to 3 s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
+        `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
+        generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
+        s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
         With an `output_type` (a pydantic model, dataclass or TypedDict) the answer is an object of that type, whose
-        JSON value is the `output` of `final`. Raises `TypeError` for a type that has no object to offer and for any
-        other input, session or tools than those named, `AttachmentRefused` for attachments that are not let in, and
+        JSON value is the `output` of `final`. Raises `TypeError` for a type whose JSON Schema is not an object and for
+        an input, session or tools of another type, `AttachmentRefused` for attachments that are not accepted, and
         `SessionBusy` while the session runs another turn, all before the turn begins.
         """
         _check_arguments(user_input, session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, journal, steering)
         calls: Sequence[ToolCall] = ()
         if isinstance(user_input, ResumePoint):
-            calls = _take_up(turn, user_input)
+            calls = _resume_turn(turn, user_input)
         else:
             message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-            _begin(turn, message, client_turn_id, parent_turn_id)
-        forget_stop = watch_stop(should_stop, turn.stop)
+            _begin_turn(turn, message, client_turn_id, parent_turn_id)
+        unwatch_stop = watch_stop(should_stop, turn.stop)
         with bound_ids(session=session.id, agent=agent_id):
             task = asyncio.create_task(self._run(turn, calls), name=f"agx turn {session.id}")
             task.add_done_callback(turn.end)
@@ -149,12 +153,12 @@ class AgentRuntime:
             while batch := await turn.channel.take():
                 for event in batch:
                     yield event
-            await task  # raises what is a bug of ours
+            await task  # raises the exception of an internal bug
         finally:
-            forget_stop()
-            await ended(task)
+            unwatch_stop()
+            await cancel_and_wait(task)
             session.end_turn(turn)
-            await turn.finish_afterwork()
+            await turn.finish_background_tasks()
 
     def _new_turn(
         self,
@@ -176,19 +180,22 @@ class AgentRuntime:
             model_name=self._model.name,
             max_rounds=self._max_rounds,
             clock=self._clock,
-            loops=self._new_detector(session),
+            loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._turn_seconds),
-            journal=journal or Forgetful(),
+            journal=journal or NullCallJournal(),
             steering=steering or Steering(),
         )
 
-    def _new_detector(self, session: Session) -> LoopDetector:
+    def _new_loop_detector(self, session: Session) -> LoopDetector:
         detector = LoopDetector(*self._loop_thresholds)
         detector.record_state(*session.state.plan)
         return detector
 
     async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
-        """Every ending of a turn. What is not translated here is a bug and propagates."""
+        """Run the turn and emit the terminal event of every failure.
+
+        An exception that is not translated here is a bug and propagates.
+        """
         try:
             await self._interruptible(turn, calls)
         except AgenticXError as failure:
@@ -198,11 +205,14 @@ class AgentRuntime:
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
-        """The loop under the stop signal and the turn's time-out; a last answer behind that has as long again."""
+        """Run the loop under the stop signal and the turn's time-out.
+
+        A partial answer after the time-out has the same limit again.
+        """
         try:
             async with turn.interrupts:
                 if calls:
-                    await self._watch(turn, calls, await self._calls.take_up(turn, calls))
+                    await self._watch(turn, calls, await self._calls.resume(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
@@ -214,23 +224,24 @@ class AgentRuntime:
 
     async def _turn(self, turn: Turn) -> None:
         while turn.round < turn.max_rounds:
-            turn.take_in()
+            turn.append_steering()
             turn.round += 1
             turn.emit(EventType.ROUND_START, {"round": turn.round, "max_rounds": turn.max_rounds})
-            request = await self._requests.prepare(turn)
+            request = await self._request_builder.prepare(turn)
             reply, message_id = await self._think(turn, request)
             calls = self._usable_calls(turn, reply)
             if calls is None:
-                self._tell_about_tools(turn, reply, message_id)
+                self._remind_of_tools(turn, reply, message_id)
             elif calls:
                 await self._act(turn, reply, message_id, calls)
-            elif fault := await run_sized(turn.output.fault, reply, size=len(reply.text), name="agx output"):
-                self._ask_again(turn, reply, message_id, fault)
-            elif turn.goes_on():
-                turn.remember_reply(reply, message_id)
+            elif problem := await run_sized(turn.output.submit_text, reply, size=len(reply.text), name="agx output"):
+                self._request_correction(turn, reply, message_id, problem)
+            elif turn.has_steering:
+                turn.append_reply(reply, message_id)
             else:
                 return await self._finish(turn, reply, message_id)
-            if turn.output.settled():
+            turn.output.check_attempts()
+            if turn.output.is_complete:
                 return await self._endings.final(turn, reply.text, message_id, "answer")
             self._endings.checkpoint(turn)
         await self._exhausted(turn)
@@ -239,35 +250,37 @@ class AgentRuntime:
         reply, message_id = await self._call(turn, request)
         turn.last_text = reply.text
         try:
-            await self._hooks.run_after_model(reply, turn.hook_context, turn.report)
-        except asyncio.CancelledError:  # its calls are not acted upon any more, but what was shown stays
-            turn.remember_reply(replace(reply, provider_state=None), message_id)
+            await self._hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
+        except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
+            turn.append_reply(replace(reply, provider_state=None), message_id)
             raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
-            forms = inline_forms(self._model, turn.answered_by)
+            forms = inline_forms(self._model, turn.answering_model)
             reply = await _with_inline_calls(turn, reply, [tool.name for tool in request.tools], forms)
         return reply, message_id
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
-        """Call the model; a history that it finds too long is compacted once and sent again."""
+        """Call the model; compact a history that it finds too long once and send it again."""
         try:
             return await call_model(turn, self._model, request, self._clocks)
         except ModelError as exc:
-            shorter = await self._requests.shortened(turn, request) if exc.code == "context_overflow" else None
+            shorter = (
+                await self._request_builder.prepare_shortened(turn, request) if exc.code == "context_overflow" else None
+            )
             if shorter is None:
                 raise
         return await call_model(turn, self._model, shorter, self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
-        turn.remember_reply(reply, message_id, calls)
+        turn.append_reply(reply, message_id, calls)
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
         await self._watch(turn, calls, outcomes)
 
     async def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
-        """Judge the round that is over: a warning reminds the model behind the results, a loop ends the turn."""
+        """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
         turn.loops.record_state(*turn.session.state.plan)
-        recorded = [_recorded(turn, *one) for one in zip(calls, outcomes, strict=True)]
-        turn.looking.clear()
+        recorded = [_recorded_call(turn, *one) for one in zip(calls, outcomes, strict=True)]
+        turn.read_only_calls.clear()
         size = sum(len(call.arguments) + len(call.result) for call in recorded)
         await run_sized(turn.loops.record_round, recorded, size=size, name="agx loop detector")
         verdict = turn.loops.check()
@@ -277,15 +290,18 @@ class AgentRuntime:
             raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
         data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
         turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
-        turn.remind(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
+        turn.append_reminder(
+            f"{verdict.text}. Try something else, or answer with what you have and say what is missing."
+        )
 
-    def _ask_again(self, turn: Turn, reply: Reply, message_id: str, fault: str) -> None:
-        """The answer is not the object that was asked for: the model is told why, behind what it said."""
-        turn.remember_reply(reply, message_id)
-        turn.remind(fault)
+    def _request_correction(self, turn: Turn, reply: Reply, message_id: str, problem: str) -> None:
+        """Append the reply, which is not the requested object, and a reminder that tells the model why."""
+        turn.append_reply(reply, message_id)
+        turn.append_reminder(problem)
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        turn.remember_reply(reply, message_id)
+        turn.steering.close()
+        turn.append_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
 
     async def _exhausted(self, turn: Turn) -> None:
@@ -298,7 +314,7 @@ class AgentRuntime:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
-        """The calls that name something; empty if the model made none; None if it made some and none can be used.
+        """Return the calls that name a tool; empty if the model made none; None if it made some and none can be used.
 
         A reply that stopped for calls and holds neither calls nor text is one whose call the provider could not read.
         """
@@ -306,23 +322,31 @@ class AgentRuntime:
         made_some = reply.tool_calls or (reply.stop == "tool_calls" and not reply.text)
         return usable if usable or not made_some else None
 
-    def _tell_about_tools(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        """Once per turn: the model called something without a name, or in a way that nobody could read."""
-        if turn.told_about_tools:
+    def _remind_of_tools(self, turn: Turn, reply: Reply, message_id: str) -> None:
+        """Remind the model of its tools after a call that names no tool or cannot be read.
+
+        Raises `ModelError` the second time in a turn.
+        """
+        if turn.reminded_of_tools:
             raise ModelError(
                 "the model keeps making calls that name no tool or cannot be read", code="provider.bad_reply"
             )
-        turn.told_about_tools = True
-        turn.remember_reply(reply, message_id)
+        turn.reminded_of_tools = True
+        turn.append_reply(reply, message_id)
         known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
-        turn.remind(f"Your last call named no tool or could not be read. The tools are: {known}.")
+        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {known}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
-        """Seed 004's graceful ending: one more call, without tools, that says what was found."""
-        turn.remind("You are out of rounds or time. Without calling tools, say what you found and what is missing.")
-        request = replace(await self._requests.prepare(turn), tools=(), tool_choice="none", output_schema=None)
+        """Make one more model call, without tools, for an answer with what was found.
+
+        This is the graceful ending of seed 004.
+        """
+        turn.append_reminder(
+            "You are out of rounds or time. Without calling tools, say what you found and what is missing."
+        )
+        request = replace(await self._request_builder.prepare(turn), tools=(), tool_choice="none", output_schema=None)
         reply, message_id = await self._think(turn, request)
-        turn.remember_reply(reply, message_id)
+        turn.append_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "partial")
 
 
@@ -334,44 +358,44 @@ def _check_arguments(user_input: object, session: object) -> None:
 
 
 def _max_tool_rounds(settings: Settings) -> int:
-    """What was set, wherever that was; else the default of a bare runtime."""
-    return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _BARE_TOOL_ROUNDS
+    """Return the configured number of rounds, or the default of a bare runtime if none is configured."""
+    return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _DEFAULT_TOOL_ROUNDS
 
 
-def _recorded(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
+def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
     return RecordedCall(
         tool=call.name,
         arguments=call.arguments,
         result=outcome.text,
         outcome=outcome.outcome,
-        read_only=turn.only_reads(call),
+        read_only=turn.is_read_only(call),
     )
 
 
 async def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
     """Return the reply with the calls that its text consists of instead of that text, if it consists of calls."""
-    read = partial(inline_calls, reply.text, known, forms)
-    calls = read() if len(reply.text) <= _READ_AT_ONCE else await run_in_thread(read, name="agx inline calls")
+    read = partial(parse_inline_calls, reply.text, known, forms)
+    calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
     if not calls:
         return reply
-    named = tuple(call.model_copy(update={"id": turn.session.call_id("")}) for call in calls)
+    named = tuple(call.model_copy(update={"id": turn.session.assign_call_id("")}) for call in calls)
     return replace(reply, text="", tool_calls=named)
 
 
-def _begin(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:
-    """The turn's first event and message."""
+def _begin_turn(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:
+    """Check the attachments, begin the turn and emit its first event; append the user's message."""
     check_attachments(message.attachments)
     started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
-    optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, **attached(message)}
+    optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, **attachment_data(message)}
     turn.session.begin_turn(turn)
     turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
-    turn.remember(message)
+    turn.append(message)
 
 
-def _take_up(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
-    """Put the turn where it was; returns the calls that are to be answered first."""
+def _resume_turn(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
+    """Restore the state of an interrupted turn and return the calls that are to be answered first."""
     turn.session.begin_turn(turn)
     turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
-    turn.asked.update(point.questions)
+    turn.resumed_questions.update(point.questions)
     turn.log.resume(point)
     return point.calls

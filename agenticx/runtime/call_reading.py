@@ -1,4 +1,4 @@
-"""The calls of a reply, read: known tool, arguments that parse and fit, or the answer that the call gets instead."""
+"""Parsing and validation of a reply's calls, and the answers of those that cannot run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from agenticx import foreign
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_values, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
-from agenticx.runtime.output import Verdict
+from agenticx.runtime.output import OutputCallResult
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_parallel
 from agenticx.tools.fitting import coerce_numbers
 
-__all__ = ["CallOutcome", "PendingCall", "Validated", "read_call", "validated"]
+__all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "validate_arguments"]
 
 CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 
-_READ_AT_ONCE = 2 * 1024
-"""Characters of arguments that are read on the event loop; longer ones are read in a thread."""
+_MAX_CHARS_ON_LOOP = 2 * 1024
+"""Characters of arguments that are parsed on the event loop; longer ones are parsed in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How one call was answered."""
+    """The answer of one call."""
 
     text: str
     outcome: ToolOutcome = "ok"
@@ -35,8 +35,8 @@ class CallOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Validated:
-    """Arguments as a tool takes them; `repaired` tells that they are not quite what was sent."""
+class ValidatedArguments:
+    """Arguments as a tool accepts them; `repaired` is true if they differ from what the model sent."""
 
     arguments: dict[str, Any]
     repaired: bool = False
@@ -44,17 +44,18 @@ class Validated:
 
 @dataclass(slots=True)
 class PendingCall:
-    """One call on its way.
+    """One call and the state of its execution.
 
-    `said` are its arguments as the model wrote them: the object, or the text where that does not parse. `arguments` are
-    those of a call that may run, `problem` is the answer of one that may not; before it is read a call has neither.
-    `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody waits for them
-    any more; `partial` is what a tool gave when it was cancelled. `failure` is an error of the engine's own in what the
-    tool asked of it: it ends the turn, whatever the tool made of it.
+    `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
+    `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
+    both are None. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody
+    waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the engine
+    in something that the tool asked of it: it ends the turn, whatever the tool makes of it. A `closed` call emits no
+    more events.
     """
 
     call: ToolCall
-    said: Any
+    parsed_arguments: Any
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
     problem: CallOutcome | None = None
@@ -65,47 +66,49 @@ class PendingCall:
     partial: list[object] = field(default_factory=list[object])
     outcome: CallOutcome | None = None
     failure: AgenticXError | None = None
-    over: bool = False
+    closed: bool = False
 
     @property
     def parallel(self) -> bool:
         return self.problem is not None or (self.tool is not None and is_parallel(self.tool))
 
 
-async def read_call(turn: Turn, one: PendingCall, *, cut: bool, verdict: Verdict | None = None) -> None:
-    """Fill in what comes of reading the call; a `verdict` is the answer of a call that nobody runs."""
-    if len(one.call.arguments) > _READ_AT_ONCE:
-        await run_in_thread(_read, turn, one, cut, verdict, name="agx reading a call")
+async def read_call(
+    turn: Turn, pending: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None
+) -> None:
+    """Parse and validate the call and fill in its fields; `output_result` answers a call that no tool runs."""
+    if len(pending.call.arguments) > _MAX_CHARS_ON_LOOP:
+        await run_in_thread(_read, turn, pending, cut, output_result, name="agx reading a call")
     else:
-        _read(turn, one, cut, verdict)
+        _read(turn, pending, cut, output_result)
 
 
-def _read(turn: Turn, one: PendingCall, cut: bool, verdict: Verdict | None) -> None:
+def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCallResult | None) -> None:
     malformed: InvalidArguments | None = None
     try:
-        one.said = parse_arguments(one.call.arguments)
+        pending.parsed_arguments = parse_arguments(pending.call.arguments)
     except InvalidArguments as exc:
         malformed = exc
-    if verdict is not None:
-        one.problem = CallOutcome(verdict.text, verdict.outcome)
+    if output_result is not None:
+        pending.problem = CallOutcome(output_result.text, output_result.outcome)
         return
-    one.tool = turn.tools.find(one.call.name)
-    if one.tool is None:
-        one.problem = _unknown_tool(turn, one.call)
+    pending.tool = turn.tools.find(pending.call.name)
+    if pending.tool is None:
+        pending.problem = _unknown_tool(turn, pending.call)
     elif cut:
-        one.problem = CallOutcome(CUT, "invalid_arguments")
+        pending.problem = CallOutcome(CUT, "invalid_arguments")
     else:
         try:
-            sent = one.said if malformed is None else _repaired(one.tool, one.call, malformed)
-            taken = validated(one.tool, sent)
+            sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
+            taken = validate_arguments(pending.tool, sent)
         except InvalidArguments as exc:
-            one.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
+            pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
-            one.arguments, one.repaired = taken.arguments, taken.repaired or malformed is not None
+            pending.arguments, pending.repaired = taken.arguments, taken.repaired or malformed is not None
 
 
-def _repaired(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
-    """The arguments that a malformed text most likely means, for a tool that only reads; else raises `malformed`."""
+def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
+    """Return the arguments that a malformed text most likely means, if the tool only reads; else raise `malformed`."""
     if not tool.read_only:
         raise malformed
     try:
@@ -119,19 +122,19 @@ def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
     return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
 
 
-def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
-    """Return what the tool's own validation makes of the arguments, numbers in another form converted if need be.
+def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
+    """Return the arguments after the tool's own validation, with numbers in another form converted if needed.
 
     Raises `InvalidArguments`, whatever that validation does.
     """
     check_values(arguments)
     try:
-        return Validated(_validate(tool, arguments))
+        return ValidatedArguments(_validate(tool, arguments))
     except InvalidArguments:
         fitted, changed = coerce_numbers(tool.schema.parameters, dict(arguments))
         if not changed:
             raise
-    return Validated(_validate(tool, fitted), repaired=True)
+    return ValidatedArguments(_validate(tool, fitted), repaired=True)
 
 
 def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +143,7 @@ def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value: object = foreign.call_now(tool.validate, arguments, what=what)
         if not isinstance(value, dict):
             raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
-        foreign.call_now(jsonable, value, what=what)  # events, questions and digests are made of it
+        foreign.call_now(jsonable, value, what=what)  # events, questions and digests use its JSON
     except InvalidArguments:
         raise
     except AgenticXError as exc:

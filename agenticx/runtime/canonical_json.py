@@ -1,4 +1,4 @@
-"""JSON of one form for each value, written in pieces, so that no piece keeps other threads waiting."""
+"""Canonical JSON, written in fragments so that encoding a large value does not block other threads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", "
 
 
 def write_json(value: Any, put: Callable[[str], None]) -> None:
-    """Call `put` with the pieces of the compact ASCII JSON of `value`, keys sorted, as `json.dumps` writes it.
+    """Call `put` with the fragments of the compact ASCII JSON of `value`, keys sorted, as `json.dumps` writes it.
 
-    Raises what `json.dumps` raises for what is not JSON, and `RecursionError` for what contains itself.
+    Raises what `json.dumps` raises for a value that is not JSON, and `RecursionError` for one that contains itself.
 
-    >>> pieces = []
-    >>> write_json({"b": [1, {}], "a": "é"}, pieces.append)
-    >>> "".join(pieces)
+    >>> fragments = []
+    >>> write_json({"b": [1, {}], "a": "é"}, fragments.append)
+    >>> "".join(fragments)
     '{"a":"\\\\u00e9","b":[1,{}]}'
     """
     if isinstance(value, dict):

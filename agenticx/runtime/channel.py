@@ -1,4 +1,4 @@
-"""The way of events from the turn's coroutine to the one generator at the edge."""
+"""The queue of events from the turn's coroutine to the generator at the edge."""
 
 from __future__ import annotations
 
@@ -10,38 +10,41 @@ __all__ = ["Channel"]
 
 
 class Channel:
-    """One producer, one consumer, on one loop. `put` never waits; `room` and `delivered` are where a producer does."""
+    """A queue with one producer and one consumer on one loop.
+
+    `put` never waits; `wait_for_room` and `wait_until_delivered` are where a producer does.
+    """
 
     def __init__(self, *, limit: int = 1024) -> None:
         self._limit = limit
-        self._waiting: list[RuntimeEvent] = []
+        self._queue: list[RuntimeEvent] = []
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
         self._released = asyncio.Event()
-        self._asked = False
+        self._consumer_waits = False
 
     def put(self, event: RuntimeEvent) -> None:
-        """Hand an event over. After `close` it is dropped: nobody is left to read it."""
+        """Add an event. After `close` it is dropped, because there is no consumer any more."""
         if self._closed:
             return
-        self._waiting.append(event)
+        self._queue.append(event)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     def close(self) -> None:
-        """No more events will come, or nobody will read them."""
+        """Close the channel, because no more events will be put or the consumer has ended."""
         self._closed = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
         self._release()
 
     async def take(self) -> list[RuntimeEvent]:
-        """All that waits, at least one event; empty only when the channel is closed.
+        """Return all queued events, waiting for at least one; return an empty list only if the channel is closed.
 
-        Being called again means that the consumer is done with what it was given before.
+        A further call means that the consumer has processed the events of the call before.
         """
-        if not self._waiting:
-            self._asked = True
+        if not self._queue:
+            self._consumer_waits = True
             self._release()
             if not self._closed:
                 self._wake = asyncio.get_running_loop().create_future()
@@ -49,22 +52,22 @@ class Channel:
                     await self._wake
                 finally:
                     self._wake = None
-        self._asked = False
-        batch, self._waiting = self._waiting, []
+        self._consumer_waits = False
+        batch, self._queue = self._queue, []
         self._release()
         return batch
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait while the consumer is more than `limit` events behind."""
-        while len(self._waiting) > self._limit and not self._closed:
+        while len(self._queue) > self._limit and not self._closed:
             await self._released.wait()
 
-    async def delivered(self) -> None:
-        """Wait until the consumer has dealt with every event put so far and asks for more."""
-        while (self._waiting or not self._asked) and not self._closed:
+    async def wait_until_delivered(self) -> None:
+        """Wait until the consumer has processed every event put so far and waits for more."""
+        while (self._queue or not self._consumer_waits) and not self._closed:
             await self._released.wait()
 
     def _release(self) -> None:
-        """Wake the producers that wait now, each to look for itself."""
+        """Wake the producers that wait now; each checks its own condition again."""
         self._released.set()
         self._released.clear()

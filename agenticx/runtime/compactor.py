@@ -1,15 +1,15 @@
-"""Compaction: old rows of a history become summaries, the recent tail stays as it is.
+"""Compaction: old rows of a history are replaced by summaries, the recent tail stays as it is.
 
 Differences to seed 002:
 
 1. A summary is made of the rows since the last one and stays a row of its own. The seed's single system row would have
-   each compaction summarise the summary before it, and forget a part of it each time. The result therefore begins with
+   each compaction summarise the summary before it, and lose a part of it each time. The result therefore begins with
    one system row tagged `[compacted]` for each compaction; once these rows hold more than `SUMMARIES_CHARS` characters
    together, or half of what may be used of a small window, they are summarised into one. Towards `threshold_messages`
    they count as one row.
 2. With a known context window the compactor of an `AgentRuntime` goes by tokens alone, unless a threshold is set: 20
-   messages are nothing in a window of 200,000 tokens.
-3. Where shortening old tool results already brings a history well under its limits, nothing is summarised.
+   messages are few in a window of 200,000 tokens.
+3. If shortening old tool results already brings a history well under its limits, nothing is summarised.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = [
     "SUMMARIES_CHARS",
     "TAG",
     "WINDOW_SHARE",
-    "Compacted",
+    "CompactionResult",
     "ContextCompactor",
-    "Spent",
+    "UsageCallback",
     "estimate_tokens",
+    "history_size",
     "is_summary",
-    "reading_size",
 ]
 
-Spent = Callable[[Usage], None]
+UsageCallback = Callable[[Usage], None]
 """Called with the usage of each summary, also of one that failed."""
 
 TAG = "[compacted]"
 WINDOW_SHARE = 0.7
-"""The part of a known context window that may be used before history is compacted; the rest is left for the answer."""
+"""The part of a known context window that may be used before history is compacted; the rest is for the answer."""
 
 PRUNED_SHARE = 0.8
-"""The part of a limit under which shortened tool results must bring a history: else the next round shortens again."""
+"""The part of a limit that a history with shortened tool results must stay under, or the next round shortens again."""
 
 THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
 """The thresholds of seed 002."""
@@ -61,7 +61,7 @@ SUMMARIES_CHARS = 8_000
 """The most characters of all summaries together, the current request not counted; with more they become one."""
 
 GROWTH = 1.5
-"""How many times its characters a history must have before a summary that gained nothing is asked for again."""
+"""The factor by which a history must grow before a summary that gained nothing is requested again."""
 
 _SUMMARY_CHARS = 1_000
 """The usual length of a summary of short rows: the four points that its prompt asks for, in a few sentences each."""
@@ -69,18 +69,19 @@ _SUMMARY_CHARS = 1_000
 _TOKEN_CHARS = 4
 _ROW_CHARS = 32
 _THREAD = "agx compaction"
-_WORTH_CHARS = 2_000
+_MIN_GAIN_CHARS = 2_000
 _REQUEST_CHARS = 4_000
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted(Sequence[Message]):
-    """A shorter history: it reads as the list of its messages, as the AgentRuntime page has it.
+class CompactionResult(Sequence[Message]):
+    """A shorter history, which reads as the list of its messages, as on the AgentRuntime page.
 
-    Its first `front` messages stand for the first `cut` of the original ones. `summary` is "" where shortening old tool
-    results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider counted it.
+    Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
+    shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
+    counted it.
     """
 
     messages: list[Message]
@@ -89,8 +90,8 @@ class Compacted(Sequence[Message]):
     tokens_before: int
     tokens_after: int
     usage: Usage | None
-    front: int = 0
-    cut: int = 0
+    replacement_count: int = 0
+    replaced_count: int = 0
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -104,7 +105,7 @@ class Compacted(Sequence[Message]):
 
     @property
     def tokens_spent(self) -> int | None:
-        """The input and output tokens of the summaries; None where the provider did not count both."""
+        """The input and output tokens of the summaries; None if the provider did not count both."""
         if self.usage is None:
             return None
         read, written = self.usage.total_input_tokens, self.usage.total_output_tokens
@@ -113,7 +114,10 @@ class Compacted(Sequence[Message]):
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A history taken apart: `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are."""
+    """A history divided into parts.
+
+    `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are.
+    """
 
     cut: int
     summaries: list[Message]
@@ -123,13 +127,13 @@ class _Parts:
 
     @property
     def kept(self) -> list[Message]:
-        """The rows behind the summaries."""
+        """The rows after the summaries."""
         return [*self.carried, *self.tail]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """A history to be summarised, with its size as it is."""
+class _SummaryPlan:
+    """A history to be summarised, with its present size."""
 
     parts: _Parts
     characters: int
@@ -138,14 +142,14 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompactor:
-    """Compacts a history of more than `threshold_messages` rows or `threshold_chars` characters.
+    """A compactor for histories of more than `threshold_messages` rows or `threshold_chars` characters.
 
-    One that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None is the
-    default of the AgentRuntime page where the window is unknown, and no limit where it is known. The compactor that an
-    `AgentRuntime` makes by itself has None for each threshold that neither argument, variable nor settings file sets:
-    where only one is set, that one counts in every window.
+    A history that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None
+    is the default of the AgentRuntime page if the window is unknown, and no limit if it is known. The compactor that an
+    `AgentRuntime` makes by itself has None for each threshold that no argument, variable or settings file sets: if only
+    one is set, that one counts in every window.
 
-    `timeout` bounds each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
+    `timeout` limits each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
     these minimums of the AgentRuntime page.
     """
 
@@ -167,36 +171,43 @@ class ContextCompactor:
         llm: object,
         *,
         input_tokens: int | None = None,
-        spent: Spent | None = None,
-    ) -> Compacted | None:
-        """Return the compacted history, or None when nothing needs to be or can be gained.
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult | None:
+        """Return the compacted history, or None if it is within its limits or compaction gains nothing.
 
-        `input_tokens` is the provider's count for the last call; `spent` is also called for a summary that failed, took
-        too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one: system
-        rows tagged `[compacted]`. The retained tail follows, at whose head the current request stands if files came
-        with it. Where shortening old tool results already brings the history under `PRUNED_SHARE` of its limits, the
-        result is the same rows with those results cut to head and tail.
+        `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
+        took too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one:
+        system rows tagged `[compacted]`. The retained tail follows; if the current request has attachments, it stands
+        at the head of the tail. If shortening old tool results already brings the history under `PRUNED_SHARE` of its
+        limits, the result is the same rows with those results cut to head and tail.
         """
         model = adapt(llm)
         plan = await run_sized(
-            self._planned, messages, model.context_window, input_tokens or 0, size=reading_size(messages), name=_THREAD
+            self._choose_step,
+            messages,
+            model.context_window,
+            input_tokens or 0,
+            size=history_size(messages),
+            name=_THREAD,
         )
-        return await self._compact(plan, _Asking(self, model, spent)) if isinstance(plan, _Plan) else plan
+        return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
 
-    def _planned(self, messages: Sequence[Message], window: int | None, input_tokens: int) -> _Plan | Compacted | None:
-        """Return what `maybe_compact` does: ask for a summary, only shorten old tool results, or nothing."""
+    def _choose_step(
+        self, messages: Sequence[Message], window: int | None, input_tokens: int
+    ) -> _SummaryPlan | CompactionResult | None:
+        """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned rows, or None."""
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
-        cut, pruned = self._cut(messages), self._pruned(messages)
+        cut, pruned = self._tail_start(messages), self._pruned(messages)
         changed = any(map(is_not, pruned, messages))
         if changed and not self._is_over(pruned, window, 0, PRUNED_SHARE):
-            return Compacted(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
+            return CompactionResult(pruned, 0, "", plan.tokens, estimate_tokens(pruned), None, cut, cut)
         return plan if self._is_worth_asking(plan.parts, plan.characters) else None
 
-    def _plan(self, messages: Sequence[Message], input_tokens: int) -> _Plan:
+    def _plan(self, messages: Sequence[Message], input_tokens: int) -> _SummaryPlan:
         tokens = max(estimate_tokens(messages), input_tokens)
-        return _Plan(self._parts(messages), _characters(messages), tokens)
+        return _SummaryPlan(self._parts(messages), _characters(messages), tokens)
 
     async def compact(
         self,
@@ -204,37 +215,42 @@ class ContextCompactor:
         llm: object,
         *,
         input_tokens: int | None = None,
-        spent: Spent | None = None,
-    ) -> Compacted | None:
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult | None:
         """Compact as `maybe_compact` does, due or not: for a history that a provider found too long.
 
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=reading_size(messages), name=_THREAD)
-        return await self._compact(plan, _Asking(self, model, spent)) if plan.parts.new else None
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
+        return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
-    async def _compact(self, plan: _Plan, asking: _Asking) -> Compacted | None:
+    async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
         """Return the history with its new rows summarised, None if that makes it no smaller."""
         parts = plan.parts
-        rows, summary = await _summarised(parts, asking)
+        rows, summary = await _summarize(parts, summarizer)
         result = [*rows, *parts.kept]
         if _characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
-        after, front = estimate_tokens(result), len(rows) + len(parts.carried)
-        return Compacted(result, len(parts.new), summary, plan.tokens, after, asking.usage, front, parts.cut)
+        after, replacement_count = estimate_tokens(result), len(rows) + len(parts.carried)
+        return CompactionResult(
+            result, len(parts.new), summary, plan.tokens, after, summarizer.usage, replacement_count, parts.cut
+        )
 
     def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
-        """Whether the history is over one of the limits; called in every round, so it counts no more than it must."""
+        """Return whether the history is over one of the limits.
+
+        It is called in every round, so it counts no more than needed.
+        """
         return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
 
     def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
-        """Whether the history has more rows than may be, or is over that share of the limits of its size."""
+        """Return whether the history has too many rows, or is over that share of the limits of its size."""
         most_rows, most_chars = self.threshold_messages, self.threshold_chars
         if window is None:
             most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
-        if most_rows is not None and len(messages) > most_rows and _rows(messages) > most_rows:
+        if most_rows is not None and len(messages) > most_rows and _row_count(messages) > most_rows:
             return True
         if most_chars is not None and _characters(messages) > most_chars * share:
             return True
@@ -244,10 +260,10 @@ class ContextCompactor:
         return input_tokens > limit or estimate_tokens(messages) > limit
 
     def worth_asking(self, messages: Sequence[Message]) -> bool:
-        """Whether a summary can gain enough to be paid for: decided before the model is asked.
+        """Return whether a summary can gain enough to justify its cost; decided before the model is asked.
 
-        Rows that it replaces must be longer than what takes their place, and a large tail must not have a few small
-        rows summarised in every round.
+        The rows that it replaces must be longer than what takes their place, and a large tail must not cause a few
+        small rows to be summarised in every round.
         """
         return self._is_worth_asking(self._parts(messages), _characters(messages))
 
@@ -259,17 +275,17 @@ class ContextCompactor:
         if len(parts.new) >= self.retain_recent_messages:
             return True
         if not parts.summaries:
-            return gain >= _WORTH_CHARS
+            return gain >= _MIN_GAIN_CHARS
         return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """The rows and characters of a history, to be passed to `has_changed` later."""
+        """Return the rows and characters of a history, to be passed to `has_changed` later."""
         return len(messages), _characters(messages)
 
     def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
-        """Whether a history is another one than when a summary of it gained nothing.
+        """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
 
-        It has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was taken back.
+        It has if it has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was rewound.
         """
         rows, characters = before
         if not rows <= len(messages) < rows + self.retain_recent_messages:
@@ -277,21 +293,21 @@ class ContextCompactor:
         return _characters(messages) >= characters * GROWTH
 
     def _parts(self, messages: Sequence[Message]) -> _Parts:
-        cut, pruned = self._cut(messages), self._pruned(messages)
+        cut, pruned = self._tail_start(messages), self._pruned(messages)
         leading = takewhile(lambda message: isinstance(message, SystemMessage), pruned[:cut])
         summaries = [message for message in leading if is_summary(message)]
         carried = _request_with_files(pruned[:cut], pruned[cut:])
-        stays = {id(message) for message in (*summaries, *carried)}
-        new = [message for message in pruned[:cut] if id(message) not in stays]
+        kept_ids = {id(message) for message in (*summaries, *carried)}
+        new = [message for message in pruned[:cut] if id(message) not in kept_ids]
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
-        """The same rows, the long tool results of those before the tail cut to head and tail."""
-        cut = self._cut(messages)
+        """Return the same rows, with the long tool results of those before the tail cut to head and tail."""
+        cut = self._tail_start(messages)
         return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
-    def _cut(self, messages: Sequence[Message]) -> int:
-        """The place where the tail begins: never between a call and its result."""
+    def _tail_start(self, messages: Sequence[Message]) -> int:
+        """Return the index at which the tail begins: never between a call and its result."""
         cut = max(0, len(messages) - self.retain_recent_messages)
         while cut > 0 and isinstance(messages[cut], ToolMessage):
             cut -= 1
@@ -311,17 +327,17 @@ class ContextCompactor:
 
 
 @dataclass(slots=True)
-class _Asking:
-    """The model calls of one compaction, and their cost; `usage` is None while the provider has counted nothing."""
+class _Summarizer:
+    """The model calls of one compaction and their cost; `usage` is None while the provider has counted nothing."""
 
     compactor: ContextCompactor
     model: ChatModel
-    spent: Spent | None
+    on_usage: UsageCallback | None
     usage: Usage | None = None
 
     async def summary(self, rows: Sequence[Message]) -> str | None:
-        """Return the model's summary of `rows`, or None where it fails or takes too long."""
-        text = await run_sized(render, rows, size=reading_size(rows), name=_THREAD)
+        """Return the model's summary of `rows`, or None if it fails or takes too long."""
+        text = await run_sized(render, rows, size=history_size(rows), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -333,11 +349,11 @@ class _Asking:
         except AgenticXError as exc:
             _log.warning("a compaction summary failed; the beginnings of its rows take its place", reason=str(exc))
         finally:
-            self._account(builder.reply().usage, failed=summary is None)
+            self._record_usage(builder.reply().usage, failed=summary is None)
         return summary
 
     async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
-        """Return the model's answer; raises `ModelError` for anything but a whole answer in time."""
+        """Return the model's answer; raise `ModelError` for anything but a complete answer in time."""
         clock, what = self.compactor.clock, "the compaction summary"
         limit = clock.real(self.compactor.timeout)
         with LlmCallLine(clock, lambda: (self.model.name, builder.usage), purpose="compaction"):
@@ -348,46 +364,49 @@ class _Asking:
                 raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
         return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
 
-    def _account(self, usage: Usage, *, failed: bool) -> None:
+    def _record_usage(self, usage: Usage, *, failed: bool) -> None:
         if failed and usage == Usage():
             return
         self.usage = usage if self.usage is None else self.usage + usage
-        if self.spent is not None:
-            self.spent(usage)
+        if self.on_usage is not None:
+            self.on_usage(usage)
 
 
-async def _summarised(parts: _Parts, asking: _Asking) -> tuple[list[Message], str]:
-    """Return the summary rows that take the place of `parts.summaries` and `parts.new`, and the text of the newest.
+async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Message], str]:
+    """Return the summary rows that replace `parts.summaries` and `parts.new`, and the text of the newest.
 
-    The current request goes along, word for word, if no other row has it.
+    The current request is added to them, word for word, if no other row has it.
     """
     request = _current_request(parts.new, parts.kept)
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
     earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
-    answer = await asking.summary(parts.new)
+    answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=reading_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=history_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     rows = [*earlier, SystemMessage(content=text + request)]
-    plain, limit = [_without_request(row) for row in rows], _summaries_limit(asking.model)
+    plain, limit = [_without_request(row) for row in rows], _summaries_limit(summarizer.model)
     if not earlier or _characters(plain) <= limit:
         return rows, summary
-    merged = None if answer is None else await asking.summary(plain)
+    merged = None if answer is None else await summarizer.summary(plain)
     if merged is not None and len(merged) < _characters(plain):
         text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
         return [SystemMessage(content=f"{text}{request or carried}")], merged
-    return _bounded(rows, plain, request or carried, limit), summary
+    return _truncate_summaries(rows, plain, request or carried, limit), summary
 
 
 def _summaries_limit(model: ChatModel) -> int:
-    """The most characters of all summaries together: at most half of what may be used of the model's window."""
+    """Return the most characters of all summaries together: at most half of the usable part of the model's window."""
     window = model.context_window
     return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
 
 
-def _bounded(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
-    """The summaries where none shorter could be had: kept for the next compaction to try, up to twice the limit."""
+def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
+    """Return the summaries that could not be merged, truncated only above twice the limit.
+
+    Below that they are kept as they are, and the next compaction tries to merge them again.
+    """
     if _characters(plain) <= 2 * limit:
         return rows
     share = limit // len(plain)
@@ -399,27 +418,27 @@ def _bounded(rows: list[Message], plain: Sequence[Message], request: str, limit:
 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
-    """A rough count: one token per four bytes of UTF-8, the usual rule of thumb for English and code."""
+    """Return a rough token count: one per four bytes of UTF-8, the usual rule of thumb for English and code."""
     texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
-    return (texts + _weight_of_files(messages)) // _TOKEN_CHARS
+    return (texts + _attachment_weight(messages)) // _TOKEN_CHARS
 
 
-def reading_size(messages: Sequence[Message]) -> int:
+def history_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each row and not at each character."""
     return _ROW_CHARS * len(messages)
 
 
 def _characters(messages: Sequence[Message]) -> int:
-    return sum(map(len, _texts(messages))) + _weight_of_files(messages)
+    return sum(map(len, _texts(messages))) + _attachment_weight(messages)
 
 
-def _rows(messages: Sequence[Message]) -> int:
-    """The number of rows, all summaries counting as one."""
+def _row_count(messages: Sequence[Message]) -> int:
+    """Return the number of rows, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
 
 
-def _weight_of_files(messages: Sequence[Message]) -> int:
+def _attachment_weight(messages: Sequence[Message]) -> int:
     return sum(
         attachment.weight
         for message in messages
@@ -437,7 +456,7 @@ def _texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def is_summary(message: Message) -> bool:
-    """Whether a row is a summary that a compaction made."""
+    """Return whether a row is a summary made by a compaction."""
     return isinstance(message, SystemMessage) and message.content.startswith(TAG)
 
 
@@ -447,7 +466,7 @@ _REQUEST_MARK = "\n\nThe user's current request, word for word: "
 
 
 def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
-    """The request being worked on if files came with it and the tail no longer has it: no summary could hold them."""
+    """Return the current request if it has attachments and the tail does not contain it: no summary can hold files."""
     if any(_is_request(message) for message in tail):
         return []
     request = next((message for message in reversed(prefix) if _is_request(message)), None)
@@ -455,7 +474,7 @@ def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> l
 
 
 def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
-    """The request among the `new` rows that is being worked on, word for word, if none of the `kept` ones is newer."""
+    """Return the current request, word for word, if it is among the `new` rows and none of the `kept` ones is newer."""
     if any(_is_request(message) for message in kept):
         return ""
     request = next((message for message in reversed(new) if _is_request(message)), None)
@@ -468,14 +487,14 @@ def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
 
 
 def _carried_request(summaries: Sequence[Message]) -> str:
-    """The request that the last of the summaries to have one carries."""
+    """Return the request carried by the last of the summaries that has one."""
     requests = (row.content.partition(_REQUEST_MARK)[2] for row in reversed(summaries) if _REQUEST_MARK in row.content)
     request = next(requests, None)
     return "" if request is None else _REQUEST_MARK + request
 
 
 def _without_request(summary: Message) -> Message:
-    """The summary without the request that it carries: there is a newer one, or it goes along elsewhere."""
+    """Return the summary without the request that it carries: there is a newer one, or another row carries it."""
     text = summary.content.partition(_REQUEST_MARK)[0]
     return summary if text == summary.content else summary.model_copy(update={"content": text})
 

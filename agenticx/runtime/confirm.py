@@ -1,4 +1,4 @@
-"""Who may say yes: the gate protocol and the gates for a terminal, for a server, and for nobody."""
+"""Confirmation gates: the protocol, and gates for a terminal, a server and automatic approval."""
 
 from __future__ import annotations
 
@@ -40,20 +40,23 @@ Remember = Literal["once", "session", "always"]
 
 
 class UnknownConfirm(AgenticXError):
-    """No confirmation has that id (in that session)."""
+    """Raised when no confirmation has that id (in that session)."""
 
 
 class DigestMismatch(AgenticXError):
-    """The answer was given for something other than what is being asked."""
+    """Raised when an answer was given for something other than what is being asked."""
 
 
 class ConfirmClosed(AgenticXError):
-    """The confirmation was already answered otherwise, expired, or its turn was stopped."""
+    """Raised when the confirmation was already answered otherwise, has expired, or its turn was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """One question to a person. `context` is the payload of `confirm_required.context`; `digest` covers all of it."""
+    """One question to the user.
+
+    `context` is the payload of `confirm_required.context`; `digest` covers all of it.
+    """
 
     id: str
     question: str
@@ -66,7 +69,7 @@ class ConfirmRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmAnswer:
-    """What was decided. `arguments` replaces the call's own (they are validated and assessed anew)."""
+    """A decision. `arguments` replaces the call's own; they are validated and assessed again."""
 
     approved: bool
     by: AnsweredBy = "user"
@@ -86,21 +89,22 @@ def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str
 
 
 class ConfirmGate(ABC):
-    """Decides on risky calls. Implement `request_confirm`; override `ask` to see ids, digests and expiry.
+    """A base class of gates that decide on risky calls.
 
-    The runtime bounds every question by its confirm time-out: a gate that has not answered by then is cancelled
-    and the answer is no. Whatever a gate raises counts as no.
+    Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every question by its
+    confirm time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
+    gate counts as no.
     """
 
     @abstractmethod
     def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
-        """Whether the call that `context` describes may run: True or False; what is neither counts as a failed gate.
+        """Return whether the call that `context` describes may run.
 
-        A plain function runs in a thread, so it may block.
+        Any value other than True and False counts as a failed gate. A plain function runs in a thread, so it may block.
         """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        """Park the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
+        """Register the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
         announce()
         ask = self.request_confirm
         if iscoroutinefunction(ask):
@@ -111,18 +115,22 @@ class ConfirmGate(ABC):
                 approved = await approved
         if not isinstance(approved, bool):
             given = type(approved).__name__
-            raise AgenticXError(
-                f"the gate {type(self).__name__} returned {given}, which is no answer: True or False is"
-            )
+            raise AgenticXError(f"the gate {type(self).__name__} returned {given}; it must return True or False")
         return ConfirmAnswer(approved=approved)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """What a question was answered whose asking was cut short, by a stop or its time-out, at that very moment."""
+        """Return the answer to a question if it was given at the moment its asking was cancelled, else None.
+
+        A stop or the time-out cancels the asking.
+        """
         return None
 
 
 class AutoApproveConfirmGate(ConfirmGate):
-    """Always yes, by policy; for work that must not wait for a person. `last_request` stays unset."""
+    """A gate that approves every call by policy, for work that must not wait for the user.
+
+    `last_request` is never set.
+    """
 
     last_request: ConfirmRequest | None = None
 
@@ -135,55 +143,55 @@ class AutoApproveConfirmGate(ConfirmGate):
 
 
 @dataclass(slots=True)
-class _Parked:
+class _PendingConfirm:
     request: ConfirmRequest
     answer: asyncio.Future[ConfirmAnswer]
 
 
 @dataclass
 class AsyncConfirmGate(ConfirmGate):
-    """Questions wait as futures until somebody calls `resolve`: a server's route, a test, a window.
+    """A gate whose questions wait as futures until `resolve` is called: by a server's route, a test or a window.
 
-    Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that
-    an answer that is repeated gets the same decision back.
+    Not thread-safe: call it on the event loop that runs the turn. The last `remembered` decisions are kept, so that a
+    repeated answer gets the same decision again.
     """
 
     remembered: int = 10_000
     last_request: ConfirmRequest | None = field(default=None, init=False)
-    _parked: dict[str, _Parked] = field(default_factory=dict[str, _Parked], init=False, repr=False)
+    _pending: dict[str, _PendingConfirm] = field(default_factory=dict[str, _PendingConfirm], init=False, repr=False)
     _closed: OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]] = field(
         default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
     )
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        raise AgenticXError("AsyncConfirmGate is asked through ask(), which gives the question an id")
+        raise AgenticXError("AsyncConfirmGate must be called through ask(), which gives the question an id")
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        parked = _Parked(request, asyncio.get_running_loop().create_future())
-        self._parked[request.id] = parked
+        parked = _PendingConfirm(request, asyncio.get_running_loop().create_future())
+        self._pending[request.id] = parked
         self.last_request = request
         try:
             announce()
             return await parked.answer
         finally:
-            del self._parked[request.id]
-            self._closed[request.id] = (request, parked.answer.result() if _answered(parked.answer) else None)
+            del self._pending[request.id]
+            self._closed[request.id] = (request, parked.answer.result() if _is_answered(parked.answer) else None)
             if len(self._closed) > self.remembered:
                 self._closed.popitem(last=False)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """The questions that wait, oldest first; of one session if it is named."""
+        """Return the pending questions, oldest first; only those of one session if it is named."""
         return [
             parked.request
-            for parked in self._parked.values()
+            for parked in self._pending.values()
             if not parked.answer.done() and (session_id is None or parked.request.session_id == session_id)
         ]
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """The answer that a question was given; None if it waits, was closed without one, or is unknown."""
-        parked = self._parked.get(request_id)
+        """Return the answer to a question; None if it is pending, was closed without one, or is unknown."""
+        parked = self._pending.get(request_id)
         if parked is not None:
-            return parked.answer.result() if _answered(parked.answer) else None
+            return parked.answer.result() if _is_answered(parked.answer) else None
         return self._closed[request_id][1] if request_id in self._closed else None
 
     def resolve(
@@ -197,15 +205,17 @@ class AsyncConfirmGate(ConfirmGate):
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> ConfirmAnswer:
-        """Answer a question; the first valid answer wins and the same answer again, with any `reason`, returns it.
+        """Answer a question and return the answer that counts.
+
+        The first valid answer counts; the same answer again, with any `reason`, returns the first one.
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
         answer = ConfirmAnswer(approved=approved, remember=remember, arguments=arguments, reason=reason)
-        parked = self._parked.get(request_id)
+        parked = self._pending.get(request_id)
         if parked is not None:
             request = parked.request
-            decided = parked.answer.result() if _answered(parked.answer) else None
+            decided = parked.answer.result() if _is_answered(parked.answer) else None
             waiting = not parked.answer.done()
         elif request_id in self._closed:
             request, decided = self._closed[request_id]
@@ -219,32 +229,32 @@ class AsyncConfirmGate(ConfirmGate):
         if waiting and parked is not None:
             parked.answer.set_result(answer)
             return answer
-        if decided is not None and _same(decided, answer):
+        if decided is not None and _is_same_answer(decided, answer):
             return decided
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 
 
-def _same(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
+def _is_same_answer(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
     return replace(one, reason=None) == replace(other, reason=None)
 
 
-def _answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
+def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
     return future.done() and not future.cancelled()
 
 
 class SyncConfirmGate(ConfirmGate):
-    """Asks at the terminal: y or yes is yes, anything else (and end of input) is no.
+    """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
-    The question shows all that will run or be written, and nothing in it can hide or pretend (`question_lines`).
-    One daemon thread does all reading, so neither the event loop nor the end of the process waits for Enter. A line
-    typed while no question is open belongs to none and is dropped.
+    The question shows all that will run or be written, and none of its text can hide or imitate other lines
+    (`question_lines`). One daemon thread does all reading, so neither the event loop nor the end of the process waits
+    for Enter. A line typed while no question is open is dropped.
     """
 
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
         self._read_line = read_line or _read_line
         self._lock = asyncio.Lock()
         self._started = False
-        self._wanted = threading.Semaphore(0)
+        self._line_requested = threading.Semaphore(0)
         self._prompt = ""
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
         self._reading = False
@@ -252,20 +262,20 @@ class SyncConfirmGate(ConfirmGate):
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
         shown = "\n".join(line.text for line in question_lines(question, context))
         async with self._lock:
-            line = await self._line(f"{shown}\nAllow this? [y/N] ")
+            line = await self._prompt_for_line(f"{shown}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
 
-    async def _line(self, prompt: str) -> str:
+    async def _prompt_for_line(self, prompt: str) -> str:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
         self._waiting = (loop, future)
         try:
-            if self._reading:  # an expired question left the thread at the prompt: its next line is ours
+            if self._reading:  # the thread still reads for an expired question: its next line answers this one
                 sys.stderr.write(prompt)
                 sys.stderr.flush()
             else:
                 self._prompt, self._reading = prompt, True
-                self._wanted.release()
+                self._line_requested.release()
             if not self._started:
                 start_thread(self._read_forever, name="agx-confirm")
                 self._started = True
@@ -275,7 +285,7 @@ class SyncConfirmGate(ConfirmGate):
 
     def _read_forever(self) -> None:
         while True:
-            self._wanted.acquire()
+            self._line_requested.acquire()
             try:
                 line = self._read_line(self._prompt)
             except (EOFError, OSError, ValueError):  # no terminal, or it was closed
@@ -285,18 +295,18 @@ class SyncConfirmGate(ConfirmGate):
             if waiting is not None:
                 loop, future = waiting
                 try:
-                    loop.call_soon_threadsafe(_settle, future, line)
-                except RuntimeError:  # the loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(_set_line, future, line)
+                except RuntimeError:  # the loop is closed: no question is pending
                     return
 
 
-def _settle(future: asyncio.Future[str], line: str) -> None:
+def _set_line(future: asyncio.Future[str], line: str) -> None:
     if not future.done():
         future.set_result(line)
 
 
 def _read_line(prompt: str) -> str:
-    _forget_typed_ahead()
+    _discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -305,8 +315,8 @@ def _read_line(prompt: str) -> str:
     return line
 
 
-def _forget_typed_ahead() -> None:
-    """What was typed at a terminal before a question was shown cannot be its answer; a pipe's lines are all kept."""
+def _discard_typed_ahead() -> None:
+    """Discard what was typed at a terminal before the question was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return
     try:

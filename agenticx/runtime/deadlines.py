@@ -1,6 +1,6 @@
-"""The four clocks of a model call, and the one task that reads the model while they are watched.
+"""The four clocks of a model call, and the task that reads the model's stream while they are watched.
 
-Deadlines sit around *receiving*: the source is read by a task of its own and is never awaited under a time-out, so an
+Deadlines apply to *receiving*: the source is read by a task of its own and is never awaited under a time-out, so an
 expired clock cannot leave a half-read generator behind.
 """
 
@@ -25,14 +25,14 @@ __all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]
 Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
 
 _BUFFERED_DELTAS = 4096
-_HANDED_DELTAS = 512  # before others on the loop have their turn
+_BATCH_DELTAS = 512  # returned at once before other tasks of the loop run
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelClocks:
-    """Limits of one model call in seconds; names and defaults are those of the AgentRuntime page."""
+    """The limits of one model call in seconds; names and defaults are those of the AgentRuntime page."""
 
     first_feedback: float = 8.0
     invoke: float = 120.0
@@ -50,7 +50,7 @@ class ModelClocks:
 
     @property
     def request_timeout(self) -> float:
-        """What the provider's client is given: past all of ours, so that ours fire and can be named."""
+        """The time-out for the provider's client, longer than all clocks, so that one of them expires first."""
         return max(self.invoke, self.heartbeat, self.hard) + 15
 
     def limit(self, expiry: Expiry) -> float:
@@ -66,41 +66,41 @@ class ModelClocks:
 
 
 class Deadlines:
-    """Which clock runs out next. Times are nominal seconds of a `Clock`; only progress resets anything."""
+    """The deadlines of one model call. Times are nominal seconds of a `Clock`; only progress resets any of them."""
 
     def __init__(self, clocks: ModelClocks, now: float) -> None:
         self._clocks = clocks
         self.started = now
         self.last_progress: float | None = None
         self._attempt = now
-        self._bounded = False
+        self._is_attempt_bounded = False
         self._noticed = False
 
-    def attempt(self, start: float, *, bounded: bool) -> None:
-        """A new attempt begins at `start`; if it is `bounded`, somebody else watches over its first delta."""
+    def start_attempt(self, start: float, *, bounded: bool) -> None:
+        """Begin a new attempt at `start`; if it is `bounded`, the caller limits the wait for its first delta."""
         self._attempt = start
-        self._bounded = bounded
+        self._is_attempt_bounded = bounded
 
-    def is_over(self, now: float) -> bool:
-        """Whether the hard clock ran out, which ends a call that goes on and on as well."""
+    def is_hard_limit_reached(self, now: float) -> bool:
+        """Return whether the hard clock expired; it also ends a call that keeps sending deltas."""
         return now >= self.started + self._clocks.hard
 
-    def progress(self, now: float) -> None:
-        """A delta arrived that adds a character or a call."""
+    def record_progress(self, now: float) -> None:
+        """Record a delta that adds a character or a call."""
         self.last_progress = now
         self._noticed = False
 
-    def notice(self) -> None:
-        """The person was told that the model is slow; say it once per silence."""
+    def mark_noticed(self) -> None:
+        """Record that the user was notified of a slow model; this happens once per silence."""
         self._noticed = True
 
-    def next(self) -> tuple[float, Expiry]:
-        """When the next clock expires, and which."""
+    def next_expiry(self) -> tuple[float, Expiry]:
+        """Return the time at which the next clock expires, and its name."""
         clocks, since = self._clocks, self.last_progress
         expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
         if since is not None:
             expiries.append((since + clocks.heartbeat, "heartbeat"))
-        elif not self._bounded:
+        elif not self._is_attempt_bounded:
             expiries.append((self._attempt + clocks.invoke, "first_chunk"))
         if not self._noticed:
             silent_since = self.started if since is None else since
@@ -109,13 +109,16 @@ class Deadlines:
 
 
 class ModelStream:
-    """One model call being read. `receive` hands over what arrived; `close` ends the call and its socket."""
+    """A model call that is being read.
+
+    `receive` returns the deltas that arrived; `close` ends the call and its socket.
+    """
 
     def __init__(self, model: ChatModel, request: ModelRequest, clock: Clock) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._arrived: list[Delta] = []
-        self._more = False
+        self._has_more = False
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._alarm = Alarm(self._wake_up)
@@ -126,15 +129,15 @@ class ModelStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether the model may have more to say than what has arrived."""
+        """True if the model may send more than what has arrived."""
         return not self._task.done()
 
     async def receive(self, until: float) -> Sequence[Delta] | None:
-        """Deltas that arrived, at least one; empty when the stream has ended; None when `until` passed without any.
+        """Return deltas that arrived, at least one; empty at the end of the stream; None if `until` passed without any.
 
-        Raises `ModelError` after everything that came before the error was handed over.
+        Raises `ModelError` after everything that arrived before the error was returned.
         """
-        if self._more:
+        if self._has_more:
             await asyncio.sleep(0)
         while not self._arrived:
             if self._task.done():
@@ -148,14 +151,14 @@ class ModelStream:
                 await self._wake
             finally:
                 self._wake = None
-        deltas, self._arrived = self._arrived[:_HANDED_DELTAS], self._arrived[_HANDED_DELTAS:]
-        self._more = bool(self._arrived)
-        if not self._more and self._room is not None and not self._room.done():
+        deltas, self._arrived = self._arrived[:_BATCH_DELTAS], self._arrived[_BATCH_DELTAS:]
+        self._has_more = bool(self._arrived)
+        if not self._has_more and self._room is not None and not self._room.done():
             self._room.set_result(None)
         return deltas
 
     async def close(self) -> None:
-        """End the call; returns when the model let go of its socket, or soon after if it does not."""
+        """End the call; return when the model has closed its socket, or shortly after if it does not."""
         self._alarm.cancel()
         if not self._task.done():
             await foreign.abandon(self._task, f"model {self._model_name}")

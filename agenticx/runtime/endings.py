@@ -14,19 +14,19 @@ from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.interrupts import TurnInterrupted, ended
+from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn, usage_data
 
 __all__ = ["Endings", "LoopStopped", "RoundsExhausted"]
 
 CHECKPOINT_ROUNDS = 8
-STOPPED_HOOK_SECONDS = 0.1
+STOPPED_HOOKS_SECONDS = 0.1
 
 _log = get_logger(__name__)
 
 
 class LoopStopped(AgenticXError):
-    """The loop detector's critical verdict."""
+    """Raised when the loop detector's verdict is critical, to end the turn."""
 
     def __init__(self, message: str, detector: str) -> None:
         super().__init__(message)
@@ -34,33 +34,36 @@ class LoopStopped(AgenticXError):
 
 
 class RoundsExhausted(AgenticXError):
-    """The turn used all of its rounds without coming to an answer."""
+    """Raised when a turn used all of its rounds without coming to an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endings:
-    """How a turn may end. Each of the first three methods emits the terminal event; nothing may follow it."""
+    """The ways in which a turn ends.
+
+    Each of the first three methods emits the terminal event; nothing may follow it.
+    """
 
     hooks: HookRegistry
     clock: Clock
 
     async def final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
-        """An answer, whole or partial."""
-        await self._tell_hooks(turn, reason, text)
+        """End the turn with an answer, whole or partial."""
+        await self._run_end_hooks(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data})
 
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:
-        """The fatal error event that `failure` stands for."""
-        code, more = self._translated(failure)
-        await self._tell_hooks(turn, code, turn.last_text)
+        """End the turn with the fatal error event of `failure`."""
+        code, more = self._error_code(failure)
+        await self._run_end_hooks(turn, code, turn.last_text)
         turn.enter("done")
         turn.emit(EventType.ERROR, {"text": str(failure), "code": code, "fatal": True, **more})
 
     async def paused(self, turn: Turn) -> None:
-        """A non-meta agent out of rounds: it can go on from its checkpoint."""
-        await self._tell_hooks(turn, "paused", turn.last_text)
+        """Pause a non-meta agent that is out of rounds; it can go on from its checkpoint."""
+        await self._run_end_hooks(turn, "paused", turn.last_text)
         turn.enter("done")
         checkpoint = {
             "messages": len(turn.session.messages),
@@ -70,12 +73,12 @@ class Endings:
         turn.emit(EventType.SUBAGENT_PAUSED, {**_rounds(turn), "checkpoint": checkpoint})
 
     def checkpoint(self, turn: Turn) -> None:
-        """Between rounds: a non-meta agent says every eighth that it is still at work."""
+        """Emit `subagent_checkpoint` in every eighth round of a non-meta agent; called between rounds."""
         if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:
             turn.emit(EventType.SUBAGENT_CHECKPOINT, _rounds(turn))
 
-    def _translated(self, failure: AgenticXError) -> tuple[str, dict[str, Any]]:
-        """The wire code of a failure, and what else its event says."""
+    def _error_code(self, failure: AgenticXError) -> tuple[str, dict[str, Any]]:
+        """Return the wire code of a failure and the additional fields of its event."""
         match failure:
             case TurnInterrupted():
                 return failure.reason, {}
@@ -102,24 +105,27 @@ class Endings:
         at = self.clock.now() + timedelta(seconds=failure.retry_after)
         return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
 
-    async def _tell_hooks(self, turn: Turn, reason: str, text: str) -> None:
-        """Run the on_agent_end hooks; a person who pressed stop waits for them 100 ms, then they go on behind."""
-        work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report)
+    async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
+        """Run the on_agent_end hooks.
+
+        After a stop they delay the terminal event by at most 100 ms and then go on in the background.
+        """
+        work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")
         try:
             with suppress(TurnInterrupted):
                 async with turn.renew_interrupts():
                     await asyncio.wait({task})
-            await asyncio.wait({task}, timeout=STOPPED_HOOK_SECONDS)
+            await asyncio.wait({task}, timeout=STOPPED_HOOKS_SECONDS)
         except asyncio.CancelledError:
-            await ended(task)
+            await cancel_and_wait(task)
             raise
         if task.done():
             return task.result()
-        turn.afterwards(_joined(task))
+        turn.run_in_background(_wait_for(task))
 
 
-async def _joined(task: asyncio.Task[None]) -> None:
+async def _wait_for(task: asyncio.Task[None]) -> None:
     await task
 
 

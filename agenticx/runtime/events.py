@@ -1,4 +1,4 @@
-"""What happened: the event types of the wire contract, their payloads, and their one JSON encoding."""
+"""The event types of the wire contract, their payloads, and their one JSON encoding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TurnState = Literal["idle", "planning", "executing", "observing", "responding", 
 
 
 class EventType(StrEnum):
-    """Every event of the wire contract; the first fifteen names are those of the AgentRuntime page."""
+    """The event types of the wire contract; the first fifteen names are those of the AgentRuntime page."""
 
     ROUND_START = "round_start"
     TOKEN = "token"
@@ -66,7 +66,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """One thing that happened in a turn. `data` is a plain dict whose keys the wire contract lists by type."""
+    """One event of a turn. `data` is a plain dict whose keys the wire contract lists by type."""
 
     type: EventType
     data: dict[str, Any]
@@ -74,7 +74,7 @@ class RuntimeEvent:
 
     @property
     def terminal(self) -> bool:
-        """Whether this is the last event of its turn."""
+        """True if this is the last event of its turn."""
         return (
             self.type is EventType.FINAL
             or self.type is EventType.SUBAGENT_PAUSED
@@ -88,9 +88,9 @@ _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", 
 
 
 def encode_envelope(event: RuntimeEvent, *, session_id: str, turn_id: str | None, seq: int, ts: str) -> bytes:
-    """The envelope as one line of ASCII JSON, without a newline. `ts` is RFC 3339, UTC, ending in Z.
+    """Return the envelope as one line of ASCII JSON, without a newline. `ts` is RFC 3339, UTC, ending in Z.
 
-    Raises ValueError for a non-finite number and TypeError for a value that JSON does not know.
+    Raises ValueError for a non-finite number and TypeError for a value that JSON does not have.
     """
     data = event.data
     if len(data) == 3 and "offset" in data:  # token and thinking: the hot path
@@ -235,10 +235,11 @@ class UsageData(TypedDict):
 
 
 class Stall(TypedDict):
-    """While `retrying`, `reason` is what went wrong and `model` the one that is asked now, which may be a fallback.
+    """The payload of `stall`: a wait that takes longer than usual, a retry, or an expired clock.
 
-    `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated whose last result, `elapsed_seconds` ago,
-    said that something is pending.
+    If `action` is `retrying`, `reason` is the failure and `model` the model that is called next, which may be a
+    fallback. `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated whose last result,
+    `elapsed_seconds` ago, was still pending.
     """
 
     phase: Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"]
@@ -251,9 +252,10 @@ class Stall(TypedDict):
 
 
 class Queued(TypedDict):
-    """`turn_id` is the turn that the message will begin, or the running one that it is to be taken into.
+    """The payload of `queued` and `handed_back`.
 
-    It is queued again, for a turn of its own, if the running one ends just then.
+    `turn_id` is the turn that the message will begin, or the running one that is to receive it. If the running turn
+    ends just then, the message is queued again, for a turn of its own.
     """
 
     turn_id: str
@@ -362,7 +364,7 @@ class Error(TypedDict):
     detector: NotRequired[str]
 
 
-# --- validation and schema, built when first asked for ---------------------------------------------------------------
+# --- validation and schema, built on first use ---------------------------------------------------------------
 
 _PAYLOADS: Mapping[EventType, type] = {
     EventType.TURN_STARTED: TurnStarted,
@@ -401,15 +403,18 @@ _PAYLOADS: Mapping[EventType, type] = {
 
 @cache
 def envelope_adapter() -> TypeAdapter[Any]:
-    """Validates an envelope that is read back; raises `pydantic.ValidationError`."""
+    """Return the validator of envelopes that are read back; it raises `pydantic.ValidationError`."""
     members = tuple(_envelope_type(type_, payload) for type_, payload in _PAYLOADS.items())
-    any_of: Any = Union  # subscribed at run time, which a type checker cannot follow
+    any_of: Any = Union  # subscripted at run time, which a type checker cannot follow
     annotated: Any = Annotated
     return TypeAdapter(annotated[any_of[members], Field(discriminator="type")])
 
 
 def _envelope_type(type_: EventType, payload: type) -> Any:
-    """The TypedDict of one event type's envelope, made at run time: its literal tag comes out of the enum."""
+    """Return the TypedDict of one event type's envelope.
+
+    It is made at run time, because its literal tag comes from the enum.
+    """
     common: dict[str, Any] = {"agent_id": str, "session_id": str, "turn_id": str | None, "seq": int, "ts": str}
     make: Any = TypedDict
     return make(f"{payload.__name__}_{type_.value}", {"type": Literal[type_.value], "data": payload, **common})
@@ -422,17 +427,17 @@ def _payload_adapter(type_: EventType) -> TypeAdapter[dict[str, Any]]:
 
 
 def check_payload(type_: EventType, data: dict[str, Any]) -> None:
-    """Raise ValueError with a sentence unless `data` is a payload of that type, without keys of its own."""
+    """Raise ValueError with one sentence unless `data` is a payload of that type without additional keys."""
     try:
         known = _payload_adapter(type_).validate_python(data, strict=True)
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg']}") from None
     if more := data.keys() - known.keys():
-        raise ValueError(f"{sorted(more)[0]}: is not in the contract")
+        raise ValueError(f"{sorted(more)[0]}: unknown key")
 
 
 @cache
 def envelope_schema() -> dict[str, Any]:
-    """The JSON Schema of all envelopes, as it stands in the OpenAPI document."""
+    """Return the JSON Schema of all envelopes, as in the OpenAPI document."""
     return envelope_adapter().json_schema()

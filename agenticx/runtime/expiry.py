@@ -1,4 +1,4 @@
-"""What is said of a clock of a model call that ran out: the error, naming the setting that would give more time."""
+"""The errors of expired model-call clocks, naming the setting that allows more time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FatalExpiry", "clock_expired"]
 
 FatalExpiry = Literal["first_chunk", "heartbeat", "hard"]
 
-_SAID: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
+_ERRORS: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
     "first_chunk": ("timeout.first_chunk", "sent nothing within", "AGX_LLM_INVOKE_TIMEOUT_SECONDS"),
     "heartbeat": ("timeout.heartbeat", "fell silent for", "AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"),
     "hard": ("timeout.hard", "took longer than", "AGX_LLM_HARD_TIMEOUT_SECONDS"),
@@ -19,7 +19,7 @@ _SAID: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
 
 
 def clock_expired(expiry: FatalExpiry, elapsed: float, limit: float) -> ClockExpired:
-    """The error for a model that was waited for `elapsed` seconds, of which it may have `limit`."""
-    code, what, setting = _SAID[expiry]
+    """Return the error for a model that was waited for `elapsed` seconds, of which it may have `limit`."""
+    code, what, setting = _ERRORS[expiry]
     text = f"the model {what} {limit:g} s ({setting})"
     return ClockExpired(text, code=code, elapsed_seconds=round(elapsed, 3), limit_seconds=limit)

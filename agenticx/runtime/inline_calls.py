@@ -1,21 +1,21 @@
-"""Calls that a model wrote into its text: read only from a reply that is nothing but wrappers, never from prose.
+"""Tool calls written in a reply's text: parsed only if the text is nothing but wrappers of calls.
 
-Of every model, one or several of one form in sequence:
+For every model, one or several of one form in sequence:
 
 1. `<tool_code>…</tool_code>` around JSON (`{"name": …, "arguments": {…}}` or a list of such) or around
    `tool(key="literal", …)` lines, with or without `print(…)`, as Gemma and Gemini write them.
 2. A fenced block that holds nothing but `{"tool_calls": [{"name": …, "arguments": {…}}]}`, or the same in OpenAI's
    nested form.
 
-Only of models that are known to write so (`InlineForm`):
+Only for models that are known to use them (`InlineForm`):
 
 3. `hermes`: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, one or several, as Hermes and Qwen are trained to.
 4. `mistral`: `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, or one or several of `[TOOL_CALLS]name{…}` and
-   `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`, the tokenizers of Mistral before version 11 and since.
+   `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`, the formats of Mistral's tokenizers before version 11 and since.
 
-Anything beside the wrappers, an example in an answer as well as a word before it, makes all of it text. So does one
-call in it that is not whole, names no known tool, has arguments that are no object, says a key twice, or has a key
-that is not known (`parameters` counts as `arguments`): what a tool is called with is never guessed.
+Any other text beside the wrappers, an example in an answer as well as a word before it, makes all of it plain text. So
+does one call that is incomplete, names no known tool, has arguments that are no object, repeats a key, or has an
+unknown key (`parameters` counts as `arguments`): the arguments of a tool are never guessed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from agenticx.llms.base import InlineForm
 from agenticx.messages import ToolCall
 from agenticx.strict_json import read_json
 
-__all__ = ["inline_calls"]
+__all__ = ["parse_inline_calls"]
 
 _MAX_CHARS = 48_000
 _MAX_PYTHON_CHARS = 16_000  # parsing Python takes several times as long as JSON
-_MAX_CALLS = 128  # as many as a wire reads of one reply
+_MAX_CALLS = 128  # as many as a wire accepts in one reply
 _MAX_DEPTH = 100
 
 _TOOL_CODE, _TOOL_CODE_END = "<tool_code>", "</tool_code>"
@@ -45,82 +45,82 @@ _FENCE_END = re.compile(r"[ \t]*\n\s*?```[ \t]*(?=\n|\Z)")
 _NAME = re.compile(
     r"\s*+(?P<name>[^\s\[\]{}]{1,128})\s*+(?:\[CALL_ID\]\s*+[A-Za-z0-9_-]{1,64}\s*+)?(?:\[ARGS\]\s*+)?(?=\{)"
 )
-_INDENTED = re.compile(r"(?:[ \t]*\n)*+(?: {4}|\t)")  # code that is shown, in Markdown
+_INDENTED = re.compile(r"(?:[ \t]*\n)*+(?: {4}|\t)")  # an indented code block in Markdown
 _BLANKS = re.compile(r"\s*+")
 _BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
-_Read = tuple[list[ToolCall], int]
-"""Calls, and where the text goes on behind them."""
+_ParsedCalls = tuple[list[ToolCall], int]
+"""Calls, and the position in the text after them."""
 
 
-def inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
+def parse_inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
     """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known` tools.
 
-    `forms` are those that its model is known to use beside the two that are read of every model.
+    `forms` are those that its model is known to use besides the two that are parsed for every model.
     """
     if len(text) > _MAX_CHARS:
         return []
-    said = text.strip()
-    read = None if _INDENTED.match(text) else _reader(said, forms)
+    stripped = text.strip()
+    read = None if _INDENTED.match(text) else _select_reader(stripped, forms)
     if read is None:
         return []
     try:
-        calls = _read_all(said, read)
+        calls = _read_all(stripped, read)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return []
     return calls if all(call.name in known for call in calls) else []
 
 
-def _reader(said: str, forms: Collection[InlineForm]) -> Callable[[str, int], _Read] | None:
-    """Return what reads one wrapper of the form that the text begins with."""
-    if said.startswith(_TOOL_CODE):
+def _select_reader(text: str, forms: Collection[InlineForm]) -> Callable[[str, int], _ParsedCalls] | None:
+    """Return the function that parses one wrapper of the form that the text begins with."""
+    if text.startswith(_TOOL_CODE):
         return _read_tool_code
-    if said.startswith("```"):
+    if text.startswith("```"):
         return _read_fence
-    if said.startswith(_TOOL_CALL) and "hermes" in forms:
+    if text.startswith(_TOOL_CALL) and "hermes" in forms:
         return _read_hermes
-    if said.startswith(_TOOL_CALLS) and "mistral" in forms:
+    if text.startswith(_TOOL_CALLS) and "mistral" in forms:
         return _read_mistral
     return None
 
 
-def _read_all(said: str, read: Callable[[str, int], _Read]) -> list[ToolCall]:
-    """Return the calls of all wrappers; raises `ValueError` if there is anything else."""
+def _read_all(text: str, read: Callable[[str, int], _ParsedCalls]) -> list[ToolCall]:
+    """Return the calls of all wrappers; raise `ValueError` if there is any other text."""
     calls: list[ToolCall] = []
     at = 0
-    while at < len(said):
-        found, at = read(said, at)
+    while at < len(text):
+        found, at = read(text, at)
         calls += found
         if not found or len(calls) > _MAX_CALLS:
             raise ValueError(f"no call in a wrapper, or more than {_MAX_CALLS} in all")
-        at = _behind_blanks(said, at)
+        at = _skip_blanks(text, at)
     return calls
 
 
 # --- one wrapper --------------------------------------------------------------------------------------------------
 
 
-def _read_tool_code(said: str, at: int) -> _Read:
-    at = _behind_blanks(said, _behind(said, at, _TOOL_CODE))
-    if said.startswith(("{", "["), at):
-        value, at = _json_at(said, at)
+def _read_tool_code(text: str, at: int) -> _ParsedCalls:
+    at = _skip_blanks(text, _skip_tag(text, at, _TOOL_CODE))
+    if text.startswith(("{", "["), at):
+        value, at = _json_at(text, at)
         rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return _from_json(rows), _behind(said, _behind_blanks(said, at), _TOOL_CODE_END)
-    end = said.index(_TOOL_CODE_END, at)
-    if len(said) > _MAX_PYTHON_CHARS:
+        return _from_json(rows), _skip_tag(text, _skip_blanks(text, at), _TOOL_CODE_END)
+    end = text.index(_TOOL_CODE_END, at)
+    if len(text) > _MAX_PYTHON_CHARS:
         raise ValueError("too long to be read as Python")
-    statements = ast.parse(said[at:end].strip()).body
+    statements = ast.parse(text[at:end].strip()).body
     if len(statements) > _MAX_CALLS:
         raise ValueError(f"more than {_MAX_CALLS} statements")
     return [_from_expression(statement) for statement in statements], end + len(_TOOL_CODE_END)
 
 
-def _read_fence(said: str, at: int) -> _Read:
-    opening = _FENCE.match(said, at)
+def _read_fence(text: str, at: int) -> _ParsedCalls:
+    opening = _FENCE.match(text, at)
     if opening is None:
         raise ValueError("not a fence that may hold calls")
-    value, at = _json_at(said, opening.end())
-    closing = _FENCE_END.match(said, at)
+    value, at = _json_at(text, opening.end())
+    closing = _FENCE_END.match(text, at)
     if closing is None or not isinstance(value, dict):
         raise ValueError("not one object in a fence")
     fields = cast("dict[str, Any]", value)
@@ -129,41 +129,41 @@ def _read_fence(said: str, at: int) -> _Read:
     return _from_json(cast("list[Any]", fields["tool_calls"])), closing.end()
 
 
-def _read_hermes(said: str, at: int) -> _Read:
-    value, at = _json_at(said, _behind_blanks(said, _behind(said, at, _TOOL_CALL)))
-    return _from_json([value]), _behind(said, _behind_blanks(said, at), _TOOL_CALL_END)
+def _read_hermes(text: str, at: int) -> _ParsedCalls:
+    value, at = _json_at(text, _skip_blanks(text, _skip_tag(text, at, _TOOL_CALL)))
+    return _from_json([value]), _skip_tag(text, _skip_blanks(text, at), _TOOL_CALL_END)
 
 
-def _read_mistral(said: str, at: int) -> _Read:
-    at = _behind_blanks(said, _behind(said, at, _TOOL_CALLS))
-    if said.startswith("[", at):
-        value, at = _json_at(said, at)
+def _read_mistral(text: str, at: int) -> _ParsedCalls:
+    at = _skip_blanks(text, _skip_tag(text, at, _TOOL_CALLS))
+    if text.startswith("[", at):
+        value, at = _json_at(text, at)
         return _from_json(cast("list[Any]", value)), at
-    named = _NAME.match(said, at)
+    named = _NAME.match(text, at)
     if named is None:
         raise ValueError("not a name and its arguments")
-    value, end = _json_at(said, named.end())
+    value, end = _json_at(text, named.end())
     return [_call(named["name"], value)], end
 
 
 # --- its parts ------------------------------------------------------------------------------------------------------
 
 
-def _behind(said: str, at: int, tag: str) -> int:
-    if not said.startswith(tag, at):
+def _skip_tag(text: str, at: int, tag: str) -> int:
+    if not text.startswith(tag, at):
         raise ValueError(f"{tag} is missing")
     return at + len(tag)
 
 
-def _behind_blanks(said: str, at: int) -> int:
-    found = _BLANKS.match(said, at)
+def _skip_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
     return at if found is None else found.end()
 
 
-def _json_at(said: str, at: int) -> tuple[Any, int]:
-    """Return the object or list that begins at `at`, and where it ends; raises `ValueError` if it is not whole."""
+def _json_at(text: str, at: int) -> tuple[Any, int]:
+    """Return the object or list that begins at `at`, and its end; raise `ValueError` if it is incomplete."""
     depth = 0
-    for found in _BRACKET_OR_STRING.finditer(said, at):
+    for found in _BRACKET_OR_STRING.finditer(text, at):
         mark = found[0]
         if mark in ("{", "["):
             depth += 1
@@ -172,7 +172,7 @@ def _json_at(said: str, at: int) -> tuple[Any, int]:
         elif mark in ("}", "]"):
             depth -= 1
             if depth <= 0:
-                return read_json(said[at : found.end()], max_depth=_MAX_DEPTH), found.end()
+                return read_json(text[at : found.end()], max_depth=_MAX_DEPTH), found.end()
     raise ValueError("not whole")
 
 
@@ -198,7 +198,7 @@ def _from_row(row: Any) -> ToolCall:
 
 
 def _call(name: str, arguments: Any) -> ToolCall:
-    """Return a call; arguments that are a text are JSON themselves."""
+    """Return a call; arguments given as a string are JSON themselves."""
     text = arguments.strip() or "{}" if isinstance(arguments, str) else json.dumps(arguments, allow_nan=False)
     value = read_json(text, max_depth=_MAX_DEPTH) if isinstance(arguments, str) else arguments
     if not isinstance(value, dict):
@@ -207,7 +207,7 @@ def _call(name: str, arguments: Any) -> ToolCall:
 
 
 def _from_expression(statement: ast.stmt) -> ToolCall:
-    """Return the call that is `tool(key=literal, …)`; raises `ValueError` for anything else."""
+    """Return the call of `tool(key=literal, …)`; raise `ValueError` for any other statement."""
     node = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and node.args:
         node = node.args[0]

@@ -1,4 +1,4 @@
-"""How a running turn is ended from outside: the stop signal, and the scope that turns it into one exception."""
+"""Interruption of a running turn: the stop signal, and the scope that raises it as one exception."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agenticx import foreign
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 
-__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "ended", "watch_stop"]
+__all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "cancel_and_wait", "watch_stop"]
 
 STOP_POLL_SECONDS = 0.05
 
@@ -22,15 +22,15 @@ InterruptReason = Literal["stopped", "timeout.turn"]
 
 
 class TurnInterrupted(AgenticXError):
-    """The turn was ended from outside; `reason` is the wire code of its terminal event."""
+    """Raised when a turn is stopped or times out; `reason` is the wire code of its terminal event."""
 
     def __init__(self, reason: InterruptReason) -> None:
-        super().__init__("the turn was stopped" if reason == "stopped" else "the turn took longer than it may")
+        super().__init__("the turn was stopped" if reason == "stopped" else "the turn exceeded its time limit")
         self.reason: InterruptReason = reason
 
 
 class StopSignal:
-    """A stop button. `set` may be called from any thread, once or often; it cannot be taken back."""
+    """A stop button. `set` may be called from any thread, once or often; it cannot be undone."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -46,17 +46,20 @@ class StopSignal:
             wake()
 
     async def wait(self) -> None:
-        """Returns when the signal is set."""
+        """Wait until the signal is set."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        forget = self.watch(lambda: None if future.done() else future.set_result(None))
+        unwatch = self.watch(lambda: None if future.done() else future.set_result(None))
         try:
             await future
         finally:
-            forget()
+            unwatch()
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` run on this loop when the signal is set (soon, if it is already); returns the undo."""
+        """Run `callback` on this loop when the signal is set; return a function that undoes this.
+
+        It runs soon if the signal is set already.
+        """
         loop = asyncio.get_running_loop()
         key, self._next = self._next, self._next + 1
         self._watchers[key] = lambda: _call_soon(loop, callback)
@@ -73,8 +76,8 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
 class Interrupts:
     """A scope whose body is cancelled by `fire` and then raises `TurnInterrupted`; other cancellations pass through.
 
-    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. The same construction as
-    `asyncio.timeout`: the cancellation it asked for is taken back at the scope's edge.
+    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. The construction is that of
+    `asyncio.timeout`: the cancellation that it requested is undone (`Task.uncancel`) at the scope's end.
     """
 
     def __init__(self, limit: float = 0.0) -> None:
@@ -83,14 +86,14 @@ class Interrupts:
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._reason: InterruptReason | None = None
-        self._asked = False
+        self._cancel_requested = False
 
     def fire(self, reason: InterruptReason) -> None:
-        """End the body; the first reason counts. Before the scope is entered it ends it at its entry."""
+        """End the body with `reason`; only the first call counts. Before the scope is entered, it ends at its entry."""
         if self._reason is None:
             self._reason = reason
             if self._task is not None:
-                self._asked = True
+                self._cancel_requested = True
                 self._task.cancel()
 
     async def __aenter__(self) -> None:
@@ -108,9 +111,9 @@ class Interrupts:
         task, self._task = self._task, None
         if self._timer is not None:
             self._timer.cancel()
-        if not self._asked or task is None or self._reason is None:
+        if not self._cancel_requested or task is None or self._reason is None:
             return
-        if exc_type is None:  # the body ended first: take in the cancellation that is still on its way
+        if exc_type is None:  # the body ended before its requested cancellation arrived: receive that here
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
         if task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
@@ -118,7 +121,7 @@ class Interrupts:
 
 
 def watch_stop(should_stop: StopSignal | Callable[[], bool] | None, stop: Callable[[], None]) -> Callable[[], object]:
-    """Have `stop` called once when `should_stop` says so; returns the undo."""
+    """Call `stop` once when `should_stop` is set or returns True; return a function that undoes this."""
     if should_stop is None:
         return lambda: None
     if isinstance(should_stop, StopSignal):
@@ -127,25 +130,25 @@ def watch_stop(should_stop: StopSignal | Callable[[], bool] | None, stop: Callab
 
 
 class _StopPoll:
-    """Asks a bare callable, which offers nothing to wait for, every 50 ms. One that raises stops the turn."""
+    """A poll of a plain callable every 50 ms, because it cannot be awaited. One that raises stops the turn."""
 
     def __init__(self, should_stop: Callable[[], bool], stop: Callable[[], None]) -> None:
         self._should_stop = should_stop
         self._stop = stop
         self._timer: asyncio.TimerHandle | None = None
-        self._ask()
+        self._poll()
 
     def end(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _ask(self) -> None:
-        if self._wanted():
+    def _poll(self) -> None:
+        if self._is_stop_requested():
             self._stop()
         else:
-            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._ask)
+            self._timer = asyncio.get_running_loop().call_later(STOP_POLL_SECONDS, self._poll)
 
-    def _wanted(self) -> bool:
+    def _is_stop_requested(self) -> bool:
         try:
             return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
         except AgenticXError as exc:
@@ -153,8 +156,8 @@ class _StopPoll:
             return True
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
-    """Cancel `task` if it still runs and wait until it has cleaned up; what it raised is nobody's concern any more."""
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
+    """Cancel `task` if it still runs and wait until it has cleaned up; ignore what it raised."""
     if not task.done():
         task.cancel()
         await asyncio.wait({task})

@@ -1,12 +1,12 @@
-"""Find loops: rounds of calls that repeat, alternate, or bring nothing new.
+"""Loop detection: rounds of calls that repeat, alternate, or make no progress.
 
 Differences from seed 002:
 
 1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
-   identical calls within a round count once, and so do calls that fail or repeat side by side.
-2. A round in which the person (or the mode) denied a call is no part of a loop: counting starts anew behind it.
-3. A read-only call whose unchanged result says that something is pending, running or queued has three times the
-   thresholds (`result_text.says_pending`; the runtime also waits before it repeats such a call: `polling`).
+   identical calls within a round count once, and so do calls that fail or repeat in the same round.
+2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
+3. A read-only call whose unchanged result reports that something is pending, running or queued has three times the
+   thresholds (`result_text.reports_pending`; the runtime also waits before it repeats such a call: `polling`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
 from agenticx.runtime.result_text import (
-    confirms,
     exit_code,
-    finds_nothing,
-    gives_verdict,
-    says_pending,
-    without_echo,
-    without_effort,
-    without_times,
+    mask_counts,
+    mask_echo,
+    mask_times,
+    reports_nothing_found,
+    reports_pending,
+    reports_success,
+    reports_verdict,
 )
 
-__all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "signature"]
+__all__ = ["Detector", "LoopDetector", "LoopVerdict", "RecordedCall", "call_signature"]
 
 Detector = Literal["generic_repeat", "ping_pong", "no_progress"]
 
@@ -43,7 +43,7 @@ _ECHO_CHARS = 300
 _ECHOES = 32
 _COMPARED_CHARS = 8_192
 
-# How much a round counts towards the thresholds, in sixths.
+# The weight of a round towards the thresholds, in sixths.
 _WHOLE, _HALF, _CHANGED, _NONE = 6, 3, 2, 0
 _PENDING = _WHOLE // PENDING_FACTOR
 
@@ -60,11 +60,11 @@ class LoopVerdict:
 
     @property
     def text(self) -> str:
-        """A sentence that the model and the person can both use."""
+        """A sentence for both the model and the user."""
         what = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
             "ping_pong": f"the last {self.count} rounds alternate between the same two calls with the same results",
-            "no_progress": f"the last {self.count} rounds of calls failed or brought nothing that was not seen before",
+            "no_progress": f"the last {self.count} rounds of calls failed or had no new result",
         }
         return what[self.detector]
 
@@ -81,17 +81,17 @@ class RecordedCall:
 
 
 class LoopDetector:
-    """Judge the rounds of one turn.
+    """A detector of loops in the rounds of one turn.
 
     - `generic_repeat`: the same calls with the same results, round after round.
     - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
-    - `no_progress`: rounds none of which brought anything new. New are a result or a write that was not seen before,
-      an artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result
-      that says that nothing was found.
+    - `no_progress`: rounds none of which had a new outcome. New are a result or a write that was not seen before, an
+      artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result that
+      reports that nothing was found.
 
     For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
-    gave the text that is already known (unless that is a verdict: a check that passed, a yes or no, warnings), or if a
-    failure has a text of its own; a third, if the result of a read changed back to one that was known.
+    returned a text that is already known (unless that is a verdict: a check that passed, a yes or no, warnings), or if
+    a failure has a text of its own; a third, if the result of a read changed back to a known one.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
     each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
@@ -104,12 +104,12 @@ class LoopDetector:
             )
         self._warning = warning_threshold
         self._critical = critical_threshold
-        self._rounds: deque[_Round] = deque(maxlen=PENDING_FACTOR * critical_threshold)
+        self._rounds: deque[_RoundDigest] = deque(maxlen=PENDING_FACTOR * critical_threshold)
         self._seen: dict[bytes, bytes] = {}
         self._latest: dict[bytes, bytes] = {}
-        self._made: dict[bytes, bytes] = {}
+        self._known_changes: dict[bytes, bytes] = {}
         self._state: bytes | None = None
-        self._brought = False
+        self._has_progress = False
         self._stale = 0
         self._stale_sixths = 0
         self._since_pending = warning_threshold
@@ -141,76 +141,76 @@ class LoopDetector:
         )
 
     def record_state(self, *parts: str) -> None:
-        """Record the scratchpad and the to-do list as they are; a change is progress of the round under way.
+        """Record the scratchpad and the to-do list as they are; a change is progress of the current round.
 
-        What is recorded first is where the turn begins.
+        The first recorded state is the one at the beginning of the turn.
         """
         state = _digest("state", *parts)
         first, self._state = self._state is None, state
-        if _remember(self._made, state) and not first:
-            self._brought = True
+        if _remember(self._known_changes, state) and not first:
+            self._has_progress = True
 
     def record_artifact(self, *parts: str) -> None:
-        """Record an artifact; one that was not there before is progress of the round under way."""
-        if _remember(self._made, _digest("artifact", *parts)):
-            self._brought = True
+        """Record an artifact; a new one is progress of the current round."""
+        if _remember(self._known_changes, _digest("artifact", *parts)):
+            self._has_progress = True
 
     def record_round(self, calls: Sequence[RecordedCall]) -> None:
         """Record the calls of one round together."""
         if not calls:
             return
-        brought, self._brought = self._brought, False
+        has_progress, self._has_progress = self._has_progress, False
         if any(call.outcome == "denied" for call in calls):
-            self._start_anew()
+            self._reset()
             return
-        marks = [_Mark.of(call) for call in calls]
-        pending = any(mark.pending for mark in marks)
-        weight = min(self._weight(mark) for mark in marks)
-        for mark in marks:
-            _remember(self._seen, mark.whole)
-            _remember(self._seen, mark.text)
-            _remember(self._latest, mark.call, mark.whole)
+        digests = [_CallDigest.from_call(call) for call in calls]
+        pending = any(digest.pending for digest in digests)
+        weight = min(self._weight(digest) for digest in digests)
+        for digest in digests:
+            _remember(self._seen, digest.whole)
+            _remember(self._seen, digest.text)
+            _remember(self._latest, digest.call, digest.whole)
         self._since_pending = 0 if pending else self._since_pending + 1
-        if brought:
-            self._start_anew()
+        if has_progress:
+            self._reset()
             return
-        self._rounds.append(_Round.of(marks))
+        self._rounds.append(_RoundDigest.from_calls(digests))
         self._count(weight)
 
     def _count(self, weight: int) -> None:
         if weight == _NONE:
             self._stale = self._stale_sixths = 0
             return
-        near_pending = self._since_pending < self._warning  # what is done between two polls of something pending
+        near_pending = self._since_pending < self._warning  # other work between two polls of something pending
         self._stale += 1
         self._stale_sixths += min(weight, _PENDING) if near_pending else weight
 
-    def _weight(self, mark: _Mark) -> int:
-        """How much a call speaks for a loop, in sixths of a round; `_NONE` is progress."""
-        if mark.pending:
-            known = mark.failed or mark.whole in self._seen or mark.text in self._seen
+    def _weight(self, digest: _CallDigest) -> int:
+        """Return how much a call counts towards a loop, in sixths of a round; `_NONE` is progress."""
+        if digest.pending:
+            known = digest.failed or digest.whole in self._seen or digest.text in self._seen
             return _PENDING if known else _NONE
-        if mark.failed:
-            of_its_own = mark.ran and self._stale and mark.text not in self._seen
+        if digest.failed:
+            of_its_own = digest.ran and self._stale and digest.text not in self._seen
             return _HALF if of_its_own else _WHOLE
-        if mark.whole in self._seen:
-            changed = mark.read_only and self._latest.get(mark.call) not in {None, mark.whole}
+        if digest.whole in self._seen:
+            changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.whole}
             return _CHANGED if changed else _WHOLE
-        if mark.fruitless:
+        if digest.found_nothing:
             return _WHOLE
-        return _HALF if mark.comparable and mark.text in self._seen else _NONE
+        return _HALF if digest.is_repeat_suspect and digest.text in self._seen else _NONE
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._rounds.clear()
         self._stale = self._stale_sixths = 0
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def check(self) -> LoopVerdict | None:
-        """Return a critical pattern at the tail, or a new warning; a streak is warned of once, until it breaks."""
+        """Return a critical pattern at the tail, or a new warning; a streak causes one warning until it breaks."""
         streaks: dict[Detector, tuple[int, int]] = {
-            "generic_repeat": self._tail(period=1),
-            "ping_pong": self._tail(period=2),
+            "generic_repeat": self._repetition(period=1),
+            "ping_pong": self._repetition(period=2),
             "no_progress": (self._stale, self._stale_sixths),
         }
         warning, critical = self._warning * _WHOLE, self._critical * _WHOLE
@@ -226,8 +226,8 @@ class LoopDetector:
                 return LoopVerdict("warning", detector, count)
         return None
 
-    def _tail(self, *, period: int) -> tuple[int, int]:
-        """How many rounds at the tail repeat with `period`, and what they count for; zeros if the tail does not."""
+    def _repetition(self, *, period: int) -> tuple[int, int]:
+        """Return how many rounds at the tail repeat with `period`, and their weight in sixths; zeros if none do."""
         rounds = list(self._rounds)
         if len(rounds) <= period or (period == 2 and rounds[-1].calls == rounds[-2].calls):
             return 0, 0
@@ -241,11 +241,11 @@ class LoopDetector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _CallDigest:
     """A call as the detector compares it: digests of the call, of it with its result, and of the result alone.
 
-    `ran` is false for a call that was refused before its tool could run; `comparable` says that a text that is known
-    from other arguments brings little.
+    `ran` is false for a call that was refused before its tool could run; `is_repeat_suspect` means that a text that is
+    known from other arguments counts as little progress.
     """
 
     call: bytes
@@ -255,17 +255,17 @@ class _Mark:
     pending: bool
     failed: bool
     ran: bool
-    fruitless: bool
-    comparable: bool
+    found_nothing: bool
+    is_repeat_suspect: bool
 
     @classmethod
-    def of(cls, call: RecordedCall) -> _Mark:
+    def from_call(cls, call: RecordedCall) -> _CallDigest:
         arguments, given = _canonical(call.arguments)
         echo = _echo(call.tool, given)
         failed = call.outcome != "ok"
-        result = without_times(call.result)
-        text = without_echo(result, echo)
-        passed = not failed and confirms(result)
+        result = mask_times(call.result)
+        text = mask_echo(result, echo)
+        passed = not failed and reports_success(result)
         full = _digest(result)
         key = _digest(call.tool, arguments)
         if len(text) > _COMPARED_CHARS:
@@ -273,42 +273,42 @@ class _Mark:
         elif failed:
             text = _DIGITS.sub("0", text)
         elif call.read_only:
-            text = without_effort(text)
-        fruitless = not passed and finds_nothing(result, echo, read_only=call.read_only)
-        own_words = text if fruitless else result  # a search for what is pending, in vain, is no poll
-        news = passed or gives_verdict(result)
+            text = mask_counts(text)
+        found_nothing = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
+        own_words = text if found_nothing else result  # a search for pending things that finds none is no poll
+        is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
             call=key,
             whole=_digest_of(key, _digest(call.outcome), full),
             text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and says_pending(own_words),
+            pending=call.read_only and reports_pending(own_words),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
-            fruitless=fruitless,
-            comparable=not news and (call.read_only or bool(exit_code(result))),
+            found_nothing=found_nothing,
+            is_repeat_suspect=not is_new_for_each_subject and (call.read_only or bool(exit_code(result))),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """Digests of a round's calls, without and with their results."""
+class _RoundDigest:
+    """The digests of a round's calls, without and with their results."""
 
     calls: bytes
     whole: bytes
     pending: bool
 
     @classmethod
-    def of(cls, marks: Sequence[_Mark]) -> _Round:
+    def from_calls(cls, digests: Sequence[_CallDigest]) -> _RoundDigest:
         return cls(
-            calls=_digest_of(*sorted({mark.call for mark in marks})),
-            whole=_digest_of(*sorted({mark.whole for mark in marks})),
-            pending=any(mark.pending for mark in marks),
+            calls=_digest_of(*sorted({digest.call for digest in digests})),
+            whole=_digest_of(*sorted({digest.whole for digest in digests})),
+            pending=any(digest.pending for digest in digests),
         )
 
 
 def _remember(store: dict[bytes, bytes], key: bytes, value: bytes = b"") -> bool:
-    """Put `key` behind all others, forget the oldest if there are too many, and return whether it is new."""
+    """Add `key` as the newest, drop the oldest if there are too many, and return whether it is new."""
     new = store.pop(key, None) is None
     store[key] = value
     if len(store) > _REMEMBERED:
@@ -316,13 +316,16 @@ def _remember(store: dict[bytes, bytes], key: bytes, value: bytes = b"") -> bool
     return new
 
 
-def signature(tool: str, arguments: str) -> bytes:
+def call_signature(tool: str, arguments: str) -> bytes:
     """Return the same 16 bytes for the same call, however its JSON is written."""
     return _digest(tool, _canonical(arguments)[0])
 
 
 def _canonical(arguments: str) -> tuple[str, list[str]]:
-    """The arguments with sorted keys and without spare blanks, and the strings among them; long ones as they are."""
+    """Return the arguments with sorted keys and without extra blanks, and the strings among them.
+
+    Arguments that are too long are returned as they are.
+    """
     if len(arguments) > _CANONICAL_CHARS:
         return arguments, []
     try:
@@ -335,10 +338,13 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
 
 
 def _echo(tool: str, given: Sequence[str]) -> list[str]:
-    """The strings that a result may merely repeat, long ones first: the tool's name, the given ones and their words."""
+    """Return the strings that a result may merely repeat, long ones first.
+
+    They are the tool's name, the `given` strings and their words.
+    """
     words = (word for text in given for word in text.split() if len(word) >= 4)
-    said = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
-    return sorted(said, key=len, reverse=True)[:_ECHOES]
+    strings = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
+    return sorted(strings, key=len, reverse=True)[:_ECHOES]
 
 
 def _digest(*parts: str) -> bytes:

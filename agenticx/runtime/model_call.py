@@ -1,4 +1,4 @@
-"""One call of the model under its clocks: its deltas become events as they come, its reply is kept however it ends."""
+"""One call of the model under its clocks: deltas become events as they arrive, the reply is kept."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["call_model"]
 
 
 async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, str]:
-    """Stream one reply under the four clocks; returns it with the id of its message.
+    """Stream one reply under the four clocks and return it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`, what `gave_up` makes of a reply that failed. What was shown by then stays in the history
-    as a partial message.
+    `provider.content_filter`, and the error of `gave_up` for a reply that failed. Text that was shown before stays in
+    the history as a partial message.
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)
-    with LlmCallLine(turn.clock, call.spent):
+    with LlmCallLine(turn.clock, call.current_usage):
         return await _whole_reply(turn, call, model, request)
 
 
@@ -39,17 +39,17 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
         reply = call.writer.reply()
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
-        if exc.code == "context_overflow" and call.writer.began:
-            turn.overflowed = True  # somebody has seen of it: too late to compact and ask again
+        if exc.code == "context_overflow" and call.writer.has_output:
+            turn.overflowed = True  # part of the reply was already shown: too late to compact and ask again
         raise
     finally:
-        turn.answered_by = call.model_name
-        call.writer.account(call.model_name)
+        turn.answering_model = call.model_name
+        call.writer.record_usage(call.model_name)
         if not complete:
             call.writer.keep_partial()
     if not reply.complete:
         raise ModelError(
-            "the model's answer ended without its end marker, so nothing of it is acted upon",
+            "the model's answer ended without its end marker, so its calls are not run",
             code="provider.truncated",
             retryable=True,
         )
@@ -61,7 +61,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
 
 
 class _ModelCall:
-    """The call while it runs; `model_name` is the model that is being asked, which a fallback may change."""
+    """A call while it runs; `model_name` is the model that is being called, which a fallback may change."""
 
     def __init__(self, turn: Turn, model_name: str, clocks: ModelClocks) -> None:
         self.writer = ReplyWriter(turn)
@@ -70,37 +70,37 @@ class _ModelCall:
         self._clocks = clocks
         self._deadlines = Deadlines(clocks, turn.clock.monotonic())
 
-    def spent(self) -> tuple[str, Usage]:
-        """Return the model that was asked last, and its counts so far."""
+    def current_usage(self) -> tuple[str, Usage]:
+        """Return the name of the model that was called last, and its counts so far."""
         return self.model_name, self.writer.usage
 
     async def stream(self, model: ChatModel, request: ModelRequest) -> None:
-        """Receive until the model ends; raises `ClockExpired` when one of the clocks does so first."""
+        """Receive until the model ends; raise `ClockExpired` if one of the clocks expires first."""
         clock, writer, deadlines = self._turn.clock, self.writer, self._deadlines
         source = ModelStream(model, request, clock)
         try:
             while True:
-                if source.is_open and deadlines.is_over(clock.monotonic()):
-                    self._expired("hard")
-                until, expiry = deadlines.next()
+                if source.is_open and deadlines.is_hard_limit_reached(clock.monotonic()):
+                    self._handle_expiry("hard")
+                until, expiry = deadlines.next_expiry()
                 deltas = await source.receive(until)
                 if deltas is None:
-                    self._expired(expiry)
+                    self._handle_expiry(expiry)
                 elif not deltas:
                     return
                 elif writer.write(deltas):
-                    deadlines.progress(clock.monotonic())
-                    await self._turn.channel.room()
+                    deadlines.record_progress(clock.monotonic())
+                    await self._turn.channel.wait_for_room()
                 elif (attempt := writer.take_attempt()) is not None:
-                    self._begin(attempt)
+                    self._start_attempt(attempt)
         finally:
             await source.close()
 
-    def _begin(self, attempt: Attempt) -> None:
-        """The clock for the first delta starts anew with each attempt, the hard one goes on."""
+    def _start_attempt(self, attempt: Attempt) -> None:
+        """Restart the clock for the first delta, as with each attempt; the hard clock continues."""
         self.model_name = attempt.model
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
-        self._deadlines.attempt(now + wait, bounded=attempt.bounded)
+        self._deadlines.start_attempt(now + wait, bounded=attempt.bounded)
         if attempt.reason is not None:
             more = {
                 "retry_at": rfc3339(self._turn.clock.now() + timedelta(seconds=wait)),
@@ -110,17 +110,17 @@ class _ModelCall:
             limit = self._clocks.limit("first_chunk")
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
-    def _expired(self, expiry: Expiry) -> None:
-        """Say that a clock ran out; the two that only inform return, the others raise `ClockExpired`."""
+    def _handle_expiry(self, expiry: Expiry) -> None:
+        """Emit the event of an expired clock; raise `ClockExpired`, unless it is one of the two that only inform."""
         now, deadlines, limit = self._turn.clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
         total = now - deadlines.started
         silent = now - (deadlines.last_progress or deadlines.started)
         match expiry:
             case "first_feedback":
-                deadlines.notice()
-                self.writer.waiting(round(total, 3))
+                deadlines.mark_noticed()
+                self.writer.emit_waiting(round(total, 3))
             case "slow":
-                deadlines.notice()
+                deadlines.mark_noticed()
                 self._stall("heartbeat", silent, self._clocks.heartbeat, "waiting")
             case "heartbeat":
                 self._stall(expiry, silent, limit, "failed")

@@ -1,4 +1,4 @@
-"""Whether one call may run: the mode's verdict, the person's answer, and the proof that nothing changed in between."""
+"""Authorization of one call: the mode's verdict, the user's answer, and a check for changes since."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, ForeignError, InvalidArguments
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
-from agenticx.runtime.call_reading import Validated, validated
+from agenticx.runtime.call_reading import ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
-from agenticx.runtime.interrupts import ended
-from agenticx.runtime.resuming import Question
+from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.runtime.resuming import ResumedQuestion
 from agenticx.runtime.slots import Slot
 from agenticx.runtime.tool_output import jsonable
 from agenticx.runtime.turn import Turn
@@ -28,7 +28,7 @@ from agenticx.tools.looking import seems_read_only
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 
-__all__ = ["Permits", "Refused"]
+__all__ = ["CallAuthorizer", "CallRefused"]
 
 _SHORTEST_SECONDS = 0.001
 _GATE = "the confirm gate"
@@ -36,8 +36,8 @@ _GATE = "the confirm gate"
 _log = get_logger(__name__)
 
 
-class Refused(AgenticXError):
-    """The call may not run; the message is what the model reads, `outcome` what the result says."""
+class CallRefused(AgenticXError):
+    """Raised when the call may not run; the model reads the message, `outcome` is the outcome of its result."""
 
     def __init__(self, message: str, outcome: ToolOutcome) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Refused(AgenticXError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _BoundArguments:
     """The arguments of a call as JSON, and the digest of all that its question covers."""
 
     arguments: dict[str, Any]
@@ -53,147 +53,154 @@ class _Shown:
 
 
 @dataclass(slots=True)
-class _Closing:
-    """The answer with which a question is closed that nobody answers; afterwards, the one it was closed with."""
+class _ClosingAnswer:
+    """The answer that closes a question if nobody answers it; afterwards, the answer that did close it."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A question of before a restart that waits at the gate again."""
+class _OpenQuestion:
+    """A question from before a restart that is pending at the gate again."""
 
     task: asyncio.Task[ConfirmAnswer]
-    closing: _Closing
+    closing: _ClosingAnswer
 
     async def close(self, answer: ConfirmAnswer) -> ConfirmAnswer:
-        """Close the question with `answer`, or the one that it has been given by now, and return that."""
+        """Close the question with `answer`, unless it was answered already, and return the answer that counts."""
         if not self.task.done():
             self.closing.answer = answer
-            await ended(self.task)
+            await cancel_and_wait(self.task)
         return self.closing.answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permits:
-    """Asks whoever must be asked. `obtain` returns the arguments that may run, or raises `Refused`.
+class CallAuthorizer:
+    """The checks before a call runs. `authorize` returns the arguments that may run, or raises `CallRefused`.
 
-    Its `slot` is given back while the person is asked.
+    The call's `slot` is released while the user is asked.
     """
 
     gate: ConfirmGate
     settings: Settings
     clock: Clock
 
-    async def obtain(
+    async def authorize(
         self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext, slot: Slot
-    ) -> Validated:
-        asked = turn.asked.get(context.call_id)
-        if asked is not None:
-            slot.settle()  # it was put already
-        if asked is None or asked.answer is not None:
-            return await self._obtain(turn, tool, arguments, context, slot, asked, None)
-        # Its readers know this question, so it takes answers while its call is still being looked at again.
-        closing = _Closing()
-        announced = _Announcement(turn, asked.request, slot, done=True)
-        waiting = asyncio.create_task(self._put(turn, asked.request, announced, closing))
-        del turn.asked[context.call_id]
+    ) -> ValidatedArguments:
+        """Return the arguments that may run; raise `CallRefused` if the call may not."""
+        resumed = turn.resumed_questions.get(context.call_id)
+        if resumed is not None:
+            slot.mark_asked()  # the question was put before the restart
+        if resumed is None or resumed.answer is not None:
+            return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
+        # Clients already show this question, so answers are accepted while its call is assessed again.
+        closing = _ClosingAnswer()
+        announcement = _Announcement(turn, resumed.request, slot, done=True)
+        open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announcement, closing))
+        del turn.resumed_questions[context.call_id]
         try:
-            return await self._obtain(turn, tool, arguments, context, slot, asked, _Waiting(waiting, closing))
+            return await self._authorize(
+                turn, tool, arguments, context, slot, resumed, _OpenQuestion(open_question, closing)
+            )
         finally:
-            await ended(waiting)
+            await cancel_and_wait(open_question)
 
-    async def _obtain(
+    async def _authorize(
         self,
         turn: Turn,
         tool: Tool,
         arguments: dict[str, Any],
         context: ToolContext,
         slot: Slot,
-        asked: Question | None,
-        waiting: _Waiting | None,
-    ) -> Validated:
+        resumed: ResumedQuestion | None,
+        open_question: _OpenQuestion | None,
+    ) -> ValidatedArguments:
         repaired = False
         assessment = await self._assess(tool, arguments, context)
         if assessment.command is not None and seems_read_only(assessment.command):
-            turn.looking.add(context.call_id)
+            turn.read_only_calls.add(context.call_id)
         verdict = decide(turn.session.permission_mode, assessment)
         if verdict.decision != "ask":
-            turn.asked.pop(context.call_id, None)
-            await self._settle(turn, asked, waiting, verdict)
-            return Validated(arguments)
-        shown = await self._shown(tool, arguments, assessment)
-        digest = shown.digest
-        turn.asked.pop(context.call_id, None)
+            turn.resumed_questions.pop(context.call_id, None)
+            await self._apply_verdict(turn, resumed, open_question, verdict)
+            return ValidatedArguments(arguments)
+        bound = await self._bind_arguments(tool, arguments, assessment)
+        digest = bound.digest
+        turn.resumed_questions.pop(context.call_id, None)
         if digest not in turn.session.allowed:
-            await slot.lend()
-            if asked is None:
-                request = self._request(turn, tool, shown, assessment, verdict, context.call_id)
-                answer = await self._put(turn, request, _Announcement(turn, request, slot), _Closing())
+            await slot.release_to_ask()
+            if resumed is None:
+                request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
+                answer = await self._ask_gate(turn, request, _Announcement(turn, request, slot), _ClosingAnswer())
             else:
-                answer = await self._ask_on(turn, asked, waiting, digest)
-            await slot.take()
+                answer = await self._ask_resumed(turn, resumed, open_question, digest)
+            await slot.acquire()
             if not answer.approved:
-                raise Refused(_denial(answer), "denied")
+                raise CallRefused(_denial_text(answer), "denied")
             if answer.arguments is not None:
-                replaced = await _replaced(tool, answer.arguments)
+                replaced = await _validate_replacement(tool, answer.arguments)
                 arguments, repaired = replaced.arguments, replaced.repaired
                 changed = await self._assess(tool, arguments, context)
                 if decide(turn.session.permission_mode, changed).decision == "deny":
-                    raise Refused("Denied: the changed arguments are not allowed in this mode.", "denied")
-                digest = (await self._shown(tool, arguments, changed)).digest
+                    raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
+                digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
                 turn.session.allowed.add(digest)
         now = await self._assess(tool, arguments, context)
-        if (await self._shown(tool, arguments, now)).digest != digest:
-            raise Refused("Denied: what would run changed after the person was asked; ask again.", "denied")
-        return Validated(arguments, repaired)
+        if (await self._bind_arguments(tool, arguments, now)).digest != digest:
+            raise CallRefused("Denied: what would run changed after the user was asked; ask again.", "denied")
+        return ValidatedArguments(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return the tool's assessment; raises `Refused` for whatever else the tool does there.
+        """Return the tool's assessment; raise `CallRefused` if it fails or returns another type.
 
-        Code that assesses runs in a thread; a function without any has its declared risk.
+        The tool's code runs in a thread; a function without an assessor has its declared risk.
         """
         if isinstance(tool, FunctionTool) and tool.assessor is None:
             return tool.assess(arguments, context)
         what = f"the assessment of tool {tool.schema.name!r}"
         assessment = await self._in_thread(tool.assess, arguments, context, what=what)
         if not isinstance(assessment, Assessment):
-            raise Refused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
+            raise CallRefused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
         return assessment
 
-    async def _shown(self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _Shown:
+    async def _bind_arguments(
+        self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment
+    ) -> _BoundArguments:
         what = f"the question about tool {tool.schema.name!r}"
-        shown: _Shown = await self._in_thread(_shown, tool, arguments, assessment, what=what)
-        return shown
+        bound: _BoundArguments = await self._in_thread(_bind, tool, arguments, assessment, what=what)
+        return bound
 
     async def _in_thread(self, function: Callable[..., Any], /, *args: Any, what: str) -> Any:
-        """Call `function` in a thread; a stop leaves it behind. Its errors of any kind are this call's alone."""
+        """Call `function` in a thread that a stop abandons; any of its errors is raised as `CallRefused`."""
         try:
             limit = self.clock.real(self.settings.tool_timeout_seconds)
             return await foreign.call(function, *args, what=what, limit=limit)
-        except Refused:
+        except CallRefused:
             raise
         except AgenticXError as exc:
-            raise Refused(str(exc), "error") from exc
+            raise CallRefused(str(exc), "error") from exc
 
-    async def _settle(self, turn: Turn, asked: Question | None, waiting: _Waiting | None, verdict: Verdict) -> None:
-        """Go by the mode's verdict, also over a question that waited; raises `Refused` for a no."""
+    async def _apply_verdict(
+        self, turn: Turn, resumed: ResumedQuestion | None, open_question: _OpenQuestion | None, verdict: Verdict
+    ) -> None:
+        """Apply the mode's verdict, also to a question that was pending; raise `CallRefused` for a denial."""
         answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
-        if waiting is not None:
-            answer = await waiting.close(answer)
-        elif asked is not None and not asked.said:
-            self._close(turn, asked.request, answer)
+        if open_question is not None:
+            answer = await open_question.close(answer)
+        elif resumed is not None and not resumed.is_response_logged:
+            self._emit_response(turn, resumed.request, answer)
         if verdict.decision == "deny":
-            raise Refused(f"Denied: {' '.join(verdict.reasons)}", "denied")
-        if not answer.approved:  # the person was quicker
-            raise Refused(_denial(answer), "denied")
+            raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
+        if not answer.approved:  # the user answered before the mode's verdict closed the question
+            raise CallRefused(_denial_text(answer), "denied")
 
     def _request(
         self,
         turn: Turn,
         tool: Tool,
-        shown: _Shown,
+        bound: _BoundArguments,
         assessment: Assessment,
         verdict: Verdict,
         call_id: str,
@@ -201,30 +208,32 @@ class Permits:
         return ConfirmRequest(
             id=new_id("cnf"),
             question=assessment.question or f"Allow {tool.schema.name}?",
-            context=_question_context(tool, shown, assessment, verdict, call_id),
-            digest=shown.digest,
+            context=_question_context(tool, bound, assessment, verdict, call_id),
+            digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
             session_id=turn.session.id,
             agent_id=turn.agent_id,
         )
 
-    async def _ask_on(self, turn: Turn, asked: Question, waiting: _Waiting | None, digest: str) -> ConfirmAnswer:
-        """Return the answer to a question that was put before the turn was cut off, once there is one."""
-        answer = asked.answer
-        if asked.request.digest != digest:
+    async def _ask_resumed(
+        self, turn: Turn, resumed: ResumedQuestion, open_question: _OpenQuestion | None, digest: str
+    ) -> ConfirmAnswer:
+        """Return the answer to a question from before the interruption; wait for it if it is pending."""
+        answer = resumed.answer
+        if resumed.request.digest != digest:
             changed = "what would run changed while the program was down"
             answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
-        if waiting is not None:
+        if open_question is not None:
             if answer is None:
-                return await waiting.task
-            await waiting.close(answer)
-        elif answer is not None and not asked.said:
-            self._close(turn, asked.request, answer)
+                return await open_question.task
+            await open_question.close(answer)
+        elif answer is not None and not resumed.is_response_logged:
+            self._emit_response(turn, resumed.request, answer)
         assert answer is not None
         return answer
 
-    async def _put(
-        self, turn: Turn, request: ConfirmRequest, announce: _Announcement, closing: _Closing
+    async def _ask_gate(
+        self, turn: Turn, request: ConfirmRequest, announce: _Announcement, closing: _ClosingAnswer
     ) -> ConfirmAnswer:
         """Ask the gate and emit its events, whatever the gate does; if this is cancelled, `closing` is the answer."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
@@ -238,18 +247,18 @@ class Permits:
             if not isinstance(exc, ForeignError) or (exc.kind, exc.what) != ("timed_out", _GATE):
                 _log.error("the confirm gate failed, which counts as no", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
-            elif (answer := self._decided(request)) is None:
+            elif (answer := self._gate_decision(request)) is None:
                 answer = ConfirmAnswer(approved=False, by="timeout")
                 data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
                 limit_seconds = self.settings.confirm_timeout_seconds
                 turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
         finally:
-            answer = closing.answer = answer or self._decided(request) or closing.answer
+            answer = closing.answer = answer or self._gate_decision(request) or closing.answer
             announce()
-            self._close(turn, request, answer)
+            self._emit_response(turn, request, answer)
         return answer
 
-    def _decided(self, request: ConfirmRequest) -> ConfirmAnswer | None:
+    def _gate_decision(self, request: ConfirmRequest) -> ConfirmAnswer | None:
         try:
             answer: object = foreign.call_now(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
@@ -257,8 +266,8 @@ class Permits:
             return None
         return answer if _is_answer(answer) else None
 
-    def _close(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
-        turn.emit(EventType.CONFIRM_RESPONSE, _response(request, answer))
+    def _emit_response(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
+        turn.emit(EventType.CONFIRM_RESPONSE, _response_data(request, answer))
 
 
 def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
@@ -266,7 +275,7 @@ def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
 
 
 class _Announcement:
-    """Emits `confirm_required` once, however often a gate announces."""
+    """A callback that emits `confirm_required` once, however often a gate calls it."""
 
     def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, done: bool = False) -> None:
         self._turn = turn
@@ -275,7 +284,7 @@ class _Announcement:
         self._done = done
 
     def __call__(self) -> None:
-        self._slot.settle()
+        self._slot.mark_asked()
         if self._done:
             return
         self._done = True
@@ -291,12 +300,12 @@ class _Announcement:
 
 
 def _question_context(
-    tool: Tool, shown: _Shown, assessment: Assessment, verdict: Verdict, call_id: str
+    tool: Tool, bound: _BoundArguments, assessment: Assessment, verdict: Verdict, call_id: str
 ) -> dict[str, Any]:
     context: dict[str, Any] = {
         "tool": tool.schema.name,
         "tool_call_id": call_id,
-        "arguments": shown.arguments,
+        "arguments": bound.arguments,
         "risk": assessment.risk,
         "reasons": list(verdict.reasons),
     }
@@ -306,7 +315,7 @@ def _question_context(
     return context
 
 
-def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
+def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     data: dict[str, Any] = {"id": request.id, "approved": answer.approved, "by": answer.by}
     if answer.by == "user":
         data["remember"] = answer.remember
@@ -317,24 +326,24 @@ def _response(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     return data
 
 
-def _shown(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _Shown:
+def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
     try:
         written = jsonable(arguments)
-        return _Shown(written, confirm_digest(tool.schema.name, written, assessment.binding))
+        return _BoundArguments(written, confirm_digest(tool.schema.name, written, assessment.binding))
     except (TypeError, ValueError, RecursionError) as exc:
-        raise Refused(
-            f"the assessment of tool {tool.schema.name!r} is bound to what is not JSON: {exc}", "error"
+        raise CallRefused(
+            f"the assessment of tool {tool.schema.name!r} has a binding that is not JSON: {exc}", "error"
         ) from exc
 
 
-async def _replaced(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
+async def _validate_replacement(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
     try:
-        return await run_in_thread(validated, tool, arguments, name="agx reading a call")
+        return await run_in_thread(validate_arguments, tool, arguments, name="agx reading a call")
     except InvalidArguments as exc:
-        raise Refused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
+        raise CallRefused(f"Invalid arguments given with the confirmation: {exc}", "invalid_arguments") from exc
 
 
-def _denial(answer: ConfirmAnswer) -> str:
+def _denial_text(answer: ConfirmAnswer) -> str:
     text = {
         "user": "Denied by the user.",
         "timeout": "Denied: nobody answered in time.",

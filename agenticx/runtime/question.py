@@ -1,7 +1,7 @@
-"""A question as a person reads it before saying yes: all that will run or be written, and nothing that pretends.
+"""A confirmation question as lines for the user: all that will run or be written.
 
-Every field stands on one line of its own and every block behind a margin, so no text of a call can pass for a line of
-the question. A text that is too long to be read is cut in the middle, which its line says with its true size.
+Every field is on one line of its own and every block is indented behind a margin, so no text of a call can imitate a
+line of the question. A text that is too long to be read is cut in the middle; its line gives its true size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["QuestionLine", "QuestionTone", "question_lines", "size_of"]
+__all__ = ["QuestionLine", "QuestionTone", "describe_size", "question_lines"]
 
 QuestionTone = Literal["quiet", "call", "question", "added", "removed"]
 
@@ -29,18 +29,18 @@ _COMPARED_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """One line and how it is meant; whoever has colours goes by `tone`."""
+    """One line and its role, by which a user interface chooses its colour."""
 
     text: str
     tone: QuestionTone = "quiet"
 
 
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """Yield the lines of a `confirm_required`, of its question and its context, which `ConfirmRequest` has too.
+    """Yield the lines for the question and the context of a `confirm_required` or a `ConfirmRequest`.
 
-    The work is bounded but for the counting of characters, whatever the call's arguments are.
+    The work is bounded except for the counting of characters, whatever the call's arguments are.
     """
-    repeated = _repeated(context)
+    repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
@@ -53,23 +53,23 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     if "path" in context:
         yield _field("path", visible_line(context["path"]))
     if "command" in context:
-        command = _as_given(context, repeated)
-        yield _field("command", size_of(command))
+        command = _command_as_given(context, repeated)
+        yield _field("command", describe_size(command))
         yield from _block(command, _BLOCK_CHARS)
     yield from _other_arguments(context, repeated)
     if "diff" in context:
         yield QuestionLine("  change")
-        yield from (_diff_line(line) for line in _cut(context["diff"], _BLOCK_CHARS).split("\n"))
+        yield from (_diff_line(line) for line in _truncate(context["diff"], _BLOCK_CHARS).split("\n"))
 
 
-def size_of(text: str) -> str:
-    """`1 character`, or `16 characters, 2 lines` where there are several."""
+def describe_size(text: str) -> str:
+    """Return `1 character`, or `16 characters, 2 lines` for several lines."""
     lines = text.removesuffix("\n").count("\n") + 1
     size = f"{len(text)} character{'s' * (len(text) != 1)}"
     return f"{size}, {lines} lines" if lines > 1 else size
 
 
-def _repeated(context: Mapping[str, Any]) -> dict[str, str]:
+def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the arguments that the assessment shows already, each with "command" or "path".
 
     The assessment spells hidden characters out. Where that takes long to compare, both texts are shown.
@@ -77,35 +77,36 @@ def _repeated(context: Mapping[str, Any]) -> dict[str, str]:
     shown = {key: context[key] for key in ("command", "path") if key in context}
     plain = {visible(text): key for key, text in shown.items() if len(text) <= _COMPARED_CHARS}
     found: dict[str, str] = {}
-    room = _COMPARED_CHARS
+    remaining = _COMPARED_CHARS
     for name, value in islice(context.get("arguments", {}).items(), _COMPARED_ARGUMENTS):
         if not isinstance(value, str):
             continue
         same = next((key for key, text in shown.items() if text == value), None)
-        beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())  # a blank that is cut in two may count as another
-        if same is None and len(value) <= room and any(text.startswith(beginning) for text in plain):
-            room -= len(value)
+        # Without trailing blanks: a blank that is cut in two may compare as a different one.
+        beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())
+        if same is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
+            remaining -= len(value)
             same = plain.get(visible(value))
         if same is not None:
             found[name] = same
     return found
 
 
-def _as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
+def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
     """Return the command as the call gives it, if that is what the assessment shows."""
     given = (context["arguments"][name] for name, key in repeated.items() if key == "command")
     return next(given, context["command"])
 
 
 def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:
-    """Yield what the lines above have not shown yet; long texts share the room that there is."""
+    """Yield the lines of the arguments that are not shown yet; long texts share the available space."""
     arguments = context.get("arguments", {})
     number = len(arguments) - len(repeated)
     names = (name for name in arguments if name not in repeated)
     diff = context.get("diff", "")
     for name in islice(names, _SHOWN_ARGUMENTS):
         value = arguments[name]
-        text, size = (value, size_of(value)) if isinstance(value, str) else _as_json(value)
+        text, size = (value, describe_size(value)) if isinstance(value, str) else _as_json(value)
         label = visible_line(name, _NAME_CHARS)
         if "\n" not in text and len(text) <= _SHORT_VALUE_CHARS:
             yield _field(label, visible(text))
@@ -119,20 +120,23 @@ def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) ->
 
 
 def _as_json(value: Any) -> tuple[str, str]:
-    """Return `value` as indented JSON, and its size; of what is too long to be shown only the beginning is written."""
+    """Return `value` as indented JSON, and its size.
+
+    Of a value that is too long to be shown only the beginning is written.
+    """
     written: list[str] = []
-    room = _BLOCK_CHARS
+    remaining = _BLOCK_CHARS
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
         written.append(piece)
-        room -= len(piece)
-        if room < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(written)
-    return text, size_of(text)
+    return text, describe_size(text)
 
 
 def _is_in(value: str, diff: str) -> bool:
-    """Return whether every line of `value` is one of `diff`, but for the first and last, which may be parts of one."""
+    """Return whether every line of `value` is a line of `diff`; its first and last line may be parts of one."""
     if len(value) > len(diff) or len(diff) > _COMPARED_CHARS:
         return False
     first, *others = value.split("\n")
@@ -146,11 +150,11 @@ def _field(label: str, text: str) -> QuestionLine:
 
 
 def _block(text: str, limit: int) -> Iterator[QuestionLine]:
-    return (QuestionLine(f"    | {line}", "call") for line in visible(_cut(text, limit)).split("\n"))
+    return (QuestionLine(f"    | {line}", "call") for line in visible(_truncate(text, limit)).split("\n"))
 
 
-def _cut(text: str, limit: int) -> str:
-    """Head and tail of a text that is longer than `limit`; the gap is a line of its own."""
+def _truncate(text: str, limit: int) -> str:
+    """Return head and tail of a text that is longer than `limit`, with the gap on a line of its own."""
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 4, limit // 4

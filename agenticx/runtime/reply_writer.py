@@ -1,4 +1,4 @@
-"""The reply while it is being received: deltas folded into it and said as events, one event per delta."""
+"""The reply while it is being received: deltas are added to it and emitted, one event per delta."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["ReplyWriter"]
 
 
 class ReplyWriter:
-    """One message of the model. `attempt` is the latest `Attempt` among its deltas, until it is taken."""
+    """A message of the model under construction.
+
+    `attempt` is the latest `Attempt` among its deltas, until it is taken.
+    """
 
     def __init__(self, turn: Turn) -> None:
         self.message_id = new_id("msg")
@@ -26,7 +29,7 @@ class ReplyWriter:
         self._call_ids: dict[int, str] = {}
 
     def write(self, deltas: Sequence[Delta]) -> bool:
-        """Take deltas in; whether any of them was progress."""
+        """Add deltas and emit their events; return whether any of them was progress."""
         progress = False
         for delta in deltas:
             if isinstance(delta, TextDelta):
@@ -42,25 +45,27 @@ class ReplyWriter:
         return progress
 
     @property
-    def began(self) -> bool:
-        """Whether anything of the reply was shown."""
+    def has_output(self) -> bool:
+        """True if anything of the reply was shown."""
         return bool(self._offset or self._thinking_offset or self._call_ids)
 
     @property
     def usage(self) -> Usage:
-        """The counts that came so far."""
+        """The token counts received so far."""
         return self._builder.usage
 
     def take_attempt(self) -> Attempt | None:
+        """Return the latest `Attempt`, if any, and clear it."""
         attempt, self.attempt = self.attempt, None
         return attempt
 
-    def waiting(self, elapsed: float) -> None:
+    def emit_waiting(self, elapsed: float) -> None:
+        """Emit an empty token that tells the client that the model has not answered for `elapsed` seconds."""
         data = {"text": "", "message_id": self.message_id, "offset": self._offset}
         self._turn.emit(EventType.TOKEN, {**data, "waiting": True, "elapsed_seconds": elapsed})
 
     def reply(self) -> Reply:
-        """The reply so far, its calls under the ids that the session knows them by."""
+        """Return the reply so far; its calls have the ids that the session assigned to them."""
         reply = self._builder.reply()
         if not reply.tool_calls:
             return reply
@@ -70,23 +75,23 @@ class ReplyWriter:
         )
         return replace(reply, tool_calls=calls)
 
-    def account(self, model_name: str) -> None:
-        """Say what the call cost; of a call that failed only if the provider said so."""
+    def record_usage(self, model_name: str) -> None:
+        """Record the usage of the call; of a failed call only if the provider reported it."""
         reply = self._builder.reply()
         usage = reply.usage
         if reply.complete or usage.input_tokens is not None or usage.output_tokens is not None:
             self._turn.last_input_tokens = usage.total_input_tokens
-            self._turn.spent(usage, model_name)
+            self._turn.record_usage(usage, model_name)
 
     def keep_partial(self) -> None:
-        """Keep what was shown of a reply that did not come to its end; its calls are not part of that."""
+        """Append the text that was shown of an incomplete reply to the history, without its calls."""
         reply = self._builder.reply()
         self._turn.last_text = reply.text
         if reply.text:
             message = AssistantMessage(
                 content=reply.text, reasoning=reply.reasoning, partial=True, message_id=self.message_id
             )
-            self._turn.remember(message)
+            self._turn.append(message)
 
     def _text(self, delta: TextDelta) -> bool:
         text = clean_text(delta.text)
@@ -115,7 +120,7 @@ class ReplyWriter:
         new = False
         while len(self._call_ids) <= delta.index:
             index = len(self._call_ids)
-            self._call_ids[index] = self._turn.session.call_id(delta.id if index == delta.index else "")
+            self._call_ids[index] = self._turn.session.assign_call_id(delta.id if index == delta.index else "")
             new = True
         if not (new or delta.arguments):
             return False

@@ -1,6 +1,7 @@
-"""The request of a round: the history repaired, compacted where that is due, and passed by the hooks, in this order.
+"""The model request of a round: history sanitised, compacted if due, passed through the hooks.
 
-Repairing works on a copy. A compaction that follows makes what is left of that copy the session's history.
+The steps are taken in this order. Sanitising works on a copy. A compaction that follows makes its result, built from
+that copy, the session's history.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import Compacted, ContextCompactor, Spent, reading_size
+from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, history_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
@@ -22,7 +23,7 @@ from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
 
-__all__ = ["Requests"]
+__all__ = ["RequestBuilder"]
 
 T = TypeVar("T")
 
@@ -30,8 +31,8 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
-    """Makes the requests of turns; a frozen set of collaborators."""
+class RequestBuilder:
+    """The builder of model requests; a frozen set of collaborators."""
 
     model: ChatModel
     compactor: ContextCompactor
@@ -39,66 +40,68 @@ class Requests:
     clocks: ModelClocks
 
     async def prepare(self, turn: Turn) -> ModelRequest:
-        """Return the next request; raises `HookFailed` when a before_model hook fails."""
-        rows = await self._compact(turn, await _repaired(turn))
+        """Return the next request; raise `HookFailed` when a before_model hook fails."""
+        rows = await self._compact(turn, await _sanitized_history(turn))
         request = ModelRequest(
             messages=await self._messages(turn, rows),
             tools=turn.tools.schemas(),
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
         )
-        return turn.output.ask(request)
+        return turn.output.extend_request(request)
 
-    async def shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+    async def prepare_shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
         """Return the same request with a compacted history, because a provider found it too long.
 
-        Once per turn; None where it was done already or gains nothing.
+        Works once per turn; returns None if it was done already or does not make the history smaller.
         """
-        rows = await _repaired(turn)
-        if turn.overflowed or not await _sized(self._may_gain, turn, rows):
+        rows = await _sanitized_history(turn)
+        if turn.overflowed or not await _run_by_size(self._may_shrink, turn, rows):
             return None
         turn.overflowed = True
-        with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.compact(rows, self.model, spent=_account(turn))
+        with self._stall_notice(turn):
+            compacted = await self.compactor.compact(rows, self.model, on_usage=_usage_recorder(turn))
         if compacted is None:
-            turn.session.incompressible = await _sized(self.compactor.measure, rows)
+            turn.session.incompressible = await _run_by_size(self.compactor.measure, rows)
             return None
-        await self._take(turn, rows, compacted)
+        await self._apply(turn, rows, compacted)
         return replace(request, messages=await self._messages(turn, compacted.messages))
 
     async def _messages(self, turn: Turn, rows: Sequence[Message]) -> list[Message]:
-        """The history as the model gets it: the system prompt first, passed by the hooks."""
+        """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
         messages = list(rows)
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         return await self.hooks.run_before_model(messages, turn.hook_context)
 
     async def _compact(self, turn: Turn, rows: Sequence[Message]) -> Sequence[Message]:
-        """Return the valid history `rows`, compacted where that is due and gains something."""
+        """Return the valid history `rows`, compacted if that is due and makes it smaller."""
         counted = turn.last_input_tokens
-        if not await _sized(self._is_due, turn, rows):
+        if not await _run_by_size(self._is_due, turn, rows):
             return rows
-        with self._saying_that_it_takes_time(turn):
-            compacted = await self.compactor.maybe_compact(rows, self.model, input_tokens=counted, spent=_account(turn))
+        with self._stall_notice(turn):
+            compacted = await self.compactor.maybe_compact(
+                rows, self.model, input_tokens=counted, on_usage=_usage_recorder(turn)
+            )
         if compacted is not None:
-            await self._take(turn, rows, compacted)
+            await self._apply(turn, rows, compacted)
             return compacted.messages
-        if await _sized(self.compactor.worth_asking, rows):  # so the model was asked, in vain
-            turn.session.incompressible = await _sized(self.compactor.measure, rows)
+        if await _run_by_size(self.compactor.worth_asking, rows):  # the model was asked, but its summary gained nothing
+            turn.session.incompressible = await _run_by_size(self.compactor.measure, rows)
         return rows
 
     def _is_due(self, turn: Turn, rows: Sequence[Message]) -> bool:
         """Return whether a history is over its limits and may be made smaller."""
         due = self.compactor.is_due(rows, self.model, input_tokens=turn.last_input_tokens)
-        return due and self._may_gain(turn, rows)
+        return due and self._may_shrink(turn, rows)
 
-    def _may_gain(self, turn: Turn, rows: Sequence[Message]) -> bool:
-        """Whether the history has changed since a summary of it gained nothing, in whichever turn that was."""
+    def _may_shrink(self, turn: Turn, rows: Sequence[Message]) -> bool:
+        """Return whether the history has changed since a summary of it gained nothing, in this or an earlier turn."""
         before = turn.session.incompressible
         return before is None or self.compactor.has_changed(rows, before)
 
-    async def _take(self, turn: Turn, rows: Sequence[Message], compacted: Compacted) -> None:
-        turn.session.shorten(rows, compacted.cut, compacted.messages, compacted.front)
+    async def _apply(self, turn: Turn, rows: Sequence[Message], compacted: CompactionResult) -> None:
+        turn.session.apply_compaction(rows, compacted.replaced_count, compacted.messages, compacted.replacement_count)
         turn.session.incompressible = None
         turn.last_input_tokens = None
         if compacted.compacted_count == 0:
@@ -114,33 +117,33 @@ class Requests:
             data["tokens_spent"] = compacted.tokens_spent
         turn.emit(EventType.COMPACTION, data)
         count, summary = compacted.compacted_count, compacted.summary
-        await self.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report)
+        await self.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report_hook_failure)
 
     @contextmanager
-    def _saying_that_it_takes_time(self, turn: Turn) -> Generator[None]:
-        """No silent wait: a summary that takes longer than the first feedback may is said to be waited for."""
+    def _stall_notice(self, turn: Turn) -> Generator[None]:
+        """Emit `stall` if the summary in the body takes longer than the limit for the first feedback."""
         feedback = self.clocks.first_feedback
         data = {"elapsed_seconds": feedback, "limit_seconds": self.compactor.timeout, "action": "waiting"}
 
-        def say() -> None:
+        def emit_stall() -> None:
             turn.emit(EventType.STALL, {"phase": "first_chunk", **data})
 
-        timer = asyncio.get_running_loop().call_later(turn.clock.real(feedback), say)
+        timer = asyncio.get_running_loop().call_later(turn.clock.real(feedback), emit_stall)
         try:
             yield
         finally:
             timer.cancel()
 
 
-async def _repaired(turn: Turn) -> list[Message]:
+async def _sanitized_history(turn: Turn) -> list[Message]:
     """Return the session's history in a valid order."""
-    return await _sized(sanitize, list(turn.session.messages))
+    return await _run_by_size(sanitize, list(turn.session.messages))
 
 
-async def _sized(function: Callable[..., T], /, *args: Any) -> T:
-    """Return `function(*args)`, from a thread if the last of them is a history of many rows."""
-    return await run_sized(function, *args, size=reading_size(args[-1]), name="agx history")
+async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
+    """Return `function(*args)`, from a thread if the last argument is a history of many rows."""
+    return await run_sized(function, *args, size=history_size(args[-1]), name="agx history")
 
 
-def _account(turn: Turn) -> Spent:
-    return lambda usage: turn.spent(usage, turn.model_name)
+def _usage_recorder(turn: Turn) -> UsageCallback:
+    return lambda usage: turn.record_usage(usage, turn.model_name)

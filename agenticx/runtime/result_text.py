@@ -1,8 +1,8 @@
-"""Judge by the text of a tool's result: it found nothing, a check passed, or something is not finished yet.
+"""Classification of a tool's result by its text: nothing found, a check passed, or still pending.
 
 Whether nothing was found or a check passed is judged by short results only: at most `SHORT_CHARS` characters of text,
-`JSON_CHARS` of JSON. What is pending is looked for in the first 4,000 characters and the last line. The time that it
-takes is bounded by that, whatever the text.
+`JSON_CHARS` of JSON. A pending state is searched for in the first 4,000 characters and the last line. This limits the
+time, whatever the text.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 __all__ = [
-    "confirms",
     "exit_code",
-    "finds_nothing",
-    "gives_verdict",
-    "says_pending",
-    "without_echo",
-    "without_effort",
-    "without_times",
+    "mask_counts",
+    "mask_echo",
+    "mask_times",
+    "reports_nothing_found",
+    "reports_pending",
+    "reports_success",
+    "reports_verdict",
 ]
 
 SHORT_CHARS = 300
@@ -80,15 +80,15 @@ _NO_OUTPUT = "(no output)"
 
 
 def exit_code(text: str) -> int | None:
-    """Return the exit code with which the report of a command ends, or None if it does not."""
+    """Return the exit code at the end of a command's report, or None if there is none."""
     found = _EXIT.search(text[-_EXIT_CHARS:])
     return None if found is None else int(found[1])
 
 
-def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
-    """Return whether `text` says that a call found nothing; `echo` are the strings the call itself was given.
+def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
+    """Return whether `text` reports that a call found nothing; `echo` are the strings the call itself was given.
 
-    Empty output of a call that may have changed something says nothing about that: many commands succeed in silence.
+    Empty output of a call that may have changed something does not mean that: many commands succeed without output.
     """
     text = text.strip()
     code = exit_code(text)
@@ -106,14 +106,14 @@ def finds_nothing(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bo
         return False
     if _NOTHING.match(output.lstrip("([ ")):
         return True
-    own_words = without_echo(output, echo)
+    own_words = mask_echo(output, echo)
     if _NOTHING.search(own_words):
         return True
     return len(output) <= _MISSED_CHARS and _PLACE.match(output) is None and _MISSED.search(own_words) is not None
 
 
 def _is_empty(value: Any, *, depth: int) -> bool | None:
-    """Return whether a JSON value holds no results; None for an object that does not say.
+    """Return whether a JSON value holds no results; None for an object that does not tell.
 
     An object holds none if all its fields that are named like results are empty or zero.
     """
@@ -139,7 +139,7 @@ _PASSED_KEYS = frozenset(["clean", "healthy", "ok", "passed", "success", "valid"
 _CHECK_CHARS = 120
 
 
-def confirms(text: str) -> bool:
+def reports_success(text: str) -> bool:
     """Return whether `text` is the short result of a check that passed.
 
     "OK", "3 valid", "No issues found" and `{"valid": true}` are, but neither "not valid" nor `{"ok": false}`.
@@ -150,8 +150,8 @@ def confirms(text: str) -> bool:
     if text.startswith("{"):
         flags = [value for key, value in _fields(text).items() if key.lower() in _PASSED_KEYS]
         return bool(flags) and all(value is True for value in flags)
-    said = [found["negated"] is None for found in _PASSED.finditer(text)]
-    return bool(said) and all(said)
+    matches = [found["negated"] is None for found in _PASSED.finditer(text)]
+    return bool(matches) and all(matches)
 
 
 def _fields(text: str) -> dict[str, Any]:
@@ -174,8 +174,8 @@ _VERDICT = re.compile(
 )
 
 
-def gives_verdict(text: str) -> bool:
-    """Return whether `text` is a short answer that is news for each thing it is asked of, though many get the same.
+def reports_verdict(text: str) -> bool:
+    """Return whether `text` is a short verdict, which is new for each subject even if many subjects get the same one.
 
     "false", "not valid", "1 warning: line too long", "a.py:3:1: F401 unused import" and `{"exists": false}` are, while
     "not ok" and `{"ok": false}` may come from a tool that always fails.
@@ -263,15 +263,15 @@ _LAST_WORD_CHARS = 64
 _STATUS_JSON_CHARS = 16_384
 
 
-def says_pending(text: str) -> bool:
-    """Return whether a result says that something is pending, queued or running, so that asking again makes sense.
+def reports_pending(text: str) -> bool:
+    """Return whether a result reports that something is pending, queued or running, so that polling makes sense.
 
     In JSON the value of a status field decides (`state`, `status`, `phase`, …, up to two levels deep), a percentage
-    below 100 and `"done": false`. In text of at most 300 characters a word or phrase does that is not negated
-    ("running", but not "no jobs running"). In the first 4,000 characters of a longer text only the place of a status
-    counts, so that a document may speak of what is pending: a line like `status: queued`, a cell of a table, the end of
-    a line ("web-1: pending"), a percentage or a part of what is done ("3 of 5 done"), and a last line that ends like
-    "Waiting for web ...".
+    below 100 and `"done": false`. In text of at most 300 characters it is a word or phrase that is not negated
+    ("running", but not "no jobs running"). In the first 4,000 characters of a longer text only the usual places of a
+    status count, so that a document may mention pending things: a line like `status: queued`, a cell of a table, the
+    end of a line ("web-1: pending"), a percentage or a part of what is done ("3 of 5 done"), and a last line that ends
+    like "Waiting for web ...".
     """
     code = exit_code(text)
     text = (text if code is None else text[: text.rindex("[exit code")]).strip()
@@ -290,14 +290,14 @@ def says_pending(text: str) -> bool:
     if any(int(found[1]) < int(found[2]) for found in _PARTS.finditer(text)):
         return True
     if len(text) <= SHORT_CHARS:
-        said = {found[0].lower() for found in _PENDING_WORDS.finditer(text) if found["negated"] is None}
-        if said - _states_when_ready(text):
+        states = {found[0].lower() for found in _PENDING_WORDS.finditer(text) if found["negated"] is None}
+        if states - _states_when_ready(text):
             return True
     return _pending_places(text)
 
 
 def _states_when_ready(text: str) -> set[str]:
-    """Return the states that mean no waiting in `text`: a pod that is 3/3 "Running" is as it should be."""
+    """Return the states that do not mean waiting in `text`: a pod that is 3/3 "Running" is ready."""
     return set() if _READY.search(text) is None else {"running"}
 
 
@@ -337,7 +337,7 @@ def _unfinished(value: Any) -> bool:
 
 
 def _states(value: Any, *, depth: int) -> Iterator[str]:
-    """The strings of status fields in a JSON value."""
+    """Yield the strings of status fields in a JSON value."""
     if isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from _states(item, depth=depth)
@@ -349,7 +349,7 @@ def _states(value: Any, *, depth: int) -> Iterator[str]:
                 yield from _states(item, depth=depth - 1)
 
 
-# --- what a difference does not count for -----------------------------------------------------------------------------
+# --- differences that do not count -----------------------------------------------------------------------------
 
 _TIMES = re.compile(
     r"(?<!\d)\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"  # 2026-11-22T10:00:03Z
@@ -358,8 +358,8 @@ _TIMES = re.compile(
 )
 
 
-def without_times(text: str) -> str:
-    """Return `text` with times of day and durations in fractions of seconds made equal.
+def mask_times(text: str) -> str:
+    """Return `text` with times of day and durations in fractions of seconds replaced by one placeholder.
 
     Of a text of more than 8,192 characters only the first and the last 4,096 are changed.
     """
@@ -369,27 +369,27 @@ def without_times(text: str) -> str:
     return f"{_TIMES.sub('⌚', head)}{middle}{_TIMES.sub('⌚', tail)}"
 
 
-_EFFORT = re.compile(
+_COUNTS = re.compile(
     r"[0-9](?:[0-9,.]{0,12}[0-9])?(?=\s?(?:ms|s|sec|seconds|files?|documents?|pages?|records?|entries|rows?|lines?|sources?"
     r"|items?|folders?|results?|[kM]i?B|bytes)\b)"
 )
 _NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|without)\b|n['’]t\b", re.IGNORECASE)
 
 
-def without_effort(text: str) -> str:
-    """Return a short `text` that denies something with the numbers of files, documents or milliseconds made equal.
+def mask_counts(text: str) -> str:
+    """Return a short negative `text` with the numbers of files, documents or milliseconds replaced by 0.
 
     Prices, temperatures and other numbers stay as they are: they may be what was asked for.
     """
     if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
         return text
-    return _EFFORT.sub("0", text)
+    return _COUNTS.sub("0", text)
 
 
-def without_echo(text: str, echo: Sequence[str]) -> str:
-    """Return a short `text` with the strings of `echo` made equal; long text as it is."""
+def mask_echo(text: str, echo: Sequence[str]) -> str:
+    """Return a short `text` with the strings of `echo` replaced by one placeholder; a long text as it is."""
     if len(text) > _ECHOED_CHARS:
         return text
-    for said in echo:
-        text = text.replace(said, "…")
+    for string in echo:
+        text = text.replace(string, "…")
     return text

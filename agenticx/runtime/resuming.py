@@ -1,4 +1,4 @@
-"""What is said of a call before it runs, so that a crash leaves no doubt, and where a turn that was cut off goes on."""
+"""The journal of calls that are about to run, and the point at which an interrupted turn continues."""
 
 from __future__ import annotations
 
@@ -11,50 +11,56 @@ from agenticx.messages import ToolCall
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
 from agenticx.runtime.events import TurnState
 
-__all__ = ["CallJournal", "Forgetful", "Question", "ResumePoint"]
+__all__ = ["CallJournal", "NullCallJournal", "ResumePoint", "ResumedQuestion"]
 
 
 class CallJournal(Protocol):
-    """Keeps what the log of events cannot tell: that a call is about to run. What it raises ends the turn."""
+    """A durable record of what the event log does not have: that a call is about to run.
 
-    async def began(self, call: ToolCall) -> None:
-        """The call may run once this has returned."""
+    An exception that it raises ends the turn.
+    """
+
+    async def record_call(self, call: ToolCall) -> None:
+        """Record that `call` is about to run; it runs once this has returned."""
         ...
 
-    async def started(self, call: ToolCall, process: Mapping[str, Any]) -> None:
-        """The call started a process, to be ended should ours die: {pid, started, mark}."""
+    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
+        """Record a process that the call started, to be ended if this program dies: {pid, started, mark}."""
         ...
 
 
-class Forgetful:
-    """The journal of turns that nobody will ask about after a crash."""
+class NullCallJournal:
+    """A journal that records nothing, for turns that are not resumed after a crash."""
 
-    async def began(self, call: ToolCall) -> None:
+    async def record_call(self, call: ToolCall) -> None:
         return None
 
-    async def started(self, call: ToolCall, process: Mapping[str, Any]) -> None:
+    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A question that was put before the cut; `said` tells that its `confirm_response` stands in the log already."""
+class ResumedQuestion:
+    """A confirmation that was requested before the interruption.
+
+    `is_response_logged` is true if its `confirm_response` is in the event log already.
+    """
 
     request: ConfirmRequest
     answer: ConfirmAnswer | None = None
-    said: bool = False
+    is_response_logged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePoint:
-    """The place in a round where no call is under way: those of `calls` are to begin, all others are answered.
+    """The point in a round at which no call is running: those of `calls` are to begin, all others are answered.
 
-    The reply that made them stands in the session's messages. `questions` are those of these calls, by call id.
+    The reply that made them is in the session's messages. `questions` are the confirmations of these calls, by call id.
     """
 
     round: int
     calls: tuple[ToolCall, ...]
-    questions: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    questions: Mapping[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""

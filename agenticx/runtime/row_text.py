@@ -1,4 +1,4 @@
-"""Rows of a history as the text that a summary is made of."""
+"""The transcript of a history, as the input of a summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INPUT_CHARS = 400_000
 
 
 def render(messages: Sequence[Message]) -> str:
-    """The rows as a transcript, head and tail of it if it is very long; the rest is not even rendered."""
+    """Return the rows as a transcript; of a very long one only head and tail are rendered."""
     text = "\n\n".join(_first_rows(messages, _INPUT_CHARS + 1))
     if len(text) <= _INPUT_CHARS:
         return text
@@ -23,7 +23,7 @@ def render(messages: Sequence[Message]) -> str:
 
 
 def _first_rows(messages: Iterable[Message], characters: int) -> Iterator[str]:
-    """The first rows as text, until they hold that many characters."""
+    """Yield the first rows as text, until they hold that many characters."""
     for message in messages:
         if characters <= 0:
             return
@@ -51,6 +51,6 @@ def _render_file(attachment: Attachment) -> str:
 
 
 def snippets(messages: Sequence[Message]) -> str:
-    """The fallback of the AgentRuntime page: the beginning of each row."""
+    """Return the beginning of each row, the fallback for a summary on the AgentRuntime page."""
     rows = (_render_row(message) for message in messages)
     return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)

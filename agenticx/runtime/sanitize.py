@@ -1,13 +1,13 @@
-"""History repair: pure passes that make any list of messages one that every provider accepts.
+"""History repair: pure passes that turn any list of messages into one that every provider accepts.
 
-The order matters. Empty rows go first, so that they cannot stand between a call and its result. System rows are
-settled next, for the same reason. Pairing comes last and leaves the strict sequence: each assistant row with calls
+The order matters. Empty rows are dropped first, so that none stands between a call and its result. System rows are
+converted next, for the same reason. Pairing comes last and produces the strict sequence: each assistant row with calls
 is followed at once by exactly one result per call, in call order, and no result stands anywhere else.
 
-1. Peers drop a call without a result. We answer it: the model must learn that the call was made and that nobody
-   knows whether it took effect, or it will make it again.
+1. Peers drop a call without a result. We answer it: the model must know that the call was made and that its effect is
+   unknown, or it will make it again.
 2. Peers move system rows from the middle to the front, which changes the prefix that prompt caches are keyed on.
-   We leave them where they are and say them in the user's role.
+   We leave them in place and send them in the user's role.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ OUTCOME_UNKNOWN = (
 
 
 def sanitize(messages: Sequence[Message]) -> list[Message]:
-    """The same conversation in a valid order. Deterministic and idempotent; a valid history comes back unchanged."""
+    """Return the same conversation in a valid order.
+
+    Deterministic and idempotent; a valid history is returned unchanged.
+    """
     if is_valid(messages):
         return list(messages)
     result = list(messages)
@@ -38,7 +41,7 @@ def sanitize(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_valid(messages: Sequence[Message]) -> bool:
-    """Whether the rows already obey the Chat Completions sequence rules, as one cheap scan."""
+    """Return whether the rows already obey the Chat Completions sequence rules, in one cheap scan."""
     awaited: list[str] = []  # results that must follow, last one first
     leading = True
     for message in messages:
@@ -53,14 +56,14 @@ def is_valid(messages: Sequence[Message]) -> bool:
         else:
             leading = False
             if isinstance(message, AssistantMessage):
-                if not _is_sound(message):
+                if not _is_well_formed(message):
                     return False
                 awaited = [call.id for call in reversed(message.tool_calls)]
     return not awaited
 
 
-def _is_sound(message: AssistantMessage) -> bool:
-    """Whether the row says something and its calls can be told apart."""
+def _is_well_formed(message: AssistantMessage) -> bool:
+    """Return whether the row has content or calls, and its calls have distinct ids."""
     if not message.tool_calls:
         return bool(message.content)
     ids = {call.id for call in message.tool_calls}
@@ -75,7 +78,7 @@ def _drop_empty(messages: list[Message]) -> list[Message]:
     ]
 
 
-def _settle_system_rows(messages: list[Message]) -> list[Message]:
+def _convert_system_rows(messages: list[Message]) -> list[Message]:
     result: list[Message] = []
     leading = True
     for message in messages:
@@ -89,7 +92,7 @@ def _settle_system_rows(messages: list[Message]) -> list[Message]:
 
 
 def _pair(messages: list[Message]) -> list[Message]:
-    """Put each call's result behind it; answer calls that have none; drop results that nobody asked for."""
+    """Move each call's result behind it; answer calls that have none; drop results without a call."""
     results = _Results(messages)
     paired: list[Message] = []
     for index, message in enumerate(messages):
@@ -107,27 +110,27 @@ def _pair(messages: list[Message]) -> list[Message]:
 
 @dataclass(slots=True)
 class _SameId:
-    """The calls and the results of one id, by the rows in which they stand."""
+    """The calls and the results of one id, by their row numbers."""
 
     callers: list[int] = field(default_factory=list[int])
     places: list[int] = field(default_factory=list[int])
     results: list[ToolMessage] = field(default_factory=list[ToolMessage])
     claimed: set[int] = field(default_factory=set[int])
-    earliest: int = 0  # of the results; all before it are claimed
-    latest: int = -1  # that a call behind whose row it stands has claimed
+    earliest: int = 0  # index of the first result that may be unclaimed; all before it are claimed
+    latest: int = -1  # index of the last result that was claimed by a call before it
 
     def claim(self, caller: int) -> ToolMessage | None:
         """Return a result between the call in row `caller` and the next one of this id, else the first before it."""
-        behind = bisect_right(self.places, caller)
+        first_after = bisect_right(self.places, caller)
         following = bisect_right(self.callers, caller)
         next_caller = self.callers[following] if following < len(self.callers) else None
-        chosen = max(behind, self.latest + 1)
+        chosen = max(first_after, self.latest + 1)
         if chosen < len(self.places) and (next_caller is None or self.places[chosen] < next_caller):
             self.latest = chosen
         else:
             while self.earliest in self.claimed:
                 self.earliest += 1
-            if self.earliest >= behind:
+            if self.earliest >= first_after:
                 return None
             chosen = self.earliest
         self.claimed.add(chosen)
@@ -137,8 +140,8 @@ class _SameId:
 class _Results:
     """The results of a history, each to be claimed by one call.
 
-    Ids may repeat in histories that are not ours, so a call takes a result between itself and the next call of the
-    same id, and only then one that came too early. Calls claim in the order of their rows.
+    Ids may repeat in histories from other programs, so a call claims a result between itself and the next call of the
+    same id, and only if there is none an earlier one. Calls claim in the order of their rows.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -158,17 +161,17 @@ class _Results:
 
 
 def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls with ids that are not empty and differ within the row; valid ids stay as they are."""
+    """Return the calls with ids that are not empty and differ within the row; valid ids stay as they are."""
     taken = {call.id for call in calls}
     seen: set[str] = set()
     result: list[ToolCall] = []
     for position, call in enumerate(calls):
         if call.id == "" or call.id in seen:
-            fresh = f"{call.id or 'call'}_{position}"
-            while fresh in taken:
-                fresh += "_"
-            taken.add(fresh)
-            call = call.model_copy(update={"id": fresh})
+            new_id = f"{call.id or 'call'}_{position}"
+            while new_id in taken:
+                new_id += "_"
+            taken.add(new_id)
+            call = call.model_copy(update={"id": new_id})
         seen.add(call.id)
         result.append(call)
     return tuple(result)
@@ -186,4 +189,4 @@ def _answer(call: ToolCall, answer: ToolMessage | None) -> ToolMessage:
     return answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
 
 
-_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _settle_system_rows, _pair)
+_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _convert_system_rows, _pair)

@@ -1,4 +1,4 @@
-"""The state of a conversation between turns: its messages and what its tools keep."""
+"""The state of a conversation between turns: its messages and the state of its tools."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from agenticx.tools.permissions import PermissionMode
 __all__ = ["Session"]
 
 _RANDOM_CHARS = 16
-"""A provider's id of this length is random and comes only once; the shortest such ones have more than 20."""
+"""A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One conversation. The runtime appends to `messages`; only compaction replaces them, by `shorten`.
+    """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
 
-    `compacted` holds the original messages, in order, for which summaries and shortened tool results now stand in
+    `compacted` holds the original messages, in order, that summaries and shortened tool results have replaced in
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
     keeps them (`Store.compacted`), and `stored_compacted` is their number. A summary whose originals were never kept
     counts as an original.
 
-    `workspace` may be given as a str. Raises `ValueError` for a `permission_mode` that there is not.
+    `workspace` may be given as a str. Raises `ValueError` for an unknown `permission_mode`.
 
-    `allowed` holds the digests of calls that the person allowed for the rest of the session. `resumed` says that there
-    may have been calls of which `messages` knows nothing any more: compacted, and then the program was started anew.
-    `incompressible` is the size, in rows and characters, of a history of which a summary gained nothing: none is asked
-    for again before it has grown (`ContextCompactor.has_changed`). `snapshots` keeps what files held that tools
-    changed.
+    `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if there
+    may have been calls that `messages` no longer contains: the history was compacted, and then the program was
+    restarted. `incompressible` is the size, in rows and characters, of a history that a summary did not make smaller:
+    none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots` keeps the earlier content
+    of files that tools changed.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -49,7 +49,7 @@ class Session:
     compacted: list[Message] = field(default_factory=list[Message])
     stored_compacted: int = 0
     _running: object = field(default=None, init=False, repr=False)
-    _front: list[Message] = field(default_factory=list[Message], init=False, repr=False)
+    _replacements: list[Message] = field(default_factory=list[Message], init=False, repr=False)
     _call_ids: set[str] = field(default_factory=set[str], repr=False)
 
     def __post_init__(self) -> None:
@@ -60,73 +60,79 @@ class Session:
                 self._call_ids.update(call.id for call in message.tool_calls)
 
     def begin_turn(self, turn: object) -> None:
-        """Take the session for `turn`; raises `SessionBusy` while another runs, `ValueError` for an unknown mode."""
+        """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""
         self._check_mode()
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} already runs a turn; wait for its terminal event")
         self._running = turn
 
     def end_turn(self, turn: object) -> None:
-        """Free the session if it is `turn` that runs; a late clean-up of an earlier one changes nothing."""
+        """Free the session if `turn` is the one that runs it; the late clean-up of an earlier turn changes nothing."""
         if self._running is turn:
             self._running = None
 
     @property
-    def front(self) -> int:
-        """The number of messages at the front of `messages` that stand for what was compacted.
+    def replacement_count(self) -> int:
+        """The number of messages at the front of `messages` that replace compacted ones.
 
-        It is 0 once somebody else has replaced `messages`.
+        It is 0 once other code has replaced `messages`.
         """
-        return self._front_of(self.messages)
+        return self._replacements_in(self.messages)
 
-    def mark_front(self, count: int) -> None:
-        """Let the first `count` messages stand for what was compacted: for a session that is read from a store."""
-        self._front = self.messages[:count]
+    def mark_replacements(self, replacement_count: int) -> None:
+        """Mark the first `replacement_count` messages as replacing compacted ones.
 
-    def shorten(self, originals: Sequence[Message], cut: int, messages: Sequence[Message], front: int) -> None:
-        """Let `messages` be the conversation, whose first `front` stand for the first `cut` of `originals`.
-
-        `originals` is the conversation as it was, maybe repaired; those of them that already stood for something are
-        not kept.
+        For a session that is read from a store.
         """
-        kept = self._front_of(originals)
-        if not kept:
+        self._replacements = self.messages[:replacement_count]
+
+    def apply_compaction(
+        self, originals: Sequence[Message], replaced_count: int, messages: Sequence[Message], replacement_count: int
+    ) -> None:
+        """Replace the conversation by `messages`.
+
+        The first `replacement_count` of them replace the first `replaced_count` of `originals`, which is the
+        conversation as it was, possibly repaired. Those originals that already replaced others are not kept.
+        """
+        replaced_before = self._replacements_in(originals)
+        if not replaced_before:
             self.compacted.clear()
             self.stored_compacted = 0
-        self.compacted.extend(originals[kept:cut])
+        self.compacted.extend(originals[replaced_before:replaced_count])
         self.messages[:] = messages
-        self.mark_front(front)
+        self.mark_replacements(replacement_count)
 
     def restore_compacted(self) -> None:
-        """Put `compacted` back where it was: `messages` is the whole conversation again, without summaries.
+        """Put `compacted` back in its place, so that `messages` is the whole conversation again, without summaries.
 
-        Raises `SessionBusy` while a turn runs, and `AgenticXError` where a store keeps what was compacted.
+        Raises `SessionBusy` while a turn runs, and `AgenticXError` if a store keeps what was compacted.
         """
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} runs a turn; wait for its terminal event")
         if self.stored_compacted:
             raise AgenticXError(f"the store keeps what was compacted in session {self.id!r}; rewind or fork it there")
         if self.compacted:
-            self.messages[:] = [*self.compacted, *self.messages[self.front :]]
+            self.messages[:] = [*self.compacted, *self.messages[self.replacement_count :]]
             self.compacted.clear()
-            self._front = []
+            self._replacements = []
 
     def _check_mode(self) -> None:
         if self.permission_mode not in get_args(PermissionMode):
             known = ", ".join(get_args(PermissionMode))
-            raise ValueError(f"{self.permission_mode!r} is no permission mode; modes are: {known}")
+            raise ValueError(f"unknown permission mode {self.permission_mode!r}; known modes: {known}")
 
-    def _front_of(self, messages: Sequence[Message]) -> int:
-        stands = len(self._front) <= len(messages) and all(map(is_, self._front, messages))
-        return len(self._front) if stands else 0
+    def _replacements_in(self, messages: Sequence[Message]) -> int:
+        is_unchanged = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))
+        return len(self._replacements) if is_unchanged else 0
 
-    def call_id(self, wanted: str) -> str:
-        """A tool-call id that is unique within this session: the provider's if it can be, else one of ours.
+    def assign_call_id(self, preferred: str) -> str:
+        """Return a tool-call id that is unique within this session: the provider's if possible, else a new one.
 
-        Some providers count: `call_0` of a resumed session may have been given to a call that is forgotten.
+        Some providers number their calls: `call_0` of a resumed session may have been used by a call that was
+        compacted.
         """
-        wanted = clean_text(wanted)
-        doubtful = wanted in self._call_ids or (self.resumed and len(wanted) < _RANDOM_CHARS)
-        chosen = new_id("call") if doubtful or not wanted else wanted
+        preferred = clean_text(preferred)
+        is_ambiguous = preferred in self._call_ids or (self.resumed and len(preferred) < _RANDOM_CHARS)
+        chosen = new_id("call") if is_ambiguous or not preferred else preferred
         self._call_ids.add(chosen)
         return chosen

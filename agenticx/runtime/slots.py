@@ -1,52 +1,55 @@
-"""Calls of a round that run side by side: how many at the same time, and the order in which the person is asked."""
+"""Concurrency of a round's calls: how many run at the same time, and the order of their questions."""
 
 from __future__ import annotations
 
 import asyncio
 
-__all__ = ["MOST_AT_ONCE", "Slot", "slots"]
+__all__ = ["MAX_CONCURRENT_CALLS", "Slot", "slots"]
 
-MOST_AT_ONCE = 8
-"""Calls of one turn that may run at the same time. A call that waits for the person's answer is not counted."""
+MAX_CONCURRENT_CALLS = 8
+"""Calls of one turn that may run at the same time. A call that waits for the user's answer is not counted."""
 
 
 def slots(calls: int) -> list[Slot]:
-    """Return a slot for each of a group of neighbouring calls, in call order; `MOST_AT_ONCE` can be held at a time."""
-    order = _Order(calls)
-    free = asyncio.Semaphore(MOST_AT_ONCE)
+    """Return a slot for each of a group of neighbouring calls, in call order.
+
+    `MAX_CONCURRENT_CALLS` of them can be held at a time.
+    """
+    order = _QuestionOrder(calls)
+    free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     return [Slot(free, order, place) for place in range(calls)]
 
 
 class Slot:
-    """The right of one call to run: held from its first hook to its result, but not while the person is asked.
+    """The right of one call to run: held from its first hook to its result, but not while the user is asked.
 
-    So a call never waits between the last look at what it would do and doing it.
+    So a call never waits between the last check of what it would do and its execution.
     """
 
-    def __init__(self, free: asyncio.Semaphore, order: _Order, place: int) -> None:
+    def __init__(self, free: asyncio.Semaphore, order: _QuestionOrder, place: int) -> None:
         self._free = free
         self._order = order
         self._place = place
         self._held = False
 
-    async def take(self) -> None:
-        """Wait until fewer than `MOST_AT_ONCE` are held, first come first served."""
+    async def acquire(self) -> None:
+        """Wait until fewer than `MAX_CONCURRENT_CALLS` are held, in order of arrival."""
         await self._free.acquire()
         self._held = True
 
-    async def lend(self) -> None:
-        """Let others run, and wait until each earlier call of the group has put its question or needs none."""
+    async def release_to_ask(self) -> None:
+        """Release the slot and wait until each earlier call of the group has asked its question or needs none."""
         self._release()
-        await self._order.turn_of(self._place)
+        await self._order.wait_for(self._place)
 
-    def settle(self) -> None:
-        """Say that the question was put, or that there is none."""
-        self._order.settle(self._place)
+    def mark_asked(self) -> None:
+        """Mark the call's question as asked, or as not needed."""
+        self._order.mark_asked(self._place)
 
-    def leave(self) -> None:
-        """The call is over."""
+    def close(self) -> None:
+        """Release the slot of a call that is over."""
         self._release()
-        self.settle()
+        self.mark_asked()
 
     def _release(self) -> None:
         if self._held:
@@ -54,21 +57,21 @@ class Slot:
             self._free.release()
 
 
-class _Order:
-    """Lets calls put their questions in call order."""
+class _QuestionOrder:
+    """The order in which calls ask their questions: call order."""
 
     def __init__(self, calls: int) -> None:
-        self._settled = [False] * calls
+        self._asked = [False] * calls
         self._next = 0
         self._waiting: dict[int, asyncio.Event] = {}
 
-    async def turn_of(self, place: int) -> None:
+    async def wait_for(self, place: int) -> None:
         if place > self._next:
             await self._waiting.setdefault(place, asyncio.Event()).wait()
 
-    def settle(self, place: int) -> None:
-        self._settled[place] = True
-        while self._next < len(self._settled) and self._settled[self._next]:
+    def mark_asked(self, place: int) -> None:
+        self._asked[place] = True
+        while self._next < len(self._asked) and self._asked[self._next]:
             self._next += 1
             if waiting := self._waiting.pop(self._next, None):
                 waiting.set()

@@ -1,4 +1,4 @@
-"""Messages for a turn that runs already: put in by whoever talks to it, taken in by the turn between its rounds."""
+"""Messages for a running turn: put in by the application, taken by the turn between its rounds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Steering"]
 
 
 class Steering:
-    """An inbox to hand to `run_turn`; all calls belong on the turn's event loop.
+    """An inbox to pass to `run_turn`; all methods must be called on the turn's event loop.
 
-    Before each model call, after the results of the round before, the turn takes in what is there and says so with one
-    `steered` event for each message. A turn that is about to end with its answer makes one more round for what is
-    there, if it has a round left. From the moment it has settled on its end, whatever that is, it takes nothing any
-    more: `put` says so, and what it did not take in stays in `left`.
+    Before each model call, after the results of the round before, the turn takes the messages in the inbox and emits
+    one `steered` event for each. A turn that is about to end with its answer makes one more round for pending messages,
+    if it has a round left. Once the end of the turn is decided, whatever it is, the inbox is closed: `put` returns
+    False, and messages that the turn did not take stay in `left`.
     """
 
     def __init__(self) -> None:
@@ -22,33 +22,33 @@ class Steering:
         self._closed = False
 
     def put(self, message: str | UserMessage) -> bool:
-        """Have the turn take in `message`; False if it will not, because it is ending or over.
+        """Add `message` for the turn; return False if the turn will not take it, because it is ending or over.
 
-        Raises `AttachmentRefused` for attachments that are not let in.
+        Raises `AttachmentRefused` for attachments that are not accepted.
         """
-        said = UserMessage(content=clean_text(message)) if isinstance(message, str) else message
-        check_attachments(said.attachments)
+        user_message = UserMessage(content=clean_text(message)) if isinstance(message, str) else message
+        check_attachments(user_message.attachments)
         if not self._closed:
-            self._messages.append(said)
+            self._messages.append(user_message)
         return not self._closed
 
     @property
     def closed(self) -> bool:
-        """Whether `put` would be in vain."""
+        """True if `put` no longer accepts messages."""
         return self._closed
 
     @property
     def left(self) -> tuple[UserMessage, ...]:
-        """What was put in and not taken in, oldest first."""
+        """The messages that were put in and not taken, oldest first."""
         return tuple(self._messages)
 
     # --- the turn's side ----------------------------------------------------------------------------------------------
 
     def take(self) -> list[UserMessage]:
-        """What waits, oldest first; the turn's own from now on."""
+        """Remove and return the pending messages, oldest first."""
         taken, self._messages = self._messages, []
         return taken
 
     def close(self) -> None:
-        """Nothing more will be taken."""
+        """Accept no more messages."""
         self._closed = True

@@ -1,4 +1,4 @@
-"""What an agent is told about where it works, for those who give it no words of their own."""
+"""The default system prompt, for agents that have no prompt of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ __all__ = ["default_system_prompt"]
 
 
 def default_system_prompt(workspace: Path, today: date) -> str:
-    """`config/prompts/system.md` (or the person's own) filled in. The same all day, so that prompt caches stay warm."""
+    """Return `config/prompts/system.md` (or the user's own file) with its placeholders filled in.
+
+    The text is the same all day, so that prompt caches stay valid.
+    """
     filled = prompt("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
     return filled.replace("{date}", today.isoformat())

@@ -1,4 +1,4 @@
-"""The calls of one round: read, checked, permitted, run, and answered, each exactly once and in call order.
+"""The calls of one round: read, checked, authorized, run, and answered, each once and in call order.
 
 The path of one call, each step able to answer it instead of the next:
 
@@ -26,10 +26,10 @@ from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.call_reading import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.output import Verdict
-from agenticx.runtime.permits import Permits, Refused
+from agenticx.runtime.output import OutputCallResult
+from agenticx.runtime.permits import CallAuthorizer, CallRefused
 from agenticx.runtime.slots import Slot, slots
-from agenticx.runtime.tool_output import finished, is_large, render, rendered
+from agenticx.runtime.tool_output import is_large, reject_unfinished, render, render_async
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
@@ -37,7 +37,7 @@ from agenticx.tools.base import Tool, ToolContext, ToolOutput
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
-BEAT_SECONDS = 2.0
+PROGRESS_SECONDS = 2.0
 CANCELLED = "Cancelled: the turn ended before this call was answered; whether it took effect is not known."
 NOT_REVIEWED = "Cancelled: the call took effect, but the turn ended before its result was released by its hooks."
 NOT_STARTED = "Cancelled: the turn ended before this call began to run."
@@ -52,71 +52,73 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalls:
-    """Runs calls of a turn; a frozen set of collaborators."""
+    """The runner of a turn's calls; a frozen set of collaborators."""
 
-    permits: Permits
+    authorizer: CallAuthorizer
     hooks: HookRegistry
     settings: Settings
     clock: Clock
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool = False) -> list[CallOutcome]:
-        """Answer every call, in call order, whatever happens: on any way out the rest is answered `cancelled`.
+        """Answer every call, in call order, whatever happens: on any exit the remaining ones are answered `cancelled`.
 
-        `cut` says that the output limit ended the reply, so that no call of it can be trusted.
+        `cut` is true if the output limit ended the reply, so that none of its calls can be trusted.
         """
         return await self._answer_all(turn, calls, cut=cut, announced=False)
 
-    async def take_up(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
-        """Answer calls that a turn had told of before it was cut off, and of which none had begun."""
+    async def resume(self, turn: Turn, calls: Sequence[ToolCall]) -> list[CallOutcome]:
+        """Answer calls that an interrupted turn had announced and of which none had begun."""
         return await self._answer_all(turn, calls, cut=False, announced=True)
 
     async def _answer_all(
         self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, announced: bool
     ) -> list[CallOutcome]:
-        pending = [PendingCall(call, call.arguments) for call in calls]
+        pending_calls = [PendingCall(call, call.arguments) for call in calls]
         outcomes: list[CallOutcome] = []
         try:
             try:
-                verdicts: Mapping[str, Verdict] = {} if announced else await _verdicts(turn, calls, cut=cut)
-                for one in pending:
-                    await read_call(turn, one, cut=cut, verdict=verdicts.get(one.call.id))
+                output_results: Mapping[str, OutputCallResult] = (
+                    {} if announced else await _output_results(turn, calls, cut=cut)
+                )
+                for pending in pending_calls:
+                    await read_call(turn, pending, cut=cut, output_result=output_results.get(pending.call.id))
             finally:
                 if not announced:
-                    self._announce(turn, pending)
-            await turn.channel.delivered()  # whoever follows the turn has the calls before anything runs
-            for group in _groups(pending):
+                    self._announce(turn, pending_calls)
+            await turn.channel.wait_until_delivered()  # the consumer has received the calls before any of them runs
+            for group in _groups(pending_calls):
                 await self._run_group(turn, group, outcomes)
         finally:
-            for one in pending[len(outcomes) :]:
-                self._answer(turn, one, self._unanswered(one), outcomes)
+            for pending in pending_calls[len(outcomes) :]:
+                self._answer(turn, pending, self._outcome_at_end(pending), outcomes)
         turn.enter("observing")
         return outcomes
 
-    def _announce(self, turn: Turn, pending: Sequence[PendingCall]) -> None:
+    def _announce(self, turn: Turn, pending_calls: Sequence[PendingCall]) -> None:
         turn.enter("executing")
-        for one in pending:
-            data = {"tool_call_id": one.call.id, "name": one.call.name, "arguments": one.said}
+        for pending in pending_calls:
+            data = {"tool_call_id": pending.call.id, "name": pending.call.name, "arguments": pending.parsed_arguments}
             turn.emit(EventType.TOOL_CALL, data)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def _run_group(self, turn: Turn, group: list[PendingCall], outcomes: list[CallOutcome]) -> None:
-        """Run one call, or several side by side; results come out in call order as soon as they can.
+        """Run one call, or several concurrently; emit results in call order as soon as possible.
 
-        An error of the engine in one of them ends the others.
+        An error of the engine in one of them cancels the others.
         """
-        places = slots(len(group))
+        group_slots = slots(len(group))
         if len(group) == 1:
-            self._answer(turn, group[0], await self._run_one(turn, group[0], places[0]), outcomes)
+            self._answer(turn, group[0], await self._run_one(turn, group[0], group_slots[0]), outcomes)
             return
-        pairs = zip(group, places, strict=True)
-        tasks = [asyncio.create_task(self._run_one(turn, one, slot)) for one, slot in pairs]
-        broken = _first_failure(tasks)
+        pairs = zip(group, group_slots, strict=True)
+        tasks = [asyncio.create_task(self._run_one(turn, pending, slot)) for pending, slot in pairs]
+        first_failure = _first_failure(tasks)
         try:
-            for one, task in zip(group, tasks, strict=True):
-                await asyncio.wait({task, broken}, return_when=asyncio.FIRST_COMPLETED)
-                outcome = (broken.result() if broken.done() else task).result()
-                self._answer(turn, one, outcome, outcomes)
+            for pending, task in zip(group, tasks, strict=True):
+                await asyncio.wait({task, first_failure}, return_when=asyncio.FIRST_COMPLETED)
+                outcome = (first_failure.result() if first_failure.done() else task).result()
+                self._answer(turn, pending, outcome, outcomes)
         finally:
             unfinished = [task for task in tasks if not task.done()]
             for task in unfinished:
@@ -127,73 +129,74 @@ class ToolCalls:
                 if task.done() and not task.cancelled():
                     task.exception()
 
-    async def _run_one(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
+    async def _run_one(self, turn: Turn, pending: PendingCall, slot: Slot) -> CallOutcome:
         try:
-            if one.problem is None:  # before anything is asked: nothing may change between the permission and the call
-                await turn.polls.wait(one.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
-            await slot.take()
-            one.outcome = await self._take_path(turn, one, slot)
-            return one.outcome
+            # Wait before asking, so that nothing changes between the authorization and the call.
+            if pending.problem is None:
+                await turn.poll_backoff.wait(pending.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
+            await slot.acquire()
+            pending.outcome = await self._run_steps(turn, pending, slot)
+            return pending.outcome
         finally:
-            slot.leave()
+            slot.close()
 
-    async def _take_path(self, turn: Turn, one: PendingCall, slot: Slot) -> CallOutcome:
-        if one.problem is not None:
-            return one.problem
-        assert one.tool is not None
-        assert one.arguments is not None
-        name = one.tool.schema.name
+    async def _run_steps(self, turn: Turn, pending: PendingCall, slot: Slot) -> CallOutcome:
+        if pending.problem is not None:
+            return pending.problem
+        assert pending.tool is not None
+        assert pending.arguments is not None
+        name = pending.tool.schema.name
         try:
-            block = await self.hooks.run_before_tool_call(name, one.arguments, turn.hook_context)
+            block = await self.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
         except HookFailed as exc:
-            turn.report(exc)
+            turn.report_hook_failure(exc)
             return CallOutcome(f"Blocked: {exc}", "blocked")
         if block is not None:
             return CallOutcome(f"Blocked: {block.reason}", "blocked")
-        context = self._context(turn, one)
+        context = self._context(turn, pending)
         try:
-            permitted = await self.permits.obtain(turn, one.tool, one.arguments, context, slot)
-        except Refused as exc:
+            permitted = await self.authorizer.authorize(turn, pending.tool, pending.arguments, context, slot)
+        except CallRefused as exc:
             return CallOutcome(str(exc), exc.outcome)
-        slot.settle()
-        one.repaired = one.repaired or permitted.repaired
-        outcome = await self._execute(turn, one, one.tool, permitted.arguments, context)
-        if turn.only_reads(one.call):
-            turn.polls.record(one.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
-        return await self._reviewed(turn, one, outcome)
+        slot.mark_asked()
+        pending.repaired = pending.repaired or permitted.repaired
+        outcome = await self._execute(turn, pending, pending.tool, permitted.arguments, context)
+        if turn.is_read_only(pending.call):
+            turn.poll_backoff.record(pending.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
+        return await self._run_after_hooks(turn, pending, outcome)
 
     async def _execute(
-        self, turn: Turn, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+        self, turn: Turn, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> CallOutcome:
-        await turn.channel.delivered()  # that it was permitted, too
-        await turn.journal.began(one.call)
-        one.started = self.clock.monotonic()
-        beat = self._beat(turn, one)
+        await turn.channel.wait_until_delivered()  # the consumer has also received the confirmation
+        await turn.journal.record_call(pending.call)
+        pending.started = self.clock.monotonic()
+        timer = self._progress_timer(turn, pending)
         try:
-            outcome = await self._under_time_out(turn, one, tool, self._contained(one, tool, arguments, context))
+            outcome = await self._with_timeout(turn, pending, tool, self._tool_body(pending, tool, arguments, context))
         finally:
-            beat.cancel()
-            one.over, one.ended = True, self.clock.monotonic()
-        if one.failure is not None:
-            raise one.failure
+            timer.cancel()
+            pending.closed, pending.ended = True, self.clock.monotonic()
+        if pending.failure is not None:
+            raise pending.failure
         return outcome
 
-    def _contained(
-        self, one: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+    def _tool_body(
+        self, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> Callable[[], Awaitable[CallOutcome]]:
-        """The call of the tool itself; any error of our tree that it raises is its result."""
+        """Return a function that runs the tool; any error of our tree that it raises becomes its result."""
         limit = self.settings.tool_result_chars
 
         async def body() -> CallOutcome:
             try:
                 value: Any = tool.run(arguments, context)
-                value = await finished(await value if isawaitable(value) else value)
+                value = await reject_unfinished(await value if isawaitable(value) else value)
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
-                (one.partial if late else one.value).append(value)
-                text, truncated = await rendered(value, limit)
+                (pending.partial if late else pending.value).append(value)
+                text, truncated = await render_async(value, limit)
                 if late:
-                    one.partial[:] = [ToolOutput(text, truncated)]
+                    pending.partial[:] = [ToolOutput(text, truncated)]
                 return CallOutcome(text, "ok", truncated)
             except InvalidArguments as exc:
                 text, truncated = render(f"Invalid arguments: {exc}", limit)
@@ -204,8 +207,8 @@ class ToolCalls:
 
         return body
 
-    async def _under_time_out(
-        self, turn: Turn, one: PendingCall, tool: Tool, body: Callable[[], Awaitable[CallOutcome]]
+    async def _with_timeout(
+        self, turn: Turn, pending: PendingCall, tool: Tool, body: Callable[[], Awaitable[CallOutcome]]
     ) -> CallOutcome:
         limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
         try:
@@ -213,32 +216,32 @@ class ToolCalls:
         except ForeignError as exc:
             if exc.kind != "timed_out":
                 return CallOutcome(f"Error: {exc}", "error")
-        data = {"phase": "tool", "elapsed_seconds": self._elapsed(one), "limit_seconds": limit}
+        data = {"phase": "tool", "elapsed_seconds": self._elapsed(pending), "limit_seconds": limit}
         turn.emit(EventType.STALL, {**data, "action": "failed"})
         text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
-        return self._with_partial(one, CallOutcome(text, "timed_out"))
+        return self._with_partial(pending, CallOutcome(text, "timed_out"))
 
-    def _with_partial(self, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
-        """Add to an ending what the tool had by then; a large value only if it is rendered already."""
-        if not one.partial or is_large(one.partial[0]):
+    def _with_partial(self, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
+        """Add to `outcome` the output that the tool had so far; a large value only if it is rendered already."""
+        if not pending.partial or is_large(pending.partial[0]):
             return outcome
         try:
             text, truncated = foreign.call_now(
-                render, one.partial[0], self.settings.tool_result_chars, what=f"the output of {one.call.name!r}"
+                render, pending.partial[0], self.settings.tool_result_chars, what=f"the output of {pending.call.name!r}"
             )
         except AgenticXError:
             return outcome
         return replace(outcome, text=f"{outcome.text}\n{text}", truncated=truncated)
 
-    async def _reviewed(self, turn: Turn, one: PendingCall, outcome: CallOutcome) -> CallOutcome:
-        """What the after_tool_call hooks leave of the result."""
-        assert one.tool is not None
-        assert one.arguments is not None
-        name = one.tool.schema.name
+    async def _run_after_hooks(self, turn: Turn, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
+        """Return the result as the after_tool_call hooks leave it."""
+        assert pending.tool is not None
+        assert pending.arguments is not None
+        name = pending.tool.schema.name
         try:
-            text = await self.hooks.run_after_tool_call(name, one.arguments, outcome.text, turn.hook_context)
+            text = await self.hooks.run_after_tool_call(name, pending.arguments, outcome.text, turn.hook_context)
         except HookFailed as exc:
-            turn.report(exc)
+            turn.report_hook_failure(exc)
             return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
@@ -247,78 +250,80 @@ class ToolCalls:
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, turn: Turn, one: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
-        one.over = True
-        text = clean_text(outcome.text)  # reasons of hooks and gates are foreign text
+    def _answer(self, turn: Turn, pending: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
+        pending.closed = True
+        text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
         data: dict[str, Any] = {
-            "tool_call_id": one.call.id,
-            "name": one.call.name,
+            "tool_call_id": pending.call.id,
+            "name": pending.call.name,
             "result": text,
             "is_error": outcome.outcome != "ok",
             "outcome": outcome.outcome,
         }
-        if one.started is not None:
-            ended = self.clock.monotonic() if one.ended is None else one.ended
-            data["duration_ms"] = round((ended - one.started) * 1000, 3)
+        if pending.started is not None:
+            ended = self.clock.monotonic() if pending.ended is None else pending.ended
+            data["duration_ms"] = round((ended - pending.started) * 1000, 3)
         if outcome.truncated:
             data["truncated"] = True
-        if one.repaired:
+        if pending.repaired:
             data["repaired"] = True
-        turn.remember(ToolMessage(tool_call_id=one.call.id, name=one.call.name, content=text, outcome=outcome.outcome))
+        turn.append(
+            ToolMessage(tool_call_id=pending.call.id, name=pending.call.name, content=text, outcome=outcome.outcome)
+        )
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
 
-    def _unanswered(self, one: PendingCall) -> CallOutcome:
-        """The answer of a call that an ending turn cut off; one that had finished is told as it was.
+    def _outcome_at_end(self, pending: PendingCall) -> CallOutcome:
+        """Return the answer of a call that was open when the turn ended; a call that had finished keeps its result.
 
-        Unless a hook has yet to see the result: hooks guard, so what they did not let pass is not told.
+        If after_tool_call hooks have not seen the result yet, it is withheld: hooks are guards.
         """
-        if one.outcome is not None:
-            return one.outcome
-        if one.value and self.hooks.has("after_tool_call"):
+        if pending.outcome is not None:
+            return pending.outcome
+        if pending.value and self.hooks.has("after_tool_call"):
             return CallOutcome(NOT_REVIEWED, "cancelled")
-        if one.value:
-            value = one.value[0]
+        if pending.value:
+            value = pending.value[0]
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = render(text, self.settings.tool_result_chars)
             return CallOutcome(text, "ok", truncated)
-        if one.problem is not None or one.started is None:
-            return one.problem or CallOutcome(NOT_STARTED, "cancelled")
+        if pending.problem is not None or pending.started is None:
+            return pending.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")
-        return cancelled if self.hooks.has("after_tool_call") else self._with_partial(one, cancelled)
+        return cancelled if self.hooks.has("after_tool_call") else self._with_partial(pending, cancelled)
 
-    # --- what a tool may say while it runs ----------------------------------------------------------------------------
+    # --- what a tool may emit while it runs ---------------------------------------------------------------------------
 
-    def _context(self, turn: Turn, one: PendingCall) -> ToolContext:
-        loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
+    def _context(self, turn: Turn, pending: PendingCall) -> ToolContext:
+        loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
         def emit(type_: str, payload: Mapping[str, Any]) -> None:
-            event_type, data = self._tool_event(one, type_, payload)
-            if threading.get_ident() == home_thread:
+            event_type, data = self._tool_event(pending, type_, payload)
+            if threading.get_ident() == loop_thread:
                 put(event_type, data)
             else:
                 loop.call_soon_threadsafe(put, event_type, data)
 
         def put(event_type: EventType, data: dict[str, Any]) -> None:
-            if not one.over:
+            if not pending.closed:
                 turn.emit(event_type, data)
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
-            if threading.get_ident() == home_thread:
-                turn.afterwards(work)
+            if threading.get_ident() == loop_thread:
+                turn.run_in_background(work)
             else:
-                loop.call_soon_threadsafe(turn.afterwards, work)
+                loop.call_soon_threadsafe(turn.run_in_background, work)
 
         async def started(process: Mapping[str, Any]) -> None:
             try:
-                await turn.journal.started(one.call, process)
+                await turn.journal.record_process(pending.call, process)
             except AgenticXError as exc:
-                one.failure = exc
+                pending.failure = exc
                 raise
 
         return ToolContext(
             workspace=turn.session.workspace,
-            call_id=one.call.id,
+            call_id=pending.call.id,
             session_id=turn.session.id,
             agent_id=turn.agent_id,
             state=turn.session.state,
@@ -330,7 +335,9 @@ class ToolCalls:
             snapshots=turn.session.snapshots,
         )
 
-    def _tool_event(self, one: PendingCall, type_: str, payload: Mapping[str, Any]) -> tuple[EventType, dict[str, Any]]:
+    def _tool_event(
+        self, pending: PendingCall, type_: str, payload: Mapping[str, Any]
+    ) -> tuple[EventType, dict[str, Any]]:
         if type_ not in _TOOL_EVENTS:
             allowed = ", ".join(sorted(_TOOL_EVENTS))
             raise ToolError(f"a tool cannot emit {type_!r}; it may emit {allowed}")
@@ -341,62 +348,66 @@ class ToolCalls:
         except (TypeError, ValueError) as exc:
             raise ToolError(f"the payload of {type_!r} is not JSON: {exc}") from exc
         if type_ == EventType.TOOL_PROGRESS:
-            return EventType(type_), self._progress(one) | ({"output": str(data["output"])} if "output" in data else {})
+            return EventType(type_), self._progress(pending) | (
+                {"output": str(data["output"])} if "output" in data else {}
+            )
         try:
             check_payload(EventType(type_), data)
         except ValueError as exc:
             raise ToolError(f"the payload of {type_!r} does not fit the contract: {exc}") from exc
         return EventType(type_), data
 
-    def _progress(self, one: PendingCall) -> dict[str, Any]:
-        return {"tool_call_id": one.call.id, "name": one.call.name, "elapsed_seconds": self._elapsed(one)}
+    def _progress(self, pending: PendingCall) -> dict[str, Any]:
+        return {"tool_call_id": pending.call.id, "name": pending.call.name, "elapsed_seconds": self._elapsed(pending)}
 
-    def _elapsed(self, one: PendingCall) -> float:
-        return 0.0 if one.started is None else round(self.clock.monotonic() - one.started, 3)
+    def _elapsed(self, pending: PendingCall) -> float:
+        return 0.0 if pending.started is None else round(self.clock.monotonic() - pending.started, 3)
 
-    def _beat(self, turn: Turn, one: PendingCall) -> _Beat:
-        return _Beat(self.clock.real(BEAT_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(one)))
+    def _progress_timer(self, turn: Turn, pending: PendingCall) -> _ProgressTimer:
+        return _ProgressTimer(
+            self.clock.real(PROGRESS_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(pending))
+        )
 
 
-class _Beat:
-    """Calls `say` every `period` real seconds until cancelled; costs nothing for calls that are quick."""
+class _ProgressTimer:
+    """A timer that calls `emit_progress` every `period` real seconds until cancelled; quick calls cost nothing."""
 
-    def __init__(self, period: float, say: Any) -> None:
+    def __init__(self, period: float, emit_progress: Any) -> None:
         self._period = period
-        self._say = say
+        self._emit_progress = emit_progress
         self._handle = asyncio.get_running_loop().call_later(period, self._tick)
 
     def _tick(self) -> None:
-        self._say()
+        self._emit_progress()
         self._handle = asyncio.get_running_loop().call_later(self._period, self._tick)
 
     def cancel(self) -> None:
         self._handle.cancel()
 
 
-async def _verdicts(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, Verdict]:
-    """Return the answers of the calls that are meant to be the object that the turn ends in."""
+async def _output_results(turn: Turn, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
+    """Return the results of the calls that submit the turn's output object."""
     size = sum(len(call.arguments) for call in calls)
-    return await run_sized(partial(turn.output.verdicts, calls, cut=cut), size=size, name="agx output")
+    return await run_sized(partial(turn.output.submit_calls, calls, cut=cut), size=size, name="agx output")
 
 
-def _groups(pending: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:
-    """Yield neighbouring calls that may run side by side together, every other call by itself."""
-    for parallel, group in groupby(pending, key=lambda one: one.parallel):
+def _groups(pending_calls: Sequence[PendingCall]) -> Iterator[list[PendingCall]]:
+    """Yield neighbouring calls that may run concurrently as one group, every other call by itself."""
+    for parallel, group in groupby(pending_calls, key=lambda pending: pending.parallel):
         if parallel:
             yield list(group)
         else:
-            yield from ([one] for one in group)
+            yield from ([pending] for pending in group)
 
 
 def _first_failure(tasks: Sequence[asyncio.Task[CallOutcome]]) -> asyncio.Future[asyncio.Task[CallOutcome]]:
-    """A future of the first of `tasks` that raises."""
+    """Return a future whose result is the first of `tasks` that raises."""
     first: asyncio.Future[asyncio.Task[CallOutcome]] = asyncio.get_running_loop().create_future()
 
-    def look(task: asyncio.Task[CallOutcome]) -> None:
+    def set_first(task: asyncio.Task[CallOutcome]) -> None:
         if not task.cancelled() and task.exception() is not None and not first.done():
             first.set_result(task)
 
     for task in tasks:
-        task.add_done_callback(look)
+        task.add_done_callback(set_first)
     return first

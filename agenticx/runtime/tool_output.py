@@ -1,4 +1,4 @@
-"""Whatever a tool returned, as text that a model can read: bounded, encodable, and honest about its true size."""
+"""Rendering of a tool's return value as bounded, encodable text that gives its true size."""
 
 from __future__ import annotations
 
@@ -14,70 +14,70 @@ from agenticx.messages import clean_text
 from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["bounded", "finished", "is_large", "jsonable", "render", "rendered"]
+__all__ = ["is_large", "jsonable", "reject_unfinished", "render", "render_async", "truncate"]
 
 _ENTRY_CHARS = 16
-"""The characters of plain text that take as long to write as one more entry of a list or object."""
+"""Characters of plain text that take as long to encode as one more entry of a list or object."""
 
 _CONTAINERS = frozenset({dict, list, tuple})
 _SCALARS = frozenset({float, bool, type(None)})
 
 
 def render(value: object, limit: int) -> tuple[str, bool]:
-    """`value` as text of about `limit` characters at most, and whether anything was left out.
+    """Return `value` as text of about `limit` characters at most, and whether anything was left out.
 
-    Text is taken as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
-    anything else by its `repr`. May raise whatever the value's own code raises: call it as foreign code.
+    Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
+    anything else as its `repr`. May raise whatever the value's own code raises: call it as user code.
     """
     match value:
         case str():
-            return bounded(value, limit)
+            return truncate(value, limit)
         case ToolOutput():
-            text, truncated = bounded(value.text, limit)
+            text, truncated = truncate(value.text, limit)
             return text, truncated or value.truncated
         case None:
             return "", False
         case bytes() | bytearray():
             return _from_bytes(bytes(value[: 4 * limit + 4]), len(value), limit)
         case BaseModel():
-            return bounded(value.model_dump_json(), limit)
+            return truncate(value.model_dump_json(), limit)
         case _:
-            return bounded(_as_json(value), limit)
+            return truncate(_as_json(value), limit)
 
 
-async def rendered(value: object, limit: int) -> tuple[str, bool]:
-    """Return what `render` returns, from a thread where the value `is_large`; raises what it raises."""
+async def render_async(value: object, limit: int) -> tuple[str, bool]:
+    """Return what `render` returns, from a thread if the value `is_large`; raise what it raises."""
     return await run_sized(render, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
 
 
 def is_large(value: object) -> bool:
-    """Return whether rendering `value` may take more than a few milliseconds; reads no further than it must.
+    """Return whether rendering `value` may take more than a few milliseconds; read no further than needed.
 
-    Text and bytes are cut before they are read. Of anything but these and small JSON values nobody knows: how long it
-    takes to become JSON, or a `repr`, is up to its own code.
+    Text and bytes are cut before they are read. For any value but these and small JSON values the time is unknown, and
+    it counts as large: its conversion to JSON or its `repr` runs its own code.
     """
     if isinstance(value, str | bytes | bytearray | ToolOutput):
         return False
-    room, left = LARGE, [value]
-    while left and room > 0:
-        one: Any = left.pop()
+    remaining, unread = LARGE, [value]
+    while unread and remaining > 0:
+        one: Any = unread.pop()
         kind = cast("type[object]", type(one))
         if kind is str:
-            room -= len(one)
+            remaining -= len(one)
         elif kind is int:
-            room -= one.bit_length() // 3
+            remaining -= one.bit_length() // 3
         elif kind in _CONTAINERS:
-            room -= _ENTRY_CHARS * len(one)
-            left += [*one, *one.values()] if kind is dict else one
+            remaining -= _ENTRY_CHARS * len(one)
+            unread += [*one, *one.values()] if kind is dict else one
         elif kind not in _SCALARS:
             return True
-    return room <= 0
+    return remaining <= 0
 
 
-async def finished(value: object) -> object:
-    """Return what a tool returned; close it and raise `ToolError` if it is a generator or coroutine that nobody ran.
+async def reject_unfinished(value: object) -> object:
+    """Return what a tool returned; close it and raise `ToolError` if it is a generator or coroutine that was not run.
 
-    Closing may run code of the tool's and raise what that raises: call it as foreign code.
+    Closing may run code of the tool's and raise what that raises: call it as user code.
     """
     match value:
         case AsyncGenerator():
@@ -93,11 +93,14 @@ async def finished(value: object) -> object:
             return value
 
 
-_UNFINISHED = "Error: the tool returned {kind}, which is no result: it has to {remedy} and return that."
+_UNFINISHED = "Error: the tool returned {kind}; it must {remedy} and return that."
 
 
-def bounded(text: str, limit: int) -> tuple[str, bool]:
-    """Head and tail of a text that is longer than `limit`, with the number of characters left out between them."""
+def truncate(text: str, limit: int) -> tuple[str, bool]:
+    """Return head and tail of a text longer than `limit`, the number of characters left out between them.
+
+    The second value is true if anything was left out.
+    """
     if len(text) <= limit:
         return clean_text(text), False
     half = limit // 2
@@ -107,14 +110,14 @@ def bounded(text: str, limit: int) -> tuple[str, bool]:
 
 
 def jsonable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Validated arguments (dates, paths, models, …) as the JSON that events, questions and digests are made of."""
+    """Return validated arguments (dates, paths, models, …) as the JSON of events, questions and digests."""
     return to_jsonable_python(dict(arguments), fallback=repr)
 
 
 def _from_bytes(head: bytes, size: int, limit: int) -> tuple[str, bool]:
     text = head.decode("utf-8", "replace")
     if len(head) == size:
-        return bounded(text, limit)
+        return truncate(text, limit)
     return f"{text[:limit]}\n[… the value has {size} bytes; the rest is left out …]", True
 
 

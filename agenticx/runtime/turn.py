@@ -1,4 +1,4 @@
-"""What changes while one turn runs, and how it says so."""
+"""The mutable state of one running turn, and the events it emits."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
-from agenticx.runtime.polling import Polls
-from agenticx.runtime.resuming import CallJournal, Forgetful, Question
+from agenticx.runtime.polling import PollBackoff
+from agenticx.runtime.resuming import CallJournal, NullCallJournal, ResumedQuestion
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
-from agenticx.runtime.turn_log import LOGGED, TurnLog
+from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Turn", "attached", "usage_data"]
+__all__ = ["Turn", "attachment_data", "usage_data"]
 
-AFTERWORK_SECONDS = 3.0
-"""Real seconds that work behind the terminal event (ending processes) may take."""
+BACKGROUND_SECONDS = 3.0
+"""Real seconds that background work (ending processes) may take after the terminal event."""
 
 _log = get_logger(__name__)
 
@@ -38,7 +38,8 @@ _log = get_logger(__name__)
 class Turn:
     """One user message and all that follows. Everything that a turn emits goes through `emit`.
 
-    `looking` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
+    `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
+    `resumed_questions` are the confirmations of an interrupted turn, by call id.
     """
 
     session: Session
@@ -50,11 +51,11 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
-    polls: Polls = field(default_factory=Polls)
-    looking: set[str] = field(default_factory=set[str])
-    journal: CallJournal = field(default_factory=Forgetful)
+    poll_backoff: PollBackoff = field(default_factory=PollBackoff)
+    read_only_calls: set[str] = field(default_factory=set[str])
+    journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
-    asked: dict[str, Question] = field(default_factory=dict[str, Question])
+    resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     channel: Channel = field(default_factory=Channel)
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
@@ -62,68 +63,74 @@ class Turn:
     usage: Usage | None = None
     last_input_tokens: int | None = None
     last_text: str = ""
-    answered_by: str | None = None
-    told_about_tools: bool = False
+    answering_model: str | None = None
+    reminded_of_tools: bool = False
     stopped: bool = False
     overflowed: bool = False
     log: TurnLog = field(init=False)
-    _afterwork: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def __post_init__(self) -> None:
         self.log = TurnLog(self.clock)
 
     @property
     def is_meta(self) -> bool:
-        """Whether a person talks to this agent directly; others pause instead of failing when out of rounds."""
+        """True if the user talks to this agent directly; other agents pause instead of failing when out of rounds."""
         return self.agent_id == "meta"
 
     @property
     def hook_context(self) -> HookContext:
         return HookContext(self.session.id, self.agent_id, self.round)
 
-    def only_reads(self, call: ToolCall) -> bool:
-        """Whether a call counts as a read for loops and polling: its tool is read-only, or its command only looks."""
-        return call.id in self.looking or (call.name in self.tools and self.tools.get(call.name).read_only)
+    def is_read_only(self, call: ToolCall) -> bool:
+        """Return whether a call counts as a read for loops and polling.
+
+        It does if its tool is read-only, or if its command only reads.
+        """
+        return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
         self.channel.put(RuntimeEvent(type_, data, self.agent_id))
-        if type_ in LOGGED:
-            self.log.see(type_, data)
+        if type_ in LOGGED_EVENTS:
+            self.log.record(type_, data)
 
     def end(self, task: asyncio.Task[None]) -> None:
-        """No more events will come: `task`, which ran the turn, is done."""
+        """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
         self.channel.close()
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
     def stop(self) -> None:
-        """The person wants the turn to end."""
+        """Stop the turn on behalf of the user."""
         self.stopped = True
         self.interrupts.fire("stopped")
 
     def renew_interrupts(self, limit: float = 0.0) -> Interrupts:
-        """A fresh scope, with its own limit, for what comes after the first was left; a stop outlives the change."""
+        """Return a new scope with its own limit, for the work after the first scope was left.
+
+        A stop that was requested before applies to the new scope too.
+        """
         self.interrupts = Interrupts(limit)
         if self.stopped:
             self.interrupts.fire("stopped")
         return self.interrupts
 
     def enter(self, state: TurnState) -> None:
-        """Go to a state of the machine; said once per change."""
+        """Change the state and emit it, if it is another one."""
         if state != self.state:
             self.state = state
             self.emit(EventType.STATE, {"state": state})
 
-    def remember(self, message: Message) -> None:
-        """Append to the conversation."""
+    def append(self, message: Message) -> None:
+        """Append a message to the conversation."""
         self.session.messages.append(message)
 
-    def remember_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Keep what the model said and those of its calls that count; a reply that says nothing leaves no row."""
+    def append_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
+        """Append the model's text and those of its calls that count; a reply with neither leaves no row."""
         if not (reply.text or calls):
             return
-        self.remember(
+        self.append(
             AssistantMessage(
                 content=reply.text,
                 reasoning=reply.reasoning,
@@ -133,72 +140,71 @@ class Turn:
             )
         )
 
-    def remind(self, text: str) -> None:
-        """Say something to the model in the user's role."""
-        self.remember(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
+    def append_reminder(self, text: str) -> None:
+        """Append a text for the model in the user's role."""
+        self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
-    def take_in(self) -> None:
-        """Tell the model next what the person said meanwhile."""
+    def append_steering(self) -> None:
+        """Append the messages that the user sent meanwhile, so that the next model call has them."""
         for message in self.steering.take():
             self.emit(
-                EventType.STEERED, {"message_id": message.message_id, "text": message.content, **attached(message)}
+                EventType.STEERED,
+                {"message_id": message.message_id, "text": message.content, **attachment_data(message)},
             )
-            self.remember(message)
+            self.append(message)
 
-    def goes_on(self) -> bool:
-        """Whether an answer is not the end yet, because the person said something; if not, it is too late for that."""
-        if self.steering.left and self.round < self.max_rounds:
-            return True
-        self.steering.close()
-        return False
+    @property
+    def has_steering(self) -> bool:
+        """True if steering messages wait and a round is left for them, so that an answer is not the end yet."""
+        return bool(self.steering.left) and self.round < self.max_rounds
 
-    def spent(self, usage: Usage, model_name: str) -> None:
-        """Account for one model call."""
+    def record_usage(self, usage: Usage, model_name: str) -> None:
+        """Add the usage of one model call to the turn's and emit it."""
         self.usage = usage if self.usage is None else self.usage + usage
         self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
 
-    def report(self, failure: AgenticXError) -> None:
-        """A failed observer hook: the turn goes on, the person is told."""
+    def report_hook_failure(self, failure: AgenticXError) -> None:
+        """Report a failed observer hook as a non-fatal error; the turn goes on."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
 
-    def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` behind the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(_contained(work), name="agx afterwork")
-        self._afterwork.add(task)
-        task.add_done_callback(self._afterwork_done)
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task that may outlast the call or the turn that started it."""
+        task = asyncio.get_running_loop().create_task(_contained(work), name="agx background task")
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_task_done)
 
-    async def finish_afterwork(self) -> None:
-        """Wait for what was handed to `afterwards`, at most 3 s; then it is cancelled."""
-        if not self._afterwork:
+    async def finish_background_tasks(self) -> None:
+        """Wait at most 3 s for the tasks of `run_in_background`, then cancel them."""
+        if not self._background_tasks:
             return
-        _, late = await asyncio.wait(self._afterwork, timeout=AFTERWORK_SECONDS)
+        _, late = await asyncio.wait(self._background_tasks, timeout=BACKGROUND_SECONDS)
         for task in late:
             task.cancel()
         if late:
             _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
             await asyncio.wait(late, timeout=0.1)
 
-    def _afterwork_done(self, task: asyncio.Task[None]) -> None:
-        self._afterwork.discard(task)
+    def _background_task_done(self, task: asyncio.Task[None]) -> None:
+        self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("work behind the turn failed", exc_info=failure)
 
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
-    """Await foreign work: a `SystemExit` in a task would end the program."""
-    with foreign.containing("work behind the turn"):
+    """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
+    with foreign.containing("a background task of the turn"):
         await work
 
 
-def attached(message: UserMessage) -> dict[str, Any]:
-    """The payload key that tells what came with a message; none if nothing did."""
+def attachment_data(message: UserMessage) -> dict[str, Any]:
+    """Return the payload key with the summaries of a message's attachments, or no key if it has none."""
     summaries = [dict(attachment.summary) for attachment in message.attachments]
     return {"attachments": summaries} if summaries else {}
 
 
 def usage_data(usage: Usage) -> dict[str, Any]:
-    """The payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
+    """Return the payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
     data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.total_output_tokens}
     if usage.cached_tokens is not None:
         data["cached_tokens"] = usage.cached_tokens

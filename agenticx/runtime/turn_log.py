@@ -1,8 +1,8 @@
-"""The log lines of a turn, each written once and at info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
+"""The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
-The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries are made
-(`llms.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent stand on every line
-(`logs.bound_ids`).
+Each is written once. The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries
+are made (`llms.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent are on
+every line (`logs.bound_ids`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 
-__all__ = ["LOGGED", "LlmCallLine", "TurnLog", "log_cut_turn"]
+__all__ = ["LOGGED_EVENTS", "LlmCallLine", "TurnLog", "log_interrupted_turn"]
 
-LOGGED = frozenset(
+LOGGED_EVENTS = frozenset(
     {
         EventType.TOOL_CALL,
         EventType.TOOL_RESULT,
@@ -37,7 +37,7 @@ LOGGED = frozenset(
         EventType.ERROR,
     }
 )
-"""The events that `TurnLog.see` wants. Tokens are not among them: a turn looks here first."""
+"""The events that `TurnLog.record` accepts. Tokens are not among them: a turn checks this set first."""
 
 _ARGUMENTS_CHARS = 200
 _LONGEST_NAME = 200
@@ -46,24 +46,24 @@ _log = get_logger(__name__)
 
 
 class TurnLog:
-    """Turns the events of one turn into its lines. Durations are nominal seconds of `clock`."""
+    """A writer of log lines from the events of one turn. Durations are nominal seconds of `clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._started = clock.monotonic()
-        self._asked: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._questions: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._arguments: dict[str, object] = {}
         self._ending: dict[str, Any] = {}
 
     def resume(self, point: ResumePoint) -> None:
-        """Take over calls and questions of which the events came before the turn was cut off."""
+        """Restore the calls and questions whose events were emitted before the turn was interrupted."""
         for question in point.questions.values():
-            self._asked[question.request.id] = (self._clock.monotonic(), question.request.context)
+            self._questions[question.request.id] = (self._clock.monotonic(), question.request.context)
         for call in point.calls if _log.is_enabled("debug") else ():
-            self._arguments[call.id] = _parsed(call.arguments)
+            self._arguments[call.id] = _parse_or_keep(call.arguments)
 
-    def see(self, type_: EventType, data: Mapping[str, Any]) -> None:
-        """Take one of the `LOGGED` events."""
+    def record(self, type_: EventType, data: Mapping[str, Any]) -> None:
+        """Record one of the `LOGGED_EVENTS`."""
         match type_:
             case EventType.TOOL_CALL:
                 if _log.is_enabled("debug"):
@@ -71,21 +71,21 @@ class TurnLog:
             case EventType.TOOL_RESULT:
                 self._tool_call(data)
             case EventType.CONFIRM_REQUIRED:
-                self._asked[data["id"]] = (self._clock.monotonic(), data["context"])
+                self._questions[data["id"]] = (self._clock.monotonic(), data["context"])
             case EventType.CONFIRM_RESPONSE:
                 self._confirm(data)
             case EventType.HANDOFF:
                 _log.info("agent_handoff", from_agent=data["from_agent"], to_agent=data["to_agent"])
             case _:
-                self._ending = _ending(type_, data) or self._ending
+                self._ending = _ending_fields(type_, data) or self._ending
 
     def end(self, task: asyncio.Task[None], *, model: str, rounds: int, usage: Usage | None) -> None:
-        """Write `turn`. A `task` that ended without a terminal event was cancelled or failed by a bug of ours."""
+        """Write `turn`. A `task` that ended without a terminal event was cancelled or failed by an internal bug."""
         if not _log.is_enabled("info"):
             return
         ending = self._ending or {"reason": "interrupted" if task.cancelled() else "internal"}
         seconds = self._seconds_since(self._started)
-        _log.info("turn", model=model, rounds=rounds, **ending, seconds=seconds, **_spent(usage or Usage()))
+        _log.info("turn", model=model, rounds=rounds, **ending, seconds=seconds, **_usage_fields(usage or Usage()))
 
     def _tool_call(self, data: Mapping[str, Any]) -> None:
         call_id, more = data["tool_call_id"], dict[str, Any]()
@@ -96,10 +96,10 @@ class TurnLog:
         _log.info("tool_call", **_call_fields(data), **more)
 
     def _confirm(self, data: Mapping[str, Any]) -> None:
-        asked_at, context = self._asked.pop(data["id"])
+        asked_at, context = self._questions.pop(data["id"])
         _log.info("confirm", **_answer_fields(context, data), seconds=self._seconds_since(asked_at))
         call_id = context.get("tool_call_id")
-        if "arguments" in data and call_id in self._arguments:  # what runs is what the person made of them
+        if "arguments" in data and call_id in self._arguments:  # the call runs with the user's changed arguments
             self._arguments[call_id] = data["arguments"]
 
     def _seconds_since(self, moment: float) -> float:
@@ -107,14 +107,15 @@ class TurnLog:
 
 
 class LlmCallLine:
-    """Writes `llm_call` when the block under it ends, however it ends.
+    """A context manager that writes `llm_call` when its block ends, whether or not it raises.
 
-    `spent` gives the name of the model that was asked last and what it had counted by then. `fields` come on top.
+    `current_usage` returns the name of the model that was called last and its token counts so far. `fields` are added
+    to the line.
     """
 
-    def __init__(self, clock: Clock, spent: Callable[[], tuple[str, Usage]], **fields: object) -> None:
+    def __init__(self, clock: Clock, current_usage: Callable[[], tuple[str, Usage]], **fields: object) -> None:
         self._clock = clock
-        self._spent = spent
+        self._current_usage = current_usage
         self._fields = fields
 
     def __enter__(self) -> Self:
@@ -126,15 +127,17 @@ class LlmCallLine:
     ) -> None:
         if not _log.is_enabled("info"):
             return
-        model, usage = self._spent()
+        model, usage = self._current_usage()
         seconds = round(self._clock.monotonic() - self._started, 3)
-        _log.info("llm_call", model=model, **_outcome(exc), seconds=seconds, **_spent(usage), **self._fields)
+        _log.info(
+            "llm_call", model=model, **_outcome_fields(exc), seconds=seconds, **_usage_fields(usage), **self._fields
+        )
 
 
-def log_cut_turn(
+def log_interrupted_turn(
     events: Sequence[RuntimeEvent], questions: Mapping[str, Mapping[str, Any]], *, rounds: int, usage: Usage | None
 ) -> None:
-    """Write the lines that a dead process owed, by the `events` that end its turn; how long things took is not known.
+    """Write the lines that a dead process left out, from the `events` that end its turn; durations are unknown.
 
     `questions` are the turn's payloads of `confirm_required`, by id.
     """
@@ -144,8 +147,8 @@ def log_cut_turn(
             _log.info("tool_call", **_call_fields(data))
         elif event.type is EventType.CONFIRM_RESPONSE:
             _log.info("confirm", **_answer_fields(questions[data["id"]]["context"], data))
-        elif ending := _ending(event.type, data):
-            _log.info("turn", rounds=rounds, **ending, **_spent(usage or Usage()))
+        elif ending := _ending_fields(event.type, data):
+            _log.info("turn", rounds=rounds, **ending, **_usage_fields(usage or Usage()))
 
 
 def _call_fields(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,8 +160,8 @@ def _answer_fields(context: Mapping[str, Any], response: Mapping[str, Any]) -> d
     return {**fields, "approved": response["approved"], "by": response["by"]}
 
 
-def _ending(type_: EventType, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a terminal event gives `turn`; none for any other event."""
+def _ending_fields(type_: EventType, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a terminal event for `turn`; empty for any other event."""
     match type_:
         case EventType.FINAL:
             return {"reason": data["reason"]}
@@ -170,7 +173,7 @@ def _ending(type_: EventType, data: Mapping[str, Any]) -> dict[str, Any]:
             return {}
 
 
-def _outcome(exc: BaseException | None) -> dict[str, Any]:
+def _outcome_fields(exc: BaseException | None) -> dict[str, Any]:
     match exc:
         case None:
             return {"outcome": "ok"}
@@ -184,8 +187,8 @@ def _outcome(exc: BaseException | None) -> dict[str, Any]:
             return {"outcome": "failed", "code": "internal", "error": str(exc)}
 
 
-def _spent(usage: Usage) -> dict[str, Any]:
-    """The fields of a `Usage`: what the provider did not count is absent, cost is in US dollars."""
+def _usage_fields(usage: Usage) -> dict[str, Any]:
+    """Return the fields of a `Usage`: counts that the provider did not report are absent, cost is in US dollars."""
     counted, written = usage.total_input_tokens, usage.total_output_tokens
     fields: dict[str, Any] = {"input_tokens": counted, "output_tokens": written}
     if counted is not None and written is not None:
@@ -198,7 +201,7 @@ def _spent(usage: Usage) -> dict[str, Any]:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _parsed(arguments: str) -> object:
+def _parse_or_keep(arguments: str) -> object:
     try:
         return parse_arguments(arguments)
     except InvalidArguments:
@@ -206,16 +209,16 @@ def _parsed(arguments: str) -> object:
 
 
 def _preview(arguments: object) -> str:
-    """Return the beginning of `arguments` without secrets; costs no more for a megabyte than for a line."""
-    if isinstance(arguments, str):  # not JSON: nothing is left of it where it names a secret
-        return _leaf(arguments, hidden=any(map(_is_secret, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
-    pieces, length = list[str](), 0
-    for piece in _pieces(arguments):
-        pieces.append(piece)
-        length += len(piece)
+    """Return the beginning of `arguments` without secrets, at the same cost for a megabyte as for a line."""
+    if isinstance(arguments, str):  # not JSON: hidden as a whole if it names a secret
+        return _quote(arguments, hidden=any(map(_is_secret, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
+    fragments, length = list[str](), 0
+    for fragment in _json_fragments(arguments):
+        fragments.append(fragment)
+        length += len(fragment)
         if length > _ARGUMENTS_CHARS:
             break
-    text = "".join(pieces)
+    text = "".join(fragments)
     return text if length <= _ARGUMENTS_CHARS else f"{text[:_ARGUMENTS_CHARS]}…"
 
 
@@ -223,19 +226,19 @@ _NAMES = re.compile(r"(?<![\w-])[\w-]++(?=[\"']?\s*[:=])")
 """Names before a colon or an equals sign."""
 
 
-def _pieces(value: object) -> Iterator[str]:
-    """JSON text from left to right, made only as far as it is asked for."""
+def _json_fragments(value: object) -> Iterator[str]:
+    """Yield JSON text from left to right, generated only as far as it is consumed."""
     match value:
         case dict():
             yield "{"
             members = cast("dict[str, object]", value)
             hidden = hidden_members(members, _is_secret)
             for place, (name, inner) in enumerate(members.items()):
-                yield f"{', ' if place else ''}{_leaf(name)}: "
+                yield f"{', ' if place else ''}{_quote(name)}: "
                 if hidden(name):
                     yield f'"{HIDDEN}"'
                 else:
-                    yield from _pieces(inner)
+                    yield from _json_fragments(inner)
             yield "}"
         case list():
             yield "["
@@ -245,30 +248,30 @@ def _pieces(value: object) -> Iterator[str]:
                 if isinstance(inner, str) and _names_secret(before):
                     yield f'"{HIDDEN}"'
                 else:
-                    yield from _pieces(inner)
+                    yield from _json_fragments(inner)
                 before = inner
             yield "]"
         case str():
-            yield _leaf(value)
+            yield _quote(value)
         case _:
             yield json.dumps(value)
 
 
 def _is_secret(name: object) -> bool:
-    """Return whether an argument of that name is hidden: rather one too many than one too few."""
+    """Return whether an argument of that name is hidden; in doubt it is."""
     return isinstance(name, str) and (len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name))
 
 
 def _names_secret(value: object) -> bool:
-    """Return whether a text is a name of a secret alone, as in `["--password", "…"]`."""
+    """Return whether a text consists of a secret's name, as in `["--password", "…"]`."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None and _is_secret(value)
 
 
 _NAME = re.compile(r"[\w.-]{1,64}")
 
 
-def _leaf(text: str, *, hidden: bool = False) -> str:
-    """A string in quotes; hidden as a whole where it still looks like a secret without those that were recognised."""
+def _quote(text: str, *, hidden: bool = False) -> str:
+    """Return a string in quotes; hide all of it if it looks like a secret after known secrets were removed."""
     shown = excerpt(text, 2 * _ARGUMENTS_CHARS)
     if hidden or is_secret_value(shown.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
         return f'"{HIDDEN}"'

@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.turn_log import log_cut_turn
+from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.at_hand import AtHand
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import Confirming
@@ -73,7 +73,7 @@ class Hub:
             gate=self.gate,
             confirms=self.confirms,
             settings=settings,
-            hooks=HookRegistry.of(hooks),
+            hooks=HookRegistry.from_hooks(hooks),
             clock=self._clock,
             begin_log=self._naming.begin,
             behind=self._tell_name,
@@ -286,7 +286,7 @@ class Hub:
                 running.started.set_result(turn.after_seq)
                 return self._turns.begin(live, running, point, model, tools, settings)
         events = await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
-        log_cut_turn(events, cut.questions, rounds=cut.round, usage=cut.usage)
+        log_interrupted_turn(events, cut.questions, rounds=cut.round, usage=cut.usage)
 
     def _repeatable(self, record: SessionRecord) -> Callable[[str], bool]:
         """Whether the session has a tool of a name whose calls may be run again."""

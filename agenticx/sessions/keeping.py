@@ -57,7 +57,7 @@ def front_of(state: str | None) -> tuple[int, int]:
 
 def _mark_front(session: Session, state: str | None) -> None:
     messages, session.stored_compacted = front_of(state)
-    session.mark_front(messages)
+    session.mark_replacements(messages)
 
 
 class Keeping:
@@ -80,7 +80,7 @@ class Keeping:
             self._session.messages[kept:],
             None if state == self._state else state,
             kept,
-            compacted=tuple(self._session.compacted) if self._session.front else (),
+            compacted=tuple(self._session.compacted) if self._session.replacement_count else (),
             compacted_keep=_compacted_keep(self._session),
         )
 
@@ -101,14 +101,14 @@ class Keeping:
 
 def _compacted_keep(session: Session) -> int:
     """The number of stored compacted messages that stay: none once the conversation no longer begins with summaries."""
-    return session.stored_compacted if session.front else 0
+    return session.stored_compacted if session.replacement_count else 0
 
 
 def _release(session: Session, stored: Keepsake) -> None:
     """Hold what is stored as compacted no longer in memory."""
     if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
         return  # compacted anew meanwhile: the next change says from where
-    if session.front == 0:
+    if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
     session.stored_compacted = stored.compacted_keep + len(stored.compacted)
@@ -132,7 +132,9 @@ def _state_text(session: Session) -> str:
             "files": state.files,
             "context_variables": _storable(state.context_variables),
             "incompressible": session.incompressible,
-            "front": (session.front, _compacted_keep(session) + len(session.compacted)) if session.front else (0, 0),
+            "front": (session.replacement_count, _compacted_keep(session) + len(session.compacted))
+            if session.replacement_count
+            else (0, 0),
         },
         separators=(",", ":"),
     )

@@ -17,7 +17,7 @@ from typing import Any
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
-from agenticx.runtime.resuming import Question, ResumePoint
+from agenticx.runtime.resuming import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.base import Journalled, StoredEvent
 from agenticx.sessions.damage import readable
@@ -82,13 +82,18 @@ class CutTurn:
 
     # --- going on -----------------------------------------------------------------------------------------------------
 
-    def asked(self, again: Collection[str] = ()) -> Iterator[tuple[str, Question]]:
+    def asked(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
         """The questions of calls that may still begin, or begin `again`: call id and question."""
         for id_, data in self.questions.items():
             call_id, response = data["context"].get("tool_call_id", ""), self.responses.get(id_)
             if call_id in self.calls and (call_id not in self.began or call_id in again):
                 answer = self.answers.get(id_) if response is None else answer_of(response)
-                yield call_id, Question(request=self._request(data), answer=answer, said=response is not None)
+                yield (
+                    call_id,
+                    ResumedQuestion(
+                        request=self._request(data), answer=answer, is_response_logged=response is not None
+                    ),
+                )
 
     def _request(self, data: dict[str, Any]) -> ConfirmRequest:
         return ConfirmRequest(

@@ -45,7 +45,7 @@ async def rewind(
     now, then = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
         return Rewound(message_id, message_id)
-    at_hand = AtHand(live.session.messages, live.session.front, await store.compacted(live.session.id))
+    at_hand = AtHand(live.session.messages, live.session.replacement_count, await store.compacted(live.session.id))
     messages = messages_up_to(then, conversation, at_hand)
     files: list[RestoredFile] = []
     if snapshots is not None:

@@ -340,11 +340,11 @@ class _Journal:
     turn: TurnRecord
     batches: Batches
 
-    async def began(self, call: ToolCall) -> None:
+    async def record_call(self, call: ToolCall) -> None:
         await self.batches.written()  # what takes effect is in the log first
         await self._keep("began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
 
-    async def started(self, call: ToolCall, process: Mapping[str, Any]) -> None:
+    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
         await self._keep("process", f"{call.id}/{process['pid']}", {"call_id": call.id, **process})
 
     async def _keep(self, kind: JournalKind, key: str, data: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from agenticx.attachments import fingerprint
 from agenticx.errors import SessionBusy
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.runtime.turn import attached
+from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.base import Journalled, TurnRecord
 from agenticx.sessions.damage import readable
 from agenticx.sessions.posting import Posted, PostState, TurnRequest
@@ -102,7 +102,7 @@ class WaitingMessage:
         """`queued` or `handed_back`."""
         data: dict[str, Any] = {"turn_id": self.turn_id, "message_id": self.message.message_id}
         named = {} if self.client_turn_id is None else {"client_turn_id": self.client_turn_id}
-        return RuntimeEvent(type_, data | {"input": self.message.content} | attached(self.message) | named)
+        return RuntimeEvent(type_, data | {"input": self.message.content} | attachment_data(self.message) | named)
 
 
 class Waiting:

@@ -12,19 +12,19 @@ from agenticx.clocks import SystemClock
 from agenticx.logs import Line, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, signature
-from agenticx.runtime.polling import Polls
+from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
+from agenticx.runtime.polling import PollBackoff
 from agenticx.runtime.result_text import (
-    confirms,
     exit_code,
-    finds_nothing,
-    gives_verdict,
-    says_pending,
-    without_echo,
-    without_effort,
-    without_times,
+    mask_counts,
+    mask_echo,
+    mask_times,
+    reports_nothing_found,
+    reports_pending,
+    reports_success,
+    reports_verdict,
 )
-from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_cut_turn
+from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
 from agenticx.tools.looking import seems_read_only
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
@@ -61,10 +61,10 @@ def _pieces(size_of_piece: int, makes: dict[str, Make]) -> dict[str, Make]:
 def _judged(texts: list[str]) -> Generator[None]:
     """Judge each text as the result of a read-only call."""
     for text in texts:
-        finds_nothing(text, ("lorem", "a"), read_only=True)
-        exit_code(text), confirms(text), says_pending(text)
-        gives_verdict(text), without_effort(text)
-        without_times(text), without_echo(text, ("lorem", "ipsum", "a"))
+        reports_nothing_found(text, ("lorem", "a"), read_only=True)
+        exit_code(text), reports_success(text), reports_pending(text)
+        reports_verdict(text), mask_counts(text)
+        mask_times(text), mask_echo(text, ("lorem", "ipsum", "a"))
         yield
 
 
@@ -101,7 +101,7 @@ def _call(arguments: str) -> ToolCall:
 
 
 def _polled(results: list[tuple[ToolCall, str]]) -> Generator[None]:
-    polls = Polls()
+    polls = PollBackoff()
     for number, (call, text) in enumerate(results):
         polls.record(call, text, now=number, round_number=number)
         yield
@@ -139,8 +139,8 @@ def _at_debug() -> Iterator[None]:
 def _logged(arguments: Any) -> None:
     with _at_debug():
         log, call = TurnLog(SystemClock()), {"tool_call_id": "a", "name": "look", "arguments": arguments}
-        log.see(EventType.TOOL_CALL, call)
-        log.see(EventType.TOOL_RESULT, {**call, "outcome": "ok", "duration_ms": 1.0})
+        log.record(EventType.TOOL_CALL, call)
+        log.record(EventType.TOOL_RESULT, {**call, "outcome": "ok", "duration_ms": 1.0})
 
 
 def _line(text: str) -> str:
@@ -148,19 +148,19 @@ def _line(text: str) -> str:
 
 
 _JUDGES: tuple[Callable[..., object], ...] = (
-    confirms,
+    reports_success,
     exit_code,
-    gives_verdict,
-    says_pending,
-    without_echo,
-    without_effort,
-    without_times,
+    reports_verdict,
+    reports_pending,
+    mask_echo,
+    mask_counts,
+    mask_times,
 )
 
 RESULT_CASES = [
-    Case(of=finds_nothing, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
-    Case(of=finds_nothing, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
-    Case(of=finds_nothing, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
+    Case(of=reports_nothing_found, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
+    Case(of=reports_nothing_found, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
+    Case(of=reports_nothing_found, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
     Case(
         of=LoopDetector,
         run=_recorded,
@@ -168,12 +168,12 @@ RESULT_CASES = [
             "many calls": lambda size: [(str(number), "a") for number in range(size // 100)],
             "long calls": lambda size: [("a" * (size // 20), "b" * (size // 20)) for _ in range(10)],
         },
-        also=(signature,),
+        also=(call_signature,),
     ),
     Case(of=LoopDetector, variant="large rounds", run=_recorded_rounds, inputs={"calls": _rounds(256)}, where="thread"),
     Case(of=LoopDetector, variant="rounds", run=_recorded_rounds, inputs={"calls": _rounds(24)}),
     Case(
-        of=Polls,
+        of=PollBackoff,
         run=_polled,
         inputs={
             "many calls": lambda size: [(_call(f"{number}"), "running") for number in range(size // 100)],
@@ -190,7 +190,7 @@ RESULT_CASES = [
         variant="at debug",
         run=_logged,
         inputs={**{name: parsed(make) for name, make in JSON.items()}, **TEXTS},
-        also=(LlmCallLine, log_cut_turn),
+        also=(LlmCallLine, log_interrupted_turn),
     ),
     Case(of=redact, run=redact, inputs=TEXTS, where="program"),
     Case(of=excerpt, run=lambda text: excerpt(text, 2_000), inputs=TEXTS),

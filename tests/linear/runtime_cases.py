@@ -16,12 +16,12 @@ from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
-from agenticx.runtime.call_reading import validated
+from agenticx.runtime.call_reading import validate_arguments
 from agenticx.runtime.canonical_json import write_json
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, reading_size
+from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, history_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
-from agenticx.runtime.inline_calls import inline_calls
+from agenticx.runtime.inline_calls import parse_inline_calls
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.output import TurnOutput
 from agenticx.runtime.question import question_lines
@@ -30,7 +30,7 @@ from agenticx.runtime.row_text import render as rows_as_text
 from agenticx.runtime.row_text import snippets
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
-from agenticx.runtime.tool_output import bounded, is_large, jsonable, render, rendered
+from agenticx.runtime.tool_output import is_large, jsonable, render, render_async, truncate
 from agenticx.runtime.turn import Turn
 from agenticx.tools.fitting import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
@@ -70,12 +70,12 @@ class _Table(BaseModel):
 
 
 def _fault(text: str) -> object:
-    return TurnOutput(_Table, _MODEL, ()).fault(Reply(text=text, complete=True))
+    return TurnOutput(_Table, _MODEL, ()).submit_text(Reply(text=text, complete=True))
 
 
 def _settled(text: str) -> object:
     call = ToolCall(id="a", name="submit_output", arguments=text)
-    return TurnOutput(_Table, _Unheld(), ("look",)).verdicts([call], cut=False)
+    return TurnOutput(_Table, _Unheld(), ("look",)).submit_calls([call], cut=False)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _take(numbers: list[int | None], text: str = "", more: Any = None) -> str:
 
 def _validated(arguments: Any) -> object:
     try:
-        return validated(_take, arguments)
+        return validate_arguments(_take, arguments)
     except InvalidArguments:
         return None
 
@@ -204,17 +204,17 @@ RUNTIME_CASES = [
     ),
     Case(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
     Case(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
-    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(reading_size,)),
+    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(history_size,)),
     Case(of=rows_as_text, run=rows_as_text, inputs=_ROWS, where="thread"),
     Case(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
-    Case(of=inline_calls, run=lambda text: inline_calls(text, ("look",)), inputs=TEXTS),
+    Case(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),
     Case(
-        of=inline_calls,
+        of=parse_inline_calls,
         variant="JSON",
-        run=lambda text: inline_calls(f"<tool_code>{text}</tool_code>", ("look",)),
+        run=lambda text: parse_inline_calls(f"<tool_code>{text}</tool_code>", ("look",)),
         inputs=JSON,
     ),
-    Case(of=validated, run=_validated, inputs=_ARGUMENTS, where="thread"),
+    Case(of=validate_arguments, run=_validated, inputs=_ARGUMENTS, where="thread"),
     Case(of=coerce_numbers, run=lambda value: coerce_numbers(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"),
     Case(of=write_json, run=lambda value: write_json(value, len), inputs=_VALUES, where="thread"),
     Case(of=TurnOutput, variant="answers in text", run=_fault, inputs=JSON | TEXTS, where="thread"),
@@ -227,12 +227,12 @@ RUNTIME_CASES = [
     ),
     Case(of=ReplyWriter, variant="thinking", run=_written, inputs=_deltas(ThinkingDelta)),
     Case(of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))),
-    Case(of=render, variant="text", run=lambda text: render(text, 30_000), inputs=TEXTS, also=(bounded,)),
-    Case(of=rendered, run=lambda value: rendered(value, 30_000), inputs=_LARGE_VALUES, where="awaited"),
+    Case(of=render, variant="text", run=lambda text: render(text, 30_000), inputs=TEXTS, also=(truncate,)),
+    Case(of=render_async, run=lambda value: render_async(value, 30_000), inputs=_LARGE_VALUES, where="awaited"),
     Case(
-        of=rendered,
+        of=render_async,
         variant="objects",
-        run=lambda text: rendered(_Said(text=clean_text(text)), 9),
+        run=lambda text: render_async(_Said(text=clean_text(text)), 9),
         inputs=LINES,
         where="awaited",
     ),

@@ -108,7 +108,7 @@ EXEMPT: dict[str, str] = {
         "other rows go through it": """
             runtime.compactor.is_summary tools.protected.protection_reason
             llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
-            runtime.output.OutputType runtime.question.size_of tools.output.ProgressEmitter
+            runtime.output.OutputType runtime.question.describe_size tools.output.ProgressEmitter
             sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
             sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
             cli.render.JsonLinesOutput cli.render.TerminalOutput logs.hidden_members

@@ -1,4 +1,4 @@
-"""What the tests of turns share."""
+"""Fixtures for the tests of turns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.runtime.playing import Player
 
 @pytest.fixture
 def anyio_backend() -> Any:
-    """Time passes only while a turn waits."""
+    """Return an event loop whose time passes only while a turn waits."""
     return JUMPING
 
 
 @pytest.fixture
 def play(tmp_path: Path) -> Player:
-    """`run = await play([say("hi")])`: one turn, checked against the grammar, its history and its leftovers."""
+    """Return a player: `run = await play([say("hi")])` runs one turn and checks its grammar, history and leftovers."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     return Player(tmp_path / "home", workspace)
@@ -28,5 +28,5 @@ def play(tmp_path: Path) -> Player:
 
 @pytest.fixture
 def clock() -> LoopClock:
-    """The clock of the loop that runs."""
+    """Return the clock of the running loop."""
     return LoopClock()

@@ -1,4 +1,4 @@
-"""Histories of every kind for the tests of the parts, and a validator of them written apart from the code it judges."""
+"""Strategies for histories of every kind, and a validator that is independent of the code under test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def system(text: str) -> SystemMessage:
 
 
 def assistant(text: str = "", *calls: str, reasoning: str = "") -> AssistantMessage:
-    """An answer with calls of these ids."""
+    """Return an answer with calls of these ids."""
     return AssistantMessage(
         content=text, reasoning=reasoning, tool_calls=tuple(ToolCall(id=id_, name="look") for id_ in calls)
     )
@@ -44,7 +44,7 @@ def result(call_id: str, text: str = "seen") -> ToolMessage:
 
 
 def number(messages: Sequence[Message]) -> list[Message]:
-    """The rows with ids by place, so that a history means the same each time it is made."""
+    """Return the rows with ids by position, so that a history means the same each time it is made."""
     return [row.model_copy(update={"message_id": f"msg_{place}"}) for place, row in enumerate(messages)]
 
 
@@ -52,7 +52,7 @@ def number(messages: Sequence[Message]) -> list[Message]:
 
 
 def violations(messages: Sequence[Message]) -> list[str]:
-    """What a strict Chat Completions server has against these rows; empty if it takes them."""
+    """Return the errors that a strict Chat Completions server reports for these rows; empty if it accepts them."""
     found: list[str] = []
     roles = [row.role for row in messages]
     body = next((place for place, role in enumerate(roles) if role != "system"), len(roles))
@@ -95,7 +95,10 @@ _rows = st.one_of(
 
 @st.composite
 def valid_histories(draw: st.DrawFn, *, most: int = 12, words: st.SearchStrategy[str] = _filled) -> list[Message]:
-    """System rows, then exchanges; ids are unique within a row and may come again in later ones, as some servers do."""
+    """Draw system rows, then exchanges.
+
+    Ids are unique within a row and may be used again in later ones, as some servers do.
+    """
     rows: list[Message] = [system(text) for text in draw(st.lists(words, max_size=2))]
     for kind in draw(st.lists(st.sampled_from(["user", "reminder", "answer", "round", "round"]), max_size=most)):
         if kind == "user":
@@ -113,7 +116,7 @@ def valid_histories(draw: st.DrawFn, *, most: int = 12, words: st.SearchStrategy
 
 @st.composite
 def broken_histories(draw: st.DrawFn) -> list[Message]:
-    """Rows in no order at all, or a valid history with some rows lost, doubled, moved or put in."""
+    """Draw rows in no order at all, or a valid history with some rows lost, doubled, moved or inserted."""
     if draw(st.booleans()):
         return number(draw(st.lists(_rows, max_size=20)))
     rows = list(draw(valid_histories()))

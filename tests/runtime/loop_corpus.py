@@ -1,8 +1,10 @@
-"""A labelled corpus of call sequences and the detector's figures on it: `python -m tests.runtime.loop_corpus`.
+"""A labelled corpus of call sequences and the detector's figures on it.
+
+`python -m tests.runtime.loop_corpus` prints the figures.
 
 `loops/*.jsonl` hold one sequence a line: {label: "honest" | "loop", family, name, begins?, rounds}. An item of `rounds`
-is a list of calls {tool, arguments, result, outcome?, state?, artifact?}, or {times, rounds}: rounds that come so many
-times. `arguments` is an object, or text where the model wrote no JSON. `state` is the scratchpad behind the call,
+is a list of calls {tool, arguments, result, outcome?, state?, artifact?}, or {times, rounds}: rounds that are repeated
+so many times. `arguments` is an object, or text if the model wrote no JSON. `state` is the scratchpad after the call,
 `artifact` the content of one that it made. `begins` is the round, counted from 1, with which a loop begins.
 
 A sequence is positive if it gets a critical verdict; warnings are counted apart. `held_out.jsonl`, a third drawn at
@@ -104,7 +106,7 @@ Call = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """One sequence with its rounds written out."""
+    """One sequence with its repeated rounds expanded."""
 
     label: str
     family: str
@@ -119,7 +121,7 @@ class Labelled:
 
 @cache
 def corpus(file: str) -> tuple[Labelled, ...]:
-    """The sequences of one file."""
+    """Return the sequences of one file."""
     path = Path(__file__).with_name("loops") / f"{file}.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return tuple(
@@ -138,7 +140,7 @@ def _rounds(items: Sequence[Any]) -> Iterator[tuple[Call, ...]]:
 
 
 def arguments_text(call: Call) -> str:
-    """The arguments as the model wrote them."""
+    """Return the arguments as the model wrote them."""
     return call["arguments"] if isinstance(call["arguments"], str) else json.dumps(call["arguments"])
 
 
@@ -146,7 +148,7 @@ def arguments_text(call: Call) -> str:
 
 
 def judge(sequence: Labelled) -> tuple[list[int], int | None, LoopVerdict | None]:
-    """The rounds that were warned of, the round of the critical verdict and that verdict, if there was one."""
+    """Return the rounds that caused a warning, the round of the critical verdict and that verdict, if there was one."""
     detector = LoopDetector()
     detector.record_state("")
     warned: list[int] = []
@@ -178,7 +180,7 @@ def _recorded(call: Call) -> RecordedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of a set of sequences; `latest` is the most rounds between a loop's beginning and its verdict."""
+    """The results on a set of sequences; `latest` is the most rounds between a loop's beginning and its verdict."""
 
     honest: int
     loops: int
@@ -197,7 +199,7 @@ class Figures:
 
 
 def measure(sequences: Sequence[Labelled]) -> Figures:
-    """Judge all of them."""
+    """Judge all sequences and return the figures."""
     judged = [(sequence, *judge(sequence)) for sequence in sequences]
     loops = [(sequence, ended) for sequence, _, ended, _ in judged if sequence.label == "loop"]
     honest = [(warned, ended) for sequence, warned, ended, _ in judged if sequence.label == "honest"]
@@ -213,7 +215,7 @@ def measure(sequences: Sequence[Labelled]) -> Figures:
 
 
 def misses(sequences: Sequence[Labelled]) -> list[str]:
-    """Titles of the loops that were not found and of the honest sequences that were ended."""
+    """Return the titles of the loops that were not found and of the honest sequences that were ended."""
     wrong: list[str] = []
     for sequence in sequences:
         _, ended, verdict = judge(sequence)
@@ -225,7 +227,7 @@ def misses(sequences: Sequence[Labelled]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the figures of each file and of both, with `--misses` each wrong verdict too."""
+    """Print the figures of each file and of all, and with `--misses` each wrong verdict."""
     sets = {file: corpus(file) for file in FILES}
     sets["all"] = tuple(sequence for sequences in sets.values() for sequence in sequences)
     for name, sequences in sets.items():

@@ -1,4 +1,4 @@
-"""Runs one turn and holds it to what is true of every turn."""
+"""A player that runs one turn and checks what must hold for every turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, outline
 from tests.jumping import LoopClock
 
-__all__ = ["Player", "Run", "hold"]
+__all__ = ["Player", "Run", "check_turn"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ class Run:
 
     @property
     def outline(self) -> list[str]:
-        """The events without state and usage, each with its word: `tool_result:denied`."""
+        """The events without state and usage, each with its detail: `tool_result:denied`."""
         return outline(self.events, detail=True)
 
     @property
     def results(self) -> list[tuple[str, str, str]]:
-        """(id, outcome, text) of each call's result."""
-        return [(e.data["tool_call_id"], e.data["outcome"], e.data["result"]) for e in self.of("tool_result")]
+        """The (id, outcome, text) of each call's result."""
+        return [(e.data["tool_call_id"], e.data["outcome"], e.data["result"]) for e in self.events_of("tool_result")]
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -46,12 +46,15 @@ class Run:
         """The data of the last event."""
         return self.events[-1].data
 
-    def of(self, type_: str) -> list[RuntimeEvent]:
+    def events_of(self, type_: str) -> list[RuntimeEvent]:
         return [event for event in self.events if event.type == type_]
 
 
 def row(message: Message) -> tuple[Any, ...]:
-    """A message in one line: ("user", text), ("assistant", text, call names), ("tool", id, outcome, text), …"""
+    """Return a message as a tuple: ("user", text), ("assistant", text, call names), ("tool", id, outcome, text), …
+
+    The first element is the role, "reminder" for injected messages and "partial" for partial ones.
+    """
     match message:
         case UserMessage():
             return ("reminder" if message.injected else "user", message.content)
@@ -66,20 +69,20 @@ def row(message: Message) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Player:
-    """`await play([say("hi")])` is one turn in a workspace of its own, run to its end and checked."""
+    """A runner of turns: `await play([say("hi")])` runs one in a workspace of its own to its end and checks it."""
 
     home: Path
     workspace: Path
 
     def settings(self, **overrides: Any) -> Settings:
-        """Settings that no variable or file of this machine has a say in."""
+        """Return settings that no variable or file of this machine affects."""
         return load_settings(overrides, environ={"AGX_HOME": str(self.home)})
 
     def session(self, **options: Any) -> Session:
         return Session(workspace=self.workspace, **options)
 
     def runtime(self, model: Any, gate: Any = None, *, settings: dict[str, Any] | None = None, **options: Any) -> Any:
-        """A runtime in the time of the loop that runs."""
+        """Return a runtime whose clock is that of the running loop."""
         gate = ScriptedGate() if gate is None else gate
         return AgentRuntime(model, gate, settings=self.settings(**settings or {}), **{"clock": LoopClock(), **options})
 
@@ -100,7 +103,7 @@ class Player:
         steering: Any = None,
         **options: Any,
     ) -> Run:
-        """`script` is a list of replies or a model; `on` is called with each event as it comes."""
+        """Run a turn and return it; `script` is a list of replies or a model, `on` is called with each event."""
         clock = clock or LoopClock()
         model = ScriptedModel(script, clock=clock) if isinstance(script, list) else script
         session = session or self.session()
@@ -121,20 +124,20 @@ class Player:
             if on is not None:
                 on(event)
         run = Run(events=events, session=session, model=model)
-        hold(run, before)
+        check_turn(run, before)
         for scripted in (model, gate):
             if isinstance(scripted, ScriptedModel | ScriptedGate):
                 scripted.assert_done()
         return run
 
 
-def hold(run: Run, before: set[asyncio.Task[Any]]) -> None:
-    """What is true of every turn that ran to its end; `before` are the tasks that were there before it."""
+def check_turn(run: Run, before: set[asyncio.Task[Any]]) -> None:
+    """Check what must hold for every finished turn; `before` are the tasks that existed before it."""
     check_grammar(run.events)
     assert sanitize(run.session.messages) == run.session.messages, "the engine writes valid history"
-    asked = [call.data["tool_call_id"] for call in run.of("tool_call")]
+    asked = [call.data["tool_call_id"] for call in run.events_of("tool_call")]
     answered = [message.tool_call_id for message in run.session.messages if isinstance(message, ToolMessage)]
-    last = min(len(asked), len(answered)) if run.of("compaction") else len(asked)
+    last = min(len(asked), len(answered)) if run.events_of("compaction") else len(asked)
     assert answered[len(answered) - last :] == asked[len(asked) - last :], "one tool row per call, in call order"
     assert asyncio.all_tasks() - before == set(), "no task is left"
     assert getattr(run.model, "open_streams", 0) == 0, "no stream is left"

@@ -1,4 +1,4 @@
-"""The assessment of a call runs beside the event loop: it holds up nothing, and a stop leaves it behind."""
+"""Assessments of calls run in threads: they do not block the event loop, and a stop abandons them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.canonical_json import write_json
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.question import question_lines
-from agenticx.runtime.resuming import Question, ResumePoint
+from agenticx.runtime.resuming import ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.builtin.edits import file_edit, file_write
@@ -27,17 +27,17 @@ from agenticx.tools.registry import tool
 from tests.jumping import LoopClock
 from tests.linear.growth import grows_linearly
 from tests.patience import PATIENCE, comes_true, longest_hold
-from tests.runtime.test_stop import LIMIT, STOPPED, Timed
+from tests.runtime.test_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = pytest.mark.anyio
 
 MOST_SECONDS = 0.05
-"""Of CPU time for which an assessment may keep the loop from going round."""
+"""CPU seconds for which an assessment may block the event loop."""
 MEGABYTE = 1_000_000
 
 
-class Held:
-    """A tool's assessment that goes on until it is let go."""
+class BlockingAssessment:
+    """A tool's assessment that blocks until it is released."""
 
     def __init__(self):
         self.begun = threading.Event()
@@ -55,15 +55,15 @@ class Held:
 
 
 @pytest.mark.promise("C8")
-async def test_a_stop_comes_through_while_an_assessment_runs(play):
-    held = Held()
+async def test_a_stop_ends_the_turn_while_an_assessment_runs(play):
+    held = BlockingAssessment()
 
     @tool(risk="read", assess=held)
     async def look() -> str:
         """Look."""
         return "seen"
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     run = await play([[call("look"), call("look")]], tools=[look], stop=stop.signal, on=stop)
     held.go_on.set()
 
@@ -74,7 +74,7 @@ async def test_a_stop_comes_through_while_an_assessment_runs(play):
 
 
 async def test_an_assessment_that_does_not_end_is_an_error_of_its_call(play):
-    held = Held()
+    held = BlockingAssessment()
 
     @tool(risk="read", assess=held)
     async def look() -> str:
@@ -107,7 +107,7 @@ async def test_every_assessment_runs_in_a_thread_of_its_own(play):
     assert threading.get_ident() not in threads
 
 
-async def test_an_error_of_ours_that_an_assessment_raises_is_a_result_of_its_call(play):
+async def test_an_agenticx_error_raised_by_an_assessment_is_the_result_of_its_call(play):
     def assess(arguments, context):
         raise AgenticXError("the other session is busy")
 
@@ -125,9 +125,9 @@ async def test_an_error_of_ours_that_an_assessment_raises_is_a_result_of_its_cal
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("risk", ["execute", "read"])
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is_assessed(play, approved, risk):
+async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_is_assessed(play, approved, risk):
     """Its readers know it from the log, so they may answer at any moment."""
-    held = Held()
+    held = BlockingAssessment()
     asked = AsyncConfirmGate()
 
     def assess(arguments, context):
@@ -149,7 +149,7 @@ async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is
     )
     made = ToolCall(id="call_1", name="work")
     session = play.session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
-    point = ResumePoint(round=1, calls=(made,), questions={"call_1": Question(request=request)})
+    point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
     events = []
 
     async def follow():
@@ -171,17 +171,17 @@ async def test_a_question_of_before_a_restart_takes_its_answer_while_its_call_is
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory):
-    """A folder with more files than an assessment looks at."""
-    folder = tmp_path_factory.mktemp("crowd")
+def large_folder(tmp_path_factory):
+    """Create a folder with more files than an assessment reads."""
+    folder = tmp_path_factory.mktemp("large")
     for number in range(20_001):
         os.mknod(folder / f"f{number}")
     return folder
 
 
 @pytest.fixture
-def crowded(play, crowd):
-    (play.workspace / "many").symlink_to(crowd)
+def play_with_large_folder(play, large_folder):
+    (play.workspace / "many").symlink_to(large_folder)
     (play.workspace / "large").write_text("a\n" * (MEGABYTE // 2))
     return play
 
@@ -203,13 +203,15 @@ REFUSED = {"what is not there"}
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_loop_goes_round_while_a_call_is_assessed(crowded, anyio_backend, kind):
+async def test_the_event_loop_runs_while_a_call_is_assessed(play_with_large_folder, anyio_backend, kind):
     made, arguments = CALLS[kind]
     holds = []
     for _ in range(3):  # a machine with more to do may let other threads wait once
         async with longest_hold() as hold:
             script = [call(made.schema.name, arguments), "ok"]
-            run = await crowded(script, tools=[made], gate=ScriptedGate(*[False] * (kind not in REFUSED)))
+            run = await play_with_large_folder(
+                script, tools=[made], gate=ScriptedGate(*[False] * (kind not in REFUSED))
+            )
         assert [outcome for _, outcome, _ in run.results] == ["error" if kind in REFUSED else "denied"]
         holds.append(hold.longest)
         if hold.longest < MOST_SECONDS:
@@ -219,13 +221,13 @@ async def test_the_loop_goes_round_while_a_call_is_assessed(crowded, anyio_backe
 
 @pytest.mark.promise("C8")
 @pytest.mark.parametrize("kind", sorted(CALLS.keys() - REFUSED))
-async def test_a_stop_comes_through_whatever_is_assessed(crowded, kind):
+async def test_a_stop_ends_the_turn_whatever_is_assessed(play_with_large_folder, kind):
     made, arguments = CALLS[kind]
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     gate = ScriptedGate("silent")
-    runtime = crowded.runtime(ScriptedModel([call(made.schema.name, arguments)]), gate)
+    runtime = play_with_large_folder.runtime(ScriptedModel([call(made.schema.name, arguments)]), gate)
     events = []
-    async for event in runtime.run_turn("go", crowded.session(), stop.signal, tools=[made]):
+    async for event in runtime.run_turn("go", play_with_large_folder.session(), stop.signal, tools=[made]):
         stop(event)
         events.append(event)
     assert events[-1].data == STOPPED

@@ -1,4 +1,4 @@
-"""Files in a turn: let in before it begins, named in its first event, kept in its history and in compaction."""
+"""Attachments in a turn: checked before it, named in its first event, kept in history and compaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_files_are_named_in_the_log_and_sent_in_every_round(play):
         assert kinds == ["image_url", "text", "text"]
 
 
-async def test_what_is_not_let_in_is_refused_before_the_turn_begins(play):
+async def test_invalid_attachments_are_refused_before_the_turn_begins(play):
     session = play.session()
     lie = PNG.model_copy(update={"media_type": "image/jpeg"})
     with pytest.raises(AttachmentRefused, match=r"'a\.png' is image/png, not image/jpeg"):
@@ -63,13 +63,13 @@ def rounds(count: int) -> list[Message]:
     return [row for number in range(count) for row in (assistant("", f"c{number}"), result(f"c{number}", "seen " * 99))]
 
 
-def test_files_weigh_in_what_a_history_is_taken_to_have():
+def test_attachments_count_towards_the_size_of_a_history():
     assert estimate_tokens([user("go", attachments=(PNG,))]) == 1500
     assert estimate_tokens([user("go", attachments=(TEXT, TEXT))]) == (2 + 16) // 4
     assert ContextCompactor(threshold_chars=10_000).is_due([user("go", attachments=(PNG, PDF))], ScriptedModel())
 
 
-async def test_the_request_being_worked_on_keeps_its_files():
+async def test_the_current_request_keeps_its_attachments():
     request = user("go", attachments=(PNG,))
     history = [user("before"), assistant("yes"), request, *rounds(12)]
     compacted = await ContextCompactor().maybe_compact(history, ScriptedModel(["what was done"]))
@@ -88,5 +88,5 @@ async def test_files_of_earlier_requests_are_named_in_what_is_summarised():
     model = ScriptedModel(["summary"])
     history = [user("see", attachments=(PNG, TEXT)), assistant("yes"), *rounds(10), user("next"), system("x")]
     assert await ContextCompactor().maybe_compact(history, model) is not None
-    told = model.requests[0].messages[1].content
-    assert told.startswith("user: see\n[attached a.png, image/png]\n[attached f.txt, text/plain]\ngrüße\n")
+    content = model.requests[0].messages[1].content
+    assert content.startswith("user: see\n[attached a.png, image/png]\n[attached f.txt, text/plain]\ngrüße\n")

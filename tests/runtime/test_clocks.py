@@ -1,4 +1,4 @@
-"""The four clocks of a model call: which one fires, when, and what never does."""
+"""The four clocks of a model call: which one fires, when, and which events never fire any."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def add(a: int, b: int) -> int:
 
 
 def stalls(run):
-    return [(e.data["phase"], e.data["action"], e.data["limit_seconds"]) for e in run.of("stall")]
+    return [(e.data["phase"], e.data["action"], e.data["limit_seconds"]) for e in run.events_of("stall")]
 
 
-async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chunk(play):
+async def test_a_silent_model_causes_a_waiting_token_and_then_expires_the_first_chunk_clock(play):
     run = await play([hang()], settings=CLOCKS)
 
     assert run.outline == [
@@ -48,7 +48,7 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
         "stall:first_chunk",
         "error:timeout.first_chunk",
     ]
-    waiting, stall = dict(run.of("token")[0].data), dict(run.of("stall")[0].data)
+    waiting, stall = dict(run.events_of("token")[0].data), dict(run.events_of("stall")[0].data)
     assert waiting.pop("elapsed_seconds") == pytest.approx(2)
     assert waiting == {"text": "", "message_id": waiting["message_id"], "offset": 0, "waiting": True}
     assert stall.pop("elapsed_seconds") == pytest.approx(6)
@@ -62,7 +62,7 @@ async def test_a_model_that_says_nothing_gets_a_waiting_token_and_then_first_chu
     assert len(run.model.requests) == 1, "an expired clock is not retried"
 
 
-async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play):
+async def test_silence_after_the_first_delta_is_reported_and_then_expires_the_heartbeat(play):
     run = await play([[say("Well"), hang()]], settings=CLOCKS)
 
     assert run.outline == [
@@ -74,7 +74,7 @@ async def test_silence_after_the_first_delta_is_told_and_then_heartbeat(play):
         "error:timeout.heartbeat",
     ]
     assert stalls(run) == [("heartbeat", "waiting", 4), ("heartbeat", "failed", 4)]
-    assert [e.data["elapsed_seconds"] for e in run.of("stall")] == pytest.approx([2, 4])
+    assert [e.data["elapsed_seconds"] for e in run.events_of("stall")] == pytest.approx([2, 4])
     assert run.rows == [("user", "go"), ("partial", "Well")]
 
 
@@ -88,14 +88,14 @@ async def test_deltas_that_add_nothing_are_no_progress(play, empty):
     run = await play([[first, *[raw(empty), pause(0.5)] * 20]], settings=CLOCKS, tools=[add])
 
     assert run.outline[-1] == "error:timeout.heartbeat"
-    assert run.of("stall")[-1].data["elapsed_seconds"] == pytest.approx(4)
+    assert run.events_of("stall")[-1].data["elapsed_seconds"] == pytest.approx(4)
 
 
 async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbeat(play):
     run = await play([[[raw(TextDelta("")), pause(0.5)] * 20]], settings=CLOCKS)
 
     assert run.outline[2:] == ["token:waiting", "stall:first_chunk", "error:timeout.first_chunk"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(6)
+    assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(6)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ async def test_empty_deltas_before_the_first_character_do_not_start_the_heartbea
     [say("x"), think("x"), raw(ToolCallDelta(0, "a", "add", " "))],
     ids=["text", "reasoning", "arguments"],
 )
-async def test_a_slow_drip_lives_until_the_hard_cap(play, piece):
+async def test_a_slow_stream_runs_until_the_hard_limit(play, piece):
     run = await play([[[piece, pause(1)] * 30]], settings=CLOCKS, tools=[add])
 
     assert stalls(run) == [("hard", "failed", 20)]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(20)
+    assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(20)
     assert run.outline[-1] == "error:timeout.hard"
 
 
-async def test_a_stream_that_always_has_more_at_hand_ends_with_the_hard_cap(play):
+async def test_a_stream_that_never_pauses_ends_at_the_hard_limit(play):
     class Endless:
         name, context_window = "endless", None
 
@@ -123,12 +123,12 @@ async def test_a_stream_that_always_has_more_at_hand_ends_with_the_hard_cap(play
     run = await play(Endless(), clock=ScaledClock(20), settings={**CLOCKS, "llm_hard_timeout_seconds": 2})
 
     assert stalls(run) == [("hard", "failed", 2)]
-    assert run.of("stall")[0].data["elapsed_seconds"] >= 2
+    assert run.events_of("stall")[0].data["elapsed_seconds"] >= 2
     assert run.outline[-1] == "error:timeout.hard"
 
 
 @pytest.mark.promise("C8")
-async def test_a_stream_that_always_has_more_at_hand_hears_a_stop_between_two_handfuls(play):
+async def test_a_stream_that_never_pauses_is_stopped_between_two_batches(play):
     stop, tokens_behind_it = StopSignal(), 0
 
     def press(event):
@@ -145,7 +145,7 @@ async def test_a_stream_that_always_has_more_at_hand_hears_a_stop_between_two_ha
     assert tokens_behind_it < 2 * 512
 
 
-async def test_a_slow_drip_that_ends_before_the_hard_cap_is_an_answer(play):
+async def test_a_slow_stream_that_ends_before_the_hard_limit_is_an_answer(play):
     run = await play([[[say("x"), pause(1)] * 15]], settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
@@ -175,10 +175,10 @@ async def test_each_model_call_has_clocks_and_a_waiting_token_of_its_own(play):
         "token",
         "final:answer",
     ]
-    assert run.of("token")[1].data["message_id"] == run.terminal["message_id"]
+    assert run.events_of("token")[1].data["message_id"] == run.terminal["message_id"]
 
 
-async def test_the_providers_own_time_out_lies_past_all_clocks(play):
+async def test_the_providers_own_time_out_is_longer_than_all_clocks(play):
     run = await play(["ok"], settings=CLOCKS)
 
     assert run.model.requests[0].timeout == 20 + 15
@@ -188,7 +188,7 @@ async def test_the_hard_clock_may_be_the_shortest(play):
     run = await play([hang()], settings={**CLOCKS, "llm_hard_timeout_seconds": 1})
 
     assert run.outline == ["turn_started", "round_start", "stall:hard", "error:timeout.hard"]
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(1)
+    assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(1)
 
 
 async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play):

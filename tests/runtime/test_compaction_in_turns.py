@@ -1,4 +1,4 @@
-"""Compaction as a turn sees it: once, said, stored, and never in the way."""
+"""Compaction in turns: once, reported, stored, and without harm to the turn."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_long_history_becomes_a_summary_and_its_tail(play):
         "state:done",
         "final:answer",
     ]
-    data = dict(run.of("compaction")[0].data)
+    data = dict(run.events_of("compaction")[0].data)
     assert data.pop("tokens_before") > data.pop("tokens_after") > 0
     assert data == {"compacted_count": 23, "summary": "They asked 0 to 11.", "tokens_spent": 109}
     assert run.rows[0] == ("system", "[compacted] Summary of 23 earlier messages:\nThey asked 0 to 11.")
@@ -72,7 +72,7 @@ async def test_a_summary_that_fails_is_replaced_by_snippets(play, reply):
     )
 
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
-    assert f"user: question 0{MORE}\nassistant: answer 0" in run.of("compaction")[0].data["summary"]
+    assert f"user: question 0{MORE}\nassistant: answer 0" in run.events_of("compaction")[0].data["summary"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_a_summary_that_fails_is_replaced_by_snippets(play, reply):
     [fail(ModelError("down", code="provider.overloaded")), hang(), cut(), finish("content_filter")],
     ids=["fails", "hangs", "cut", "filtered"],
 )
-async def test_what_a_failed_summary_cost_is_said_and_counted(play, end):
+async def test_the_cost_of_a_failed_summary_is_reported_and_counted(play, end):
     run = await play(
         [[say("half"), usage(100, 9), end], [say("Hi."), usage(50, 1)]],
         session=play.session(messages=[UserMessage(content="x" * 5000), *history()]),
@@ -89,7 +89,7 @@ async def test_what_a_failed_summary_cost_is_said_and_counted(play, end):
 
     shown = outline(run.events, usage=True)
     assert shown == ["turn_started", "round_start", "usage", "compaction", "token", "usage", "final"]
-    assert run.of("usage")[0].data == {"input_tokens": 100, "output_tokens": 9, "model": "scripted"}
+    assert run.events_of("usage")[0].data == {"input_tokens": 100, "output_tokens": 9, "model": "scripted"}
     assert run.terminal["usage"] == {"input_tokens": 150, "output_tokens": 10}
 
 
@@ -101,12 +101,12 @@ async def test_what_a_summary_cost_that_gained_nothing_is_counted(play):
         [[say(LONGER), usage(100, 9)], [say("Hi."), usage(50, 1)]], session=play.session(messages=history())
     )
 
-    assert run.of("compaction") == []
+    assert run.events_of("compaction") == []
     assert run.terminal["usage"] == {"input_tokens": 150, "output_tokens": 10}
 
 
 @pytest.mark.promise("D4")
-async def test_turns_of_few_words_buy_no_summary_however_many_there_are(play):
+async def test_short_turns_cause_no_summary_however_many_there_are(play):
     session = play.session()
     for number in range(40):
         await play([f"answer {number}"], session=session, user=f"question {number}")
@@ -115,7 +115,7 @@ async def test_turns_of_few_words_buy_no_summary_however_many_there_are(play):
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_not_asked_for_before_the_history_has_grown_by_eight_rows(play):
+async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history_has_grown_by_eight_rows(play):
     session = play.session(messages=history())
     await play([LONGER, "Hi."], session=session)
     for _ in range(3):
@@ -128,7 +128,7 @@ async def test_a_summary_that_gained_nothing_is_not_asked_for_before_the_history
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_asked_for_again_once_half_as_many_characters_are_new(play):
+async def test_a_summary_that_gained_nothing_is_requested_again_once_the_history_is_half_as_long_again(play):
     session = play.session(messages=history())
     await play([LONGER, "Hi."], session=session)
     run = await play(["A summary.", "Hi."], session=session, user="go " * 2_000)
@@ -136,7 +136,7 @@ async def test_a_summary_that_gained_nothing_is_asked_for_again_once_half_as_man
     assert "compaction" in run.outline
 
 
-async def test_a_call_and_its_result_are_never_parted(play):
+async def test_a_call_and_its_result_are_never_separated(play):
     @tool(risk="read")
     def look() -> str:
         """Look."""
@@ -153,7 +153,7 @@ async def test_a_call_and_its_result_are_never_parted(play):
     assert [row[0] for row in run.rows[:4]] == ["system", "assistant", "tool", "tool"]
 
 
-async def test_the_request_being_worked_on_survives_word_for_word(play):
+async def test_the_current_request_survives_word_for_word(play):
     @tool(risk="read")
     def look(n: int) -> str:
         """Look."""
@@ -177,7 +177,7 @@ async def test_a_known_window_that_is_nearly_full_is_compacted_early(play):
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
 
 
-async def test_a_summary_that_gains_nothing_is_not_asked_for_again_in_every_round(play):
+async def test_a_summary_that_gains_nothing_is_not_requested_in_every_round(play):
     counter = iter(range(100))
 
     @tool(risk="read")
@@ -188,7 +188,7 @@ async def test_a_summary_that_gains_nothing_is_not_asked_for_again_in_every_roun
     session = play.session(messages=history())
     run = await play([LONGER, *[call("tick")] * 3, "Hi."], tools=[tick], session=session)
 
-    assert run.of("compaction") == []
+    assert run.events_of("compaction") == []
     assert run.outline[-1] == "final:answer"
     assert len(run.rows) == 30 + 1 + 3 * 2 + 1
 
@@ -212,7 +212,7 @@ def many_rounds(count, *, tokens=3_900):
 async def test_thirty_rounds_in_a_large_window_are_never_compacted(play):
     run = await play(ScriptedModel(many_rounds(30), context_window=200_000), tools=[look], **MORE_ROUNDS)
 
-    assert run.of("compaction") == []
+    assert run.events_of("compaction") == []
     assert run.outline[-1] == "final:answer"
     assert len(run.session.messages) == 62
 
@@ -227,7 +227,7 @@ async def test_thirty_rounds_in_a_large_window_are_never_compacted(play):
     ],
     ids=["messages are set", "characters are set", "a compactor made explicitly", "an unknown window"],
 )
-async def test_thresholds_that_are_set_count_and_those_of_unknown_windows(play, settings, compactor, window):
+async def test_explicit_thresholds_apply_and_defaults_apply_to_unknown_windows(play, settings, compactor, window):
     model = ScriptedModel([*many_rounds(10)[:10], "A summary.", "Done."], context_window=window)
     session = play.session(messages=[UserMessage(content="x" * 9_000)])
     run = await play(model, tools=[look], session=session, settings=settings, compactor=compactor, **MORE_ROUNDS)
@@ -235,15 +235,15 @@ async def test_thresholds_that_are_set_count_and_those_of_unknown_windows(play, 
     assert run.outline.count("compaction") == 1
 
 
-async def test_of_two_thresholds_the_one_that_is_not_set_does_not_count_where_the_window_is_known(play):
+async def test_an_unset_threshold_does_not_apply_if_the_window_is_known(play):
     model = ScriptedModel(many_rounds(30), context_window=200_000)
     run = await play(model, tools=[look], settings={"compaction_threshold_chars": 100_000}, **MORE_ROUNDS)
 
-    assert run.of("compaction") == []
+    assert run.events_of("compaction") == []
 
 
 class Copyist(ScriptedModel):
-    """Plays its script, but summarises by repeating the facts of what it is given."""
+    """A model that plays its script, but summarises by repeating the facts of its input."""
 
     def __init__(self, script, **options):
         super().__init__(script, **options)
@@ -263,7 +263,7 @@ async def test_in_a_small_window_no_compaction_follows_at_once_and_no_fact_is_fo
 
     rounds = [event.type for event in run.events if event.type in ("round_start", "compaction")]
     between = " ".join(rounds).split("compaction")
-    assert 2 <= len(run.of("compaction")) <= 10
+    assert 2 <= len(run.events_of("compaction")) <= 10
     assert min(part.count("round_start") for part in between[1:-1]) >= 3
     assert [fact for asked in model.summarised for fact in asked][1:] == [
         f"FACT-{n}" for n in range(sum(map(len, model.summarised)) - 1)
@@ -273,7 +273,7 @@ async def test_in_a_small_window_no_compaction_follows_at_once_and_no_fact_is_fo
     assert text.count("word for word: Find FACT-go!") == 1
 
 
-async def test_results_are_not_shortened_anew_in_every_round(play):
+async def test_results_are_not_shortened_again_in_every_round(play):
     @tool(risk="read")
     def read(n: int) -> str:
         """Read."""
@@ -324,7 +324,7 @@ async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
     original = everything = list(session.messages)
     for number in range(24):
         await play(Copyist([f"answer {number}"]), session=session, user=f"question FACT-{number}{MORE}")
-        before, everything = everything, [*session.compacted, *session.messages[session.front :]]
+        before, everything = everything, [*session.compacted, *session.messages[session.replacement_count :]]
         assert everything[: len(before)] == before
 
     assert len([row for row in session.messages if is_summary(row)]) >= 2
@@ -350,7 +350,7 @@ async def test_shortened_tool_results_are_put_back_as_they_were(play):
     compactor = ContextCompactor(threshold_chars=30_000, prune_tool_result_chars=200, retain_recent_messages=4)
     run = await play(["Hi."], session=session, compactor=compactor)
 
-    assert run.of("compaction") == []
+    assert run.events_of("compaction") == []
     assert len(session.messages[1].content) < 500
     session.restore_compacted()
     assert session.messages[:12] == original
@@ -373,7 +373,7 @@ async def test_nothing_is_put_back_while_a_turn_runs(play):
     assert len(session.messages) == 32
 
 
-async def test_a_conversation_that_somebody_replaced_is_not_taken_for_one_with_summaries(play):
+async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
     session = play.session(messages=history())
     await play(["A summary.", "Hi."], session=session)
     session.messages = history()

@@ -1,4 +1,4 @@
-"""Who is asked, what their answer does, and what happens when nobody answers."""
+"""Confirmations in turns: who is asked, the effect of the answer, and a question without an answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_an_approved_call_runs(play, notes):
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate)
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
-    required = dict(run.of("confirm_required")[0].data)
+    required = dict(run.events_of("confirm_required")[0].data)
     request = gate.requests[0]
     assert datetime.fromisoformat(required.pop("expires_at")).timestamp() == pytest.approx(
         request.expires_at.timestamp(), abs=0.001
@@ -90,7 +90,12 @@ async def test_an_approved_call_runs(play, notes):
         },
         "digest": request.digest,
     }
-    assert run.of("confirm_response")[0].data == {"id": request.id, "approved": True, "by": "user", "remember": "once"}
+    assert run.events_of("confirm_response")[0].data == {
+        "id": request.id,
+        "approved": True,
+        "by": "user",
+        "remember": "once",
+    }
     assert notes.kept == ["hi"]
 
 
@@ -113,15 +118,15 @@ async def test_a_question_that_nobody_answers_expires_as_no(play, notes):
     )
 
     assert run.outline == [*ASKED, "stall:confirm", "confirm_response:denied", "tool_result:denied", *ANSWERED]
-    assert run.of("stall")[0].data["limit_seconds"] == 5
-    assert run.of("stall")[0].data["elapsed_seconds"] == pytest.approx(5)
-    assert run.of("confirm_response")[0].data["by"] == "timeout"
+    assert run.events_of("stall")[0].data["limit_seconds"] == 5
+    assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(5)
+    assert run.events_of("confirm_response")[0].data["by"] == "timeout"
     assert run.results == [("call_1", "denied", "Denied: nobody answered in time.")]
     assert notes.kept == []
 
 
 class CutShort(ConfirmGate):
-    """Has an answer at the very moment at which its asking ends."""
+    """A gate that has an answer at the very moment at which its asking is cancelled."""
 
     def request_confirm(self, question, context):
         raise AssertionError("it is asked through ask()")
@@ -140,7 +145,7 @@ async def test_an_answer_at_the_moment_at_which_the_time_is_over_counts(play, no
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
 
 
-async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_is_told(play, notes):
+async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_is_reported(play, notes):
     gate, stop = AsyncConfirmGate(), StopSignal()
     runtime = play.runtime(ScriptedModel([note(), "ok"]), gate)
     events = []
@@ -171,8 +176,8 @@ async def test_changed_arguments_are_what_runs(play, notes):
     gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"text": "bye"}))
     run = await play([note("hi"), "ok"], tools=notes.tools(), gate=gate)
 
-    assert run.of("tool_call")[0].data["arguments"] == {"text": "hi"}
-    assert run.of("confirm_response")[0].data["arguments"] == {"text": "bye"}
+    assert run.events_of("tool_call")[0].data["arguments"] == {"text": "hi"}
+    assert run.events_of("confirm_response")[0].data["arguments"] == {"text": "bye"}
     assert notes.kept == ["bye"]
     assert run.results == [("call_1", "ok", "kept bye")]
 
@@ -203,7 +208,7 @@ async def test_remember_session_allows_just_that_call_for_the_session(play, note
     assert notes.kept == ["a", "a", "a"]
 
 
-async def test_a_yes_for_once_is_for_once(play, notes):
+async def test_an_approval_for_once_applies_once(play, notes):
     run = await play([[note("a"), note("a")], "ok"], tools=notes.tools(), gate=ScriptedGate(True, False))
 
     assert [outcome for _, outcome, _ in run.results] == ["ok", "denied"]
@@ -218,7 +223,7 @@ async def test_remembered_is_what_was_bound_so_a_changed_file_is_asked_about_aga
     second = ScriptedGate(False)
     run = await play([note("a"), "ok"], tools=notes.tools(), gate=second, session=session)
 
-    assert run.of("tool_result")[0].data["outcome"] == "denied"
+    assert run.events_of("tool_result")[0].data["outcome"] == "denied"
     assert notes.kept == ["a"]
 
 
@@ -233,9 +238,7 @@ async def test_what_changed_between_question_and_answer_does_not_run(play, notes
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate, on=on)
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:denied", *ANSWERED]
-    assert run.results == [
-        ("call_1", "denied", "Denied: what would run changed after the person was asked; ask again.")
-    ]
+    assert run.results == [("call_1", "denied", "Denied: what would run changed after the user was asked; ask again.")]
     assert notes.kept == []
 
 
@@ -259,7 +262,7 @@ async def test_stopped_while_a_question_is_open_the_call_is_cancelled(play, note
         "tool_result:cancelled",
         "error:stopped",
     ]
-    assert run.of("confirm_response")[0].data == {"id": asked[0], "approved": False, "by": "stop"}
+    assert run.events_of("confirm_response")[0].data == {"id": asked[0], "approved": False, "by": "stop"}
     assert gate.pending() == []
     with pytest.raises(ConfirmClosed):
         gate.resolve(asked[0], True)
@@ -289,7 +292,7 @@ async def test_the_first_valid_answer_wins_and_nothing_else_has_an_effect(play, 
     assert refused == ["UnknownConfirm", "DigestMismatch"]
     assert run.results == [("call_1", "ok", "kept hi")]
     with pytest.raises(ConfirmClosed):
-        gate.resolve(run.of("confirm_required")[0].data["id"], False)
+        gate.resolve(run.events_of("confirm_required")[0].data["id"], False)
 
 
 async def test_auto_mode_asks_only_about_protected_paths(play, notes):
@@ -311,19 +314,19 @@ async def test_plan_mode_denies_without_asking(play, notes):
     assert notes.kept == []
 
 
-async def test_auto_approval_says_both_events_by_policy_and_keeps_no_request(play, notes):
+async def test_auto_approval_emits_both_events_by_policy_and_keeps_no_request(play, notes):
     gate = AutoApproveConfirmGate()
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate)
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
-    assert run.of("confirm_response")[0].data["by"] == "policy"
+    assert run.events_of("confirm_response")[0].data["by"] == "policy"
     assert gate.last_request is None
 
 
 # --- gates that are not ours ------------------------------------------------------------------------------------------
 
 
-class Asked(ConfirmGate):
+class FunctionGate(ConfirmGate):
     """A gate made of one function."""
 
     def __init__(self, answer):
@@ -334,14 +337,14 @@ class Asked(ConfirmGate):
 
 
 async def test_a_plain_gate_of_request_confirm_alone_is_enough(play, notes):
-    run = await play([note(), "ok"], tools=notes.tools(), gate=Asked(lambda question, context: True))
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: True))
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
 
 
 async def test_a_blocking_gate_does_not_hold_the_loop(play, notes):
     pressed = threading.Event()
-    gate = Asked(lambda question, context: pressed.wait(PATIENCE))
+    gate = FunctionGate(lambda question, context: pressed.wait(PATIENCE))
 
     def on(event):
         if event.type == "confirm_required":
@@ -349,7 +352,7 @@ async def test_a_blocking_gate_does_not_hold_the_loop(play, notes):
 
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate, on=on)
 
-    assert run.of("confirm_response")[0].data["approved"] is True
+    assert run.events_of("confirm_response")[0].data["approved"] is True
 
 
 def _raise(exc):
@@ -369,24 +372,26 @@ def _raise(exc):
     ids=["raises", "exits", "cancels", "none", "text", "one"],
 )
 async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, answer):
-    run = await play([note(), "ok"], tools=notes.tools(), gate=Asked(answer))
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(answer))
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
     assert notes.kept == []
 
 
 @pytest.mark.parametrize("error", [StoreError("late"), ForeignError("late", what="a service", kind="timed_out")])
-async def test_an_error_of_our_own_tree_that_a_gate_raises_is_a_no_by_policy_with_its_reason(play, notes, error):
+async def test_an_agenticx_error_raised_by_a_gate_is_a_no_by_policy_with_its_reason(play, notes, error):
     run = await play([note(), "ok"], tools=notes.tools(), gate=ScriptedGate(error))
 
-    assert [(event.data["by"], event.data["reason"]) for event in run.of("confirm_response")] == [("policy", "late")]
-    assert run.of("stall") == []
+    assert [(event.data["by"], event.data["reason"]) for event in run.events_of("confirm_response")] == [
+        ("policy", "late")
+    ]
+    assert run.events_of("stall") == []
     assert run.results == [("call_1", "denied", "Denied by policy. Reason: late")]
 
 
 @pytest.mark.parametrize("junk", [True, None, "yes", ConfirmAnswer(approved="no"), ConfirmAnswer(approved=1)])
-async def test_junk_from_ask_counts_as_no(play, notes, junk):
-    class Junk(Asked):
+async def test_an_invalid_return_value_of_ask_counts_as_no(play, notes, junk):
+    class Junk(FunctionGate):
         async def ask(self, request, announce):
             return junk
 
@@ -397,7 +402,7 @@ async def test_junk_from_ask_counts_as_no(play, notes, junk):
 
 
 @pytest.mark.parametrize("junk", ["yes", 1, None])
-async def test_what_is_neither_true_nor_false_is_no_answer_and_the_denial_says_so(play, notes, junk):
+async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_names_it(play, notes, junk):
     class Chatty(ConfirmGate):
         def request_confirm(self, question, context):
             return junk
@@ -405,17 +410,17 @@ async def test_what_is_neither_true_nor_false_is_no_answer_and_the_denial_says_s
     run = await play([note(), "ok"], tools=notes.tools(), gate=Chatty())
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
-    reason = f"the gate Chatty returned {type(junk).__name__}, which is no answer: True or False is"
-    (response,) = run.of("confirm_response")
+    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True or False"
+    (response,) = run.events_of("confirm_response")
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"
     assert notes.kept == []
 
 
-async def test_a_gate_that_hangs_and_ignores_cancellation_is_left_behind(play, notes):
+async def test_a_gate_that_hangs_and_ignores_cancellation_is_abandoned(play, notes):
     release = asyncio.Event()
 
-    class Deaf(Asked):
+    class Deaf(FunctionGate):
         async def ask(self, request, announce):
             announce()
             while not release.is_set():

@@ -1,4 +1,4 @@
-"""Out of rounds, out of time, and what a turn says then."""
+"""Turns that run out of rounds or time, and their terminal events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_a_meta_agent_out_of_rounds_fails(play):
     run = await play([call("tick")] * 3, tools=[tick], max_tool_rounds=3)
 
     assert run.outline == ["turn_started", *ROUND * 3, "error:max_rounds"]
-    assert [event.data for event in run.of("round_start")] == [{"round": n, "max_rounds": 3} for n in (1, 2, 3)]
+    assert [event.data for event in run.events_of("round_start")] == [{"round": n, "max_rounds": 3} for n in (1, 2, 3)]
     assert run.terminal == {
         "text": "The turn used all of its 3 rounds without coming to an answer.",
         "code": "max_rounds",
@@ -43,13 +43,13 @@ async def test_a_meta_agent_out_of_rounds_fails(play):
     ("options", "settings", "rounds"),
     [({}, {}, 10), ({}, {"max_tool_rounds": 50}, 50), ({"max_tool_rounds": 3}, {"max_tool_rounds": 50}, 3)],
 )
-async def test_rounds_come_from_the_argument_else_from_the_settings_else_are_ten(play, options, settings, rounds):
+async def test_max_rounds_is_the_argument_else_the_setting_else_ten(play, options, settings, rounds):
     run = await play(["ok"], settings=settings, **options)
 
-    assert [event.data["max_rounds"] for event in run.of("round_start")] == [rounds]
+    assert [event.data["max_rounds"] for event in run.events_of("round_start")] == [rounds]
 
 
-async def test_a_bare_runtime_takes_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
+async def test_a_bare_runtime_reads_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     monkeypatch.setenv("AGX_MAX_TOOL_ROUNDS", "50")
     turn = AgentRuntime(ScriptedModel(["ok"])).run_turn("Go!", Session())
@@ -83,7 +83,7 @@ async def test_other_agents_report_a_checkpoint_every_eight_rounds(play):
         *ROUND,
         "subagent_paused",
     ]
-    assert [event.data["round"] for event in run.of("subagent_checkpoint")] == [8, 16]
+    assert [event.data["round"] for event in run.events_of("subagent_checkpoint")] == [8, 16]
 
 
 async def test_a_meta_agent_has_no_checkpoints(play):
@@ -132,7 +132,7 @@ async def test_a_turn_over_its_time_fails(play):
     run = await play([hang()], settings={"turn_timeout_seconds": 3})
 
     assert run.outline == ["turn_started", "round_start", "error:timeout.turn"]
-    assert run.terminal == {"text": "the turn took longer than it may", "code": "timeout.turn", "fatal": True}
+    assert run.terminal == {"text": "the turn exceeded its time limit", "code": "timeout.turn", "fatal": True}
 
 
 async def test_a_turn_over_its_time_answers_its_open_calls(play):
@@ -156,7 +156,7 @@ async def test_a_turn_over_its_time_answers_its_open_calls(play):
     ]
 
 
-async def test_a_turn_over_its_time_with_partial_says_what_it_has(play):
+async def test_a_turn_over_its_time_gives_a_partial_answer_if_so_configured(play):
     run = await play(
         [[say("I was abou"), hang()], "Nothing yet."],
         settings={"turn_timeout_seconds": 3, "on_exhausted": "partial"},
@@ -196,7 +196,7 @@ async def test_a_stop_during_the_partial_answer_is_a_stop(play):
     assert run.outline == ["turn_started", *ROUND, "token", "error:stopped"]
 
 
-async def test_a_stop_that_comes_with_the_turns_time_out_is_not_lost(play):
+async def test_a_stop_at_the_moment_of_the_turns_time_out_is_not_lost(play):
     stop = StopSignal()
 
     @tool(risk="read")
@@ -218,12 +218,12 @@ async def test_a_stop_that_comes_with_the_turns_time_out_is_not_lost(play):
     assert run.outline[-2:] == ["tool_result:cancelled", "error:stopped"]
 
 
-async def test_on_agent_end_is_told_of_every_ending(play):
-    told: list[tuple[str, str]] = []
+async def test_on_agent_end_is_called_for_every_ending(play):
+    endings: list[tuple[str, str]] = []
 
     class Watch(AgentHook):
         async def on_agent_end(self, reason, text, context):
-            told.append((reason, text))
+            endings.append((reason, text))
 
     hooks = HookRegistry([Watch()])
     stopped = StopSignal()
@@ -235,7 +235,7 @@ async def test_on_agent_end_is_told_of_every_ending(play):
     await play([call("tick"), "So far."], tools=[tick], max_tool_rounds=1, hooks=hooks, settings=partial)
     await play(ScriptedModel([]), stop=stopped, hooks=hooks)
 
-    assert told == [("answer", "Yes."), ("max_rounds", ""), ("paused", ""), ("partial", "So far."), ("stopped", "")]
+    assert endings == [("answer", "Yes."), ("max_rounds", ""), ("paused", ""), ("partial", "So far."), ("stopped", "")]
 
 
 @pytest.mark.promise("D1")

@@ -1,4 +1,4 @@
-"""Hooks: what they can do, and that nothing they do breaks a turn."""
+"""Hooks: their effects, and that no failure of a hook breaks a turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def look(at: str = "here") -> str:
 
 
 def hook(point, method):
-    """A hook that overrides one point."""
+    """Return a hook that overrides one point."""
     return type("Odd", (AgentHook,), {point: method})()
 
 
@@ -35,7 +35,7 @@ def long_history():
 # --- what hooks can do ------------------------------------------------------------------------------------------------
 
 
-async def test_a_list_of_hooks_will_do(play):
+async def test_hooks_may_be_given_as_a_list(play):
     seen: list[str] = []
     watch = hook("after_model", lambda self, reply, context: seen.append(reply.text))
     await play([say("hi")], hooks=[watch])
@@ -50,7 +50,7 @@ async def test_a_list_of_hooks_will_do(play):
         ([print], "builtin_function_or_method is no hook: give an object of a class that derives from AgentHook"),
     ],
 )
-async def test_what_is_no_hook_is_refused_before_any_turn(play, hooks, sentence):
+async def test_an_object_that_is_no_hook_is_refused_before_any_turn(play, hooks, sentence):
     with pytest.raises(TypeError, match=sentence):
         play.runtime(ScriptedModel([]), hooks=hooks)
 
@@ -250,7 +250,7 @@ async def test_a_failing_before_tool_call_blocks_the_call(play, method):
         "token",
         "final:answer",
     ]
-    assert run.of("error")[0].data["fatal"] is False
+    assert run.events_of("error")[0].data["fatal"] is False
 
 
 @junk
@@ -283,8 +283,8 @@ async def test_a_failing_observer_is_reported_and_the_turn_goes_on(play, point, 
     run = await play(["Hi."], hooks=HookRegistry([hook(point, method)], limit=LIMIT))
 
     assert run.outline == ["turn_started", "round_start", "token", "error:hook_failed", "final:answer"]
-    assert run.of("error")[0].data["fatal"] is False
-    assert f"Odd.{point}" in run.of("error")[0].data["text"]
+    assert run.events_of("error")[0].data["fatal"] is False
+    assert f"Odd.{point}" in run.events_of("error")[0].data["text"]
 
 
 @failures
@@ -296,7 +296,7 @@ async def test_a_failing_on_compaction_is_reported_and_the_turn_goes_on(play, me
 
 
 @failures
-async def test_a_failing_on_agent_end_does_not_hide_how_the_turn_ended(play, method):
+async def test_a_failing_on_agent_end_does_not_change_the_ending(play, method):
     hooks = HookRegistry([hook("on_agent_end", method)], limit=LIMIT)
     run = await play([call("look")], tools=[look], max_tool_rounds=1, hooks=hooks)
 
@@ -305,7 +305,7 @@ async def test_a_failing_on_agent_end_does_not_hide_how_the_turn_ended(play, met
 
 @junk
 @pytest.mark.parametrize("point", ["after_model", "on_agent_end"])
-async def test_what_an_observer_returns_means_nothing(play, point, value):
+async def test_the_return_value_of_an_observer_is_ignored(play, point, value):
     run = await play(["Hi."], hooks=HookRegistry([hook(point, _junk(value))]))
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]

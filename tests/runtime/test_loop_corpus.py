@@ -1,4 +1,4 @@
-"""The detector's figures on the labelled corpus, and that real turns end as the corpus says."""
+"""The detector's figures on the labelled corpus, and real turns that end as the corpus says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_precision_and_recall_hold_and_loops_are_found_in_time():
 
 
 class Recorded:
-    """The answers of a sequence, handed out by whatever part of a turn gave them: tool, gate or hook."""
+    """The answers of a sequence, returned by the part of a turn that gave them: tool, gate or hook."""
 
     def __init__(self, sequence: loops.Labelled) -> None:
         self._answers: dict[tuple[str, str], deque[Mapping[str, Any]]] = defaultdict(deque)
@@ -55,7 +55,7 @@ class Recorded:
 
 
 class RecordedTool:
-    """A tool that gives what was recorded."""
+    """A tool that returns the recorded results."""
 
     timeout = None
 
@@ -89,7 +89,7 @@ class RecordedTool:
 
 
 class Refusing(ConfirmGate):
-    """A gate, and a hook, that refuse what was refused."""
+    """A gate, and a hook, that refuse the calls that were refused in the recording."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
@@ -132,8 +132,8 @@ async def test_a_real_turn_ends_as_the_detector_says(play, sequence):
     )
 
     assert run.outline[-1] == ("final:answer" if ended is None else "error:loop_detected")
-    assert [event.data["code"] for event in run.of("error")] == ["loop_warning"] * len(warned) + ["loop_detected"] * (
-        ended is not None
-    )
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning"] * len(warned) + [
+        "loop_detected"
+    ] * (ended is not None)
     if verdict is not None:
         assert run.terminal["detector"] == verdict.detector

@@ -1,4 +1,4 @@
-"""A model that goes round in circles is reminded, and then stopped."""
+"""A model that repeats itself is reminded, and then stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_ended
     run = await play([call("same")] * 8, tools=[same])
 
     assert run.outline == ["turn_started", *ROUND * 4, "error:loop_warning", *ROUND * 4, "error:loop_detected"]
-    assert run.of("error")[0].data == {
+    assert run.events_of("error")[0].data == {
         "text": "Loop warning: the same call gave the same result 4 times in a row.",
         "code": "loop_warning",
         "fatal": False,
@@ -69,7 +69,7 @@ async def test_two_calls_in_turn_are_ping_pong(play):
     run = await play(calls, tools=[same], **SHORT)
 
     assert run.outline == ["turn_started", *ROUND * 3, "error:loop_warning", *ROUND * 2, "error:loop_detected"]
-    assert [event.data["detector"] for event in run.of("error")] == ["ping_pong", "ping_pong"]
+    assert [event.data["detector"] for event in run.events_of("error")] == ["ping_pong", "ping_pong"]
 
 
 async def test_calls_that_bring_nothing_new_in_any_order_are_no_progress(play):
@@ -77,7 +77,7 @@ async def test_calls_that_bring_nothing_new_in_any_order_are_no_progress(play):
     run = await play([call("same", {"n": n}) for n in order], tools=[same], **SHORT)
 
     assert run.outline == ["turn_started", *ROUND * 6, "error:loop_warning", *ROUND * 2, "error:loop_detected"]
-    assert [event.data["detector"] for event in run.of("error")] == ["no_progress", "no_progress"]
+    assert [event.data["detector"] for event in run.events_of("error")] == ["no_progress", "no_progress"]
 
 
 async def test_the_same_call_with_a_new_result_is_progress(play):
@@ -90,15 +90,15 @@ async def test_the_same_call_with_a_new_result_is_progress(play):
 
     run = await play([*[call("poll")] * 9, "done"], tools=[poll])
 
-    assert run.of("error") == []
+    assert run.events_of("error") == []
     assert run.terminal["text"] == "done"
 
 
-async def test_a_streak_that_breaks_is_forgiven(play):
+async def test_a_streak_that_breaks_does_not_count(play):
     order = [0, 0, 0, 1, 2, 2, 2, 3]
     run = await play([*[call("same", {"n": n}) for n in order], "done"], tools=[same], **SHORT)
 
-    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_warning"]
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning", "loop_warning"]
     assert run.outline[-1] == "final:answer"
 
 
@@ -117,11 +117,11 @@ async def test_calls_within_one_round_are_no_loop(play):
     alike = [[call("same") for _ in range(9)], [call("missing", {"n": n}) for n in range(9)], "done"]
     run = await play(alike, tools=[same, missing])
 
-    assert run.of("error") == []
+    assert run.events_of("error") == []
     assert run.terminal["text"] == "done"
 
 
-async def test_eight_refusals_by_the_person_are_no_loop(play):
+async def test_eight_denials_by_the_user_are_no_loop(play):
     @tool
     def launch() -> str:
         """Launch."""
@@ -130,10 +130,10 @@ async def test_eight_refusals_by_the_person_are_no_loop(play):
     run = await play([*[call("launch")] * 9, "I give up"], tools=[launch], gate=ScriptedGate(*[False] * 9))
 
     assert {outcome for _, outcome, _ in run.results} == {"denied"}
-    assert run.of("error") == []
+    assert run.events_of("error") == []
 
 
-async def test_twenty_different_searches_in_vain_are_a_loop(play):
+async def test_twenty_different_searches_without_results_are_a_loop(play):
     @tool(risk="read")
     def search(query: str) -> str:
         """Find nothing."""
@@ -141,22 +141,22 @@ async def test_twenty_different_searches_in_vain_are_a_loop(play):
 
     run = await play([call("search", {"query": f"word {n}"}) for n in range(8)], tools=[search])
 
-    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning", "loop_detected"]
     assert run.terminal["detector"] == "no_progress"
 
 
-async def test_searches_of_the_shell_in_vain_are_a_loop_and_silent_commands_are_not(play):
+async def test_shell_searches_without_results_are_a_loop_and_silent_commands_are_not(play):
     auto = play.session(permission_mode="auto")
     find = [call("bash_exec", {"command": f"find . -name {word} | head"}) for word in "abcdefgh"]
     run = await play(find, tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate())
-    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning", "loop_detected"]
 
     make = [call("bash_exec", {"command": f"mkdir {word}"}) for word in "abcdefghijkl"]
     auto = play.session(permission_mode="auto")
     run = await play(
         [*make, "done"], tools=builtin_tools(), session=auto, gate=AutoApproveConfirmGate(), max_tool_rounds=20
     )
-    assert run.of("error") == []
+    assert run.events_of("error") == []
 
 
 async def test_rounds_with_much_text_are_judged_alike(play):
@@ -185,17 +185,17 @@ async def test_notes_to_dos_and_artifacts_are_progress(play):
 
     script = [call("keep", {"where": where, "n": n}) for where in ("note", "to-do", "artifact") for n in range(6)]
     run = await play([*script, "done"], tools=[keep], max_tool_rounds=20)
-    assert run.of("error") == []
+    assert run.events_of("error") == []
 
     run = await play([call("keep", {"where": "note", "n": 1})] * 9, tools=[keep])
     assert run.outline[-1] == "error:loop_detected"
 
 
-async def test_each_turn_counts_anew(play):
+async def test_counting_restarts_with_each_turn(play):
     session = play.session()
     for _ in range(3):
         run = await play([call("same"), call("same"), "ok"], tools=[same], session=session, **SHORT)
-        assert run.of("error") == []
+        assert run.events_of("error") == []
 
 
 async def test_bad_thresholds_are_refused_at_once(play):

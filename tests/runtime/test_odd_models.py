@@ -1,4 +1,4 @@
-"""Models that break their contract: the turn ends with one sentence, never with a crash."""
+"""Models that break their contract: the turn ends with one error, never with a crash."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ END = (Finished("end", "stop"),)
 
 
 class Panic(BaseException):
-    """Neither an Exception nor a SystemExit."""
+    """An exception that is neither an Exception nor a SystemExit."""
 
 
 class Odd:
-    """A model of our protocol whose stream is given."""
+    """A model of our protocol with a given stream."""
 
     name = "odd"
     context_window = None
@@ -96,7 +96,7 @@ async def test_a_model_may_go_on_after_its_end_marker(play):
     assert run.terminal["text"] == "ab"
 
 
-async def test_a_flood_is_held_back_until_it_is_read(play):
+async def test_a_fast_stream_is_paused_until_it_is_read(play):
     class Flood(Odd):
         produced = 0
 

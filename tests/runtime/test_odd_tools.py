@@ -1,4 +1,4 @@
-"""Tools that are not ours: whatever they do is one result, and the turn goes on."""
+"""Misbehaving tools: whatever they do is one result, and the turn goes on."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from agenticx.errors import (
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
 from agenticx.runtime.interrupts import TurnInterrupted
-from agenticx.runtime.permits import Refused
-from agenticx.runtime.resuming import Forgetful
+from agenticx.runtime.permits import CallRefused
+from agenticx.runtime.resuming import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool
@@ -36,11 +36,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
 
 
 class Panic(BaseException):
-    """Neither an Exception nor a SystemExit."""
+    """An exception that is neither an Exception nor a SystemExit."""
 
 
 class Unspeakable(Exception):
-    """Cannot even be shown."""
+    """An exception whose text cannot be read."""
 
     def __str__(self):
         raise RuntimeError("no")
@@ -84,7 +84,7 @@ async def one_result(play, function, **options):
     assert run.outline[-3:] == ["round_start", "token", "final:answer"]
     for event in run.events:
         encode_envelope(event, session_id="s", turn_id="t", seq=1, ts="now")
-    [result] = run.of("tool_result")
+    [result] = run.events_of("tool_result")
     return result.data
 
 
@@ -147,14 +147,14 @@ class Unsayable(StoreError):
         (SettingsError("setting"), "error", "Error: setting"),
         (ForeignError("late", what="it", kind="timed_out"), "error", "Error: late"),
         (TurnInterrupted("stopped"), "error", "Error: the turn was stopped"),
-        (Refused("no", "denied"), "error", "Error: no"),
+        (CallRefused("no", "denied"), "error", "Error: no"),
         (Unsayable(), "error", "Error: tool 'odd' raised RuntimeError: no"),
         (StoreError("\ud800"), "error", "Error: \ufffd"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_errors_of_our_own_tree_are_results_like_any_other(play, exc, outcome, text, kind):
+async def test_agenticx_errors_are_results_like_any_other_error(play, exc, outcome, text, kind):
     async def later():
         """Raise."""
         raise exc
@@ -224,7 +224,7 @@ async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):
     assert (data["outcome"], "KeyboardInterrupt" in data["result"]) == ("error", True)
 
 
-async def test_a_plain_function_may_hand_over_work_too(play):
+async def test_a_plain_function_may_start_background_work(play):
     done = []
 
     async def clean_up():
@@ -239,7 +239,7 @@ async def test_a_plain_function_may_hand_over_work_too(play):
     assert (data["outcome"], done) == ("ok", [threading.current_thread()])
 
 
-async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_program(play):
+async def test_background_work_that_exits_ends_neither_the_turn_nor_the_program(play):
     done = []
 
     async def leave():
@@ -260,7 +260,7 @@ async def test_work_behind_a_call_that_exits_ends_neither_the_turn_nor_the_progr
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
 @pytest.mark.parametrize("begun", [True, False])
-async def test_a_generator_that_is_returned_is_closed_and_told_as_an_error(play, kind, begun):
+async def test_a_returned_generator_is_closed_and_reported_as_an_error(play, kind, begun):
     closed = []
 
     def count():
@@ -287,15 +287,13 @@ async def test_a_generator_that_is_returned_is_closed_and_told_as_an_error(play,
     data = await one_result(play, later if kind == "async" else now)
 
     assert data["outcome"] == "error"
-    assert data["result"] == (
-        "Error: the tool returned a generator, which is no result: it has to collect what it yields and return that."
-    )
+    assert data["result"] == ("Error: the tool returned a generator; it must collect what it yields and return that.")
     assert len(closed) == begun
     assert threading.get_ident() not in closed, "its code runs beside the loop"
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_an_async_generator_that_is_returned_is_closed_and_told_as_an_error(play, kind):
+async def test_a_returned_async_generator_is_closed_and_reported_as_an_error(play, kind):
     closed = []
 
     async def count():
@@ -322,7 +320,7 @@ async def test_an_async_generator_that_is_returned_is_closed_and_told_as_an_erro
     assert closed == [True]
 
 
-async def test_a_coroutine_that_nobody_awaited_is_closed_and_told_as_an_error(play):
+async def test_a_coroutine_that_was_not_awaited_is_closed_and_reported_as_an_error(play):
     async def inner():
         return "never"
 
@@ -359,10 +357,10 @@ async def test_a_generator_that_cannot_be_closed_is_timed_out(play):
 
 
 @dataclass
-class FullDisk(Forgetful):
-    """A journal that cannot keep processes."""
+class FullDisk(NullCallJournal):
+    """A journal that cannot record processes."""
 
-    async def started(self, call, process):
+    async def record_process(self, call, process):
         raise StoreError("no space left")
 
 
@@ -383,8 +381,8 @@ async def test_what_the_journal_raises_inside_a_tool_ends_the_turn_whatever_the_
     runtime = play.runtime(ScriptedModel([call("odd")]))
     events = [event async for event in runtime.run_turn("go", play.session(), tools=[launch], journal=FullDisk())]
 
-    told = "ok" if reaction == "swallow" else "cancelled"  # a call that came to its end is told as it ended
-    assert outline(events, detail=True)[-2:] == [f"tool_result:{told}", "error:storage"]
+    outcome = "ok" if reaction == "swallow" else "cancelled"  # a finished call keeps its outcome
+    assert outline(events, detail=True)[-2:] == [f"tool_result:{outcome}", "error:storage"]
     assert events[-1].data["text"] == "no space left"
 
 
@@ -434,7 +432,7 @@ async def test_returning(play, value, text):
 
 
 @pytest.mark.parametrize("make", [cyclic, deep, Unshowable, lambda: iter([1]), lambda: (n for n in "ab")])
-async def test_returning_what_cannot_be_written_down(play, make):
+async def test_returning_a_value_without_a_usable_repr(play, make):
     async def give():
         """Give."""
         return make()
@@ -536,7 +534,7 @@ async def test_blocking_its_thread_past_the_time_out(play):
         ("tool_progress", [1]),
     ],
 )
-async def test_emitting_what_is_not_theirs_or_not_an_event_is_an_error_of_the_tool(play, type_, payload):
+async def test_emitting_a_forbidden_or_invalid_event_is_an_error_of_the_tool(play, type_, payload):
     async def odd(context: ToolContext):
         """Emit."""
         context.emit(type_, payload)
@@ -555,8 +553,8 @@ async def test_emitted_text_is_cleaned(play):
 
     run = await play([call("odd"), "ok"], tools=[odd])
 
-    assert run.of("tool_progress")[0].data["output"] == "a\ufffd"
-    assert run.of("artifact")[0].data == {"path": "b\ufffd", "content": "c\ufffd", "final": True}
+    assert run.events_of("tool_progress")[0].data["output"] == "a\ufffd"
+    assert run.events_of("artifact")[0].data == {"path": "b\ufffd", "content": "c\ufffd", "final": True}
 
 
 async def test_emitting_from_many_threads_keeps_each_threads_order(play):
@@ -577,7 +575,7 @@ async def test_emitting_from_many_threads_keeps_each_threads_order(play):
 
     run = await play([call("work"), "ok"], tools=[work])
 
-    outputs = [event.data["output"] for event in run.of("tool_progress")]
+    outputs = [event.data["output"] for event in run.events_of("tool_progress")]
     assert len(outputs) == 200
     for name in "abcd":
         assert [text for text in outputs if text[0] == name] == [f"{name}{n}" for n in range(50)]
@@ -600,7 +598,7 @@ async def test_emitting_after_the_end_is_dropped(play):
 
     run = await play([call("leave"), call("late"), "ok"], tools=[leave, late])
 
-    assert run.of("tool_progress") == []
+    assert run.events_of("tool_progress") == []
 
 
 # --- tools that are no function ---------------------------------------------------------------------------------------
@@ -608,7 +606,7 @@ async def test_emitting_after_the_end_is_dropped(play):
 
 @dataclass
 class Handmade:
-    """A tool by protocol, whose parts can be odd."""
+    """A tool that implements the protocol directly, with parts that can misbehave."""
 
     assessment: object = None
     verdict: object = None

@@ -1,4 +1,4 @@
-"""What a tool returns, what a model answers and what a session remembers may be long: nothing else waits for it."""
+"""Long tool results, answers and histories do not block the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Shown:
-    """An object that remembers which threads asked for its `repr`."""
+    """An object that records which threads asked for its `repr`."""
 
     def __init__(self) -> None:
         self.threads: list[int] = []
@@ -77,7 +77,7 @@ async def test_a_value_that_contains_itself_is_rendered_all_the_same(play):
     assert (await play([call("look"), "ok"], tools=[look])).results == [("call_1", "ok", "[[...]]")]
 
 
-async def test_a_large_value_that_a_tool_gives_at_its_time_out_is_told(play):
+async def test_a_large_value_returned_at_the_time_out_is_reported(play):
     @tool(risk="read", timeout=1)
     async def look() -> Any:
         """Look until it is cancelled."""

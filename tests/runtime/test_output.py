@@ -1,4 +1,4 @@
-"""Turns that end in an object: asked for as JSON or as a call, checked, asked for again, given up."""
+"""Turns that end in an object: requested as JSON or as a call, validated, requested again, given up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
 from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.runtime.output import ALONE, CUT, TAKEN, OutputType
+from agenticx.runtime.output import ACCEPTED, CUT, NOT_ALONE, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
 
@@ -62,7 +62,7 @@ def add(a: int, b: int) -> int:
 
 
 class HeldModel(ScriptedModel):
-    """One that can be held to a schema."""
+    """A model that can be held to a schema."""
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return True
@@ -77,7 +77,7 @@ FAULT = "people: Input should be greater than or equal to 0"
 # --- as a call --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_is_the_answer_and_nobody_runs_it(play):
+async def test_a_submitted_call_is_the_answer_and_is_not_run(play):
     run = await play([[say("Here."), call("submit_output", ROME)]], tools=[add], output_type=City)
 
     assert outline(run.events, state=True, detail=True) == [
@@ -96,8 +96,8 @@ async def test_a_call_is_the_answer_and_nobody_runs_it(play):
     ]
     assert run.terminal["output"] == ROME
     assert run.terminal["text"] == "Here."
-    assert run.results == [("call_1", "ok", TAKEN)]
-    assert run.rows == [("user", "go"), ("assistant", "Here.", ["submit_output"]), ("tool", "call_1", "ok", TAKEN)]
+    assert run.results == [("call_1", "ok", ACCEPTED)]
+    assert run.rows == [("user", "go"), ("assistant", "Here.", ["submit_output"]), ("tool", "call_1", "ok", ACCEPTED)]
     offered = run.model.requests[0].tools
     assert [schema.name for schema in offered] == ["add", "submit_output"]
     assert offered[1].description.endswith("it ends the work. A place.")
@@ -115,25 +115,25 @@ async def test_tools_run_before_the_answer(play):
     assert run.terminal["output"] == ROME
 
 
-async def test_a_model_that_calls_nothing_that_exists_is_told_how_to_answer(play):
+async def test_a_model_that_calls_an_unknown_tool_is_reminded_of_the_output_tool(play):
     script = [call(""), call("nope"), call("submit_output", ROME)]
     run = await play(script, tools=[add], output_type=City)
 
-    told = "[reminder] Your last call named no tool or could not be read. The tools are: add, submit_output."
-    assert run.rows[1] == ("reminder", told)
+    reminder = "[reminder] Your last call named no tool or could not be read. The tools are: add, submit_output."
+    assert run.rows[1] == ("reminder", reminder)
     assert run.results[0] == ("call_2", "unknown_tool", "unknown tool 'nope'; known tools: add, submit_output")
     assert run.terminal["output"] == ROME
 
 
-async def test_a_model_that_answers_in_json_is_told_of_no_call_for_that(play):
+async def test_a_model_that_answers_in_json_has_no_output_tool(play):
     run = await play(HeldModel([call(""), ROME_TEXT]), output_type=City)
 
-    told = "[reminder] Your last call named no tool or could not be read. The tools are: none; answer in text."
-    assert run.rows[1] == ("reminder", told)
+    reminder = "[reminder] Your last call named no tool or could not be read. The tools are: none; answer in text."
+    assert run.rows[1] == ("reminder", reminder)
     assert run.terminal["output"] == ROME
 
 
-async def test_an_answer_beside_other_calls_was_given_without_their_results_and_is_not_taken(play):
+async def test_an_answer_submitted_together_with_other_calls_is_not_accepted(play):
     run = await play(
         [
             [call("submit_output", BAD), call("add", {"a": 1, "b": 2})],
@@ -145,11 +145,11 @@ async def test_an_answer_beside_other_calls_was_given_without_their_results_and_
     )
 
     assert [outcome for _, outcome, _ in run.results] == ["error", "ok", "error", "error", "ok"]
-    assert run.results[0][2] == ALONE
+    assert run.results[0][2] == NOT_ALONE
     assert run.terminal["output"] == ROME
 
 
-async def test_what_does_not_fit_is_told_back_and_the_second_try_counts(play):
+async def test_an_answer_that_does_not_fit_is_reported_and_the_second_attempt_counts(play):
     run = await play([[call("submit_output", BAD)], [call("submit_output", ROME)]], output_type=City)
 
     assert run.outline == [
@@ -169,7 +169,7 @@ async def test_what_does_not_fit_is_told_back_and_the_second_try_counts(play):
         ("", "Not taken: name: Field required; people: Field required"),
     ],
 )
-async def test_malformed_answers_are_never_guessed_at(play, arguments, sentence):
+async def test_malformed_answers_are_never_repaired(play, arguments, sentence):
     run = await play([[call("submit_output", arguments)], [call("submit_output", ROME)]], output_type=City)
 
     _, outcome, text = run.results[0]
@@ -178,7 +178,7 @@ async def test_malformed_answers_are_never_guessed_at(play, arguments, sentence)
     assert run.terminal["output"] == ROME
 
 
-async def test_after_two_repairs_it_is_a_bad_reply(play):
+async def test_a_third_invalid_answer_is_a_bad_reply(play):
     run = await play([[call("submit_output", BAD)]] * 3, output_type=City)
 
     assert run.outline[-3:] == ["tool_call:submit_output", "tool_result:invalid_arguments", "error:provider.bad_reply"]
@@ -186,14 +186,14 @@ async def test_after_two_repairs_it_is_a_bad_reply(play):
     assert len(run.model.requests) == 3
 
 
-async def test_an_answer_that_the_output_limit_cut_is_not_taken(play):
+async def test_an_answer_cut_by_the_output_limit_is_not_accepted(play):
     run = await play([[call("submit_output", ROME), finish("length")], [call("submit_output", ROME)]], output_type=City)
 
     assert run.results[0] == ("call_1", "invalid_arguments", CUT)
     assert run.terminal["output"] == ROME
 
 
-async def test_text_that_fits_is_taken_where_a_call_was_due_and_other_text_is_told_about(play):
+async def test_fitting_text_is_accepted_in_place_of_a_call_and_other_text_causes_a_reminder(play):
     run = await play([say("Rome."), say(f"```json\n{ROME_TEXT}\n```")], output_type=City)
 
     assert run.outline == ["turn_started", "round_start", "token", "round_start", "token", "final:answer"]
@@ -206,7 +206,7 @@ async def test_text_that_fits_is_taken_where_a_call_was_due_and_other_text_is_to
 async def test_a_tool_of_that_name_keeps_it(play):
     @tool(risk="read")
     def submit_output(text: str) -> str:
-        """Somebody's own."""
+        """Return the text."""
         return text
 
     run = await play(
@@ -214,7 +214,7 @@ async def test_a_tool_of_that_name_keeps_it(play):
         tools=[submit_output],
         output_type=City,
     )
-    assert run.results == [("call_1", "ok", "a"), ("call_2", "ok", TAKEN)]
+    assert run.results == [("call_1", "ok", "a"), ("call_2", "ok", ACCEPTED)]
     assert run.terminal["output"] == ROME
 
 
@@ -295,14 +295,14 @@ async def test_without_a_type_there_is_no_output(play):
         (dict[str, int], '{"a": 1}', {"a": 1}),
     ],
 )
-def test_any_type_with_an_object_to_offer_will_do(type_: Any, text: str, value: Any) -> None:
+def test_any_type_whose_schema_is_an_object_is_accepted(type_: Any, text: str, value: Any) -> None:
     output = OutputType(type_)
     assert output.schema.schema["type"] == "object"
     assert output.read(text) == value
 
 
 @pytest.mark.parametrize("type_", [int, list[int], str | None, City | Node, object, "Nowhere"])
-async def test_a_type_without_one_is_a_type_error_before_the_turn_begins(play, type_):
+async def test_a_type_whose_schema_is_no_object_is_a_type_error_before_the_turn_begins(play, type_):
     session = play.session()
     with pytest.raises(TypeError, match="output_type"):
         await collect(play.runtime(ScriptedModel()).run_turn("go", session, output_type=type_))
@@ -316,7 +316,7 @@ async def test_a_validator_that_breaks_counts_as_a_fault(play):
     assert "output_type Touchy raised ZeroDivisionError: x" in run.results[0][2]
 
 
-async def test_an_error_of_our_own_tree_in_a_validator_is_told_to_the_model_too(play):
+async def test_an_agenticx_error_in_a_validator_is_reported_to_the_model_too(play):
     class Failing(BaseModel):
         name: str
 
@@ -335,7 +335,7 @@ async def test_an_error_of_our_own_tree_in_a_validator_is_told_to_the_model_too(
 
 
 @given(st.text(max_size=30) | st.from_type(dict[str, int]).map(json.dumps))
-def test_whatever_a_model_says_is_an_object_or_a_sentence(text: str) -> None:
+def test_any_answer_is_an_object_or_one_error_message(text: str) -> None:
     try:
         value = OutputType(Place).read(text)
     except InvalidArguments as exc:

@@ -1,4 +1,4 @@
-"""A history that the provider finds too long: compacted once, sent again."""
+"""A history that the provider finds too long is compacted once and sent again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_the_second_request_differs_in_its_messages_alone_and_the_hooks_pa
     assert run.terminal["output"] == {"text": "Done."}
 
 
-async def test_the_last_word_of_an_exhausted_turn_stays_without_tools_when_it_is_asked_for_again(play):
+async def test_the_partial_answer_of_an_exhausted_turn_is_requested_again_without_tools(play):
     script = [call("add", {"a": 1, "b": 2}), fail(TOO_LONG), say("Summary."), say("So far: 3.")]
     run = await play(
         script,
@@ -95,7 +95,7 @@ async def test_a_short_history_has_nothing_to_compact(play):
     assert outline(run.events, detail=True) == ["turn_started", "round_start", "error:context_overflow"]
 
 
-async def test_a_history_that_is_found_too_long_in_the_middle_of_an_answer_is_not_sent_again(play):
+async def test_a_history_found_too_long_in_the_middle_of_an_answer_is_not_sent_again(play):
     run = await play([[say("Well, "), fail(TOO_LONG)]], session=fill(play.session(), 16))
 
     assert outline(run.events, detail=True) == ["turn_started", "round_start", "token", "error:context_overflow"]

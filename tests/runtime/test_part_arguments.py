@@ -1,4 +1,4 @@
-"""Arguments of calls: read exactly or refused; repaired only where asked to, and never to anything but an object."""
+"""Arguments of calls: parsed exactly or refused; repaired only on request, and only to an object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_object_is_read_as_it_was_written(arguments, ascii_only, indent):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t "])
-def test_no_text_is_no_arguments(text):
+def test_empty_text_means_no_arguments(text):
     assert parse_arguments(text) == {}
 
 
@@ -34,7 +34,7 @@ def test_no_text_is_no_arguments(text):
     "value",
     ["sa-east-1", "call_me", "", " ", "None", "```json\n{}\n```", "{'a': 1,}", "a\r\nb\u2028c", "\x00", "é\u0301"],
 )
-def test_no_value_is_taken_for_noise(value):
+def test_no_value_is_dropped_as_noise(value):
     """The public predecessor deleted values that began with `sa-` and lines that began with `call_`."""
     assert parse_arguments(json.dumps({"value": value})) == {"value": value}
 
@@ -95,7 +95,7 @@ def test_half_a_character_becomes_a_replacement_character():
 @pytest.mark.parametrize(
     "text", ['{"path": "a.txt",}', "{'path': 'a.txt'}", '```json\n{"path": "a.txt"}\n```', "```\n{'path': 'a.txt',}```"]
 )
-def test_the_usual_slips_are_repaired(text):
+def test_common_mistakes_are_repaired(text):
     assert repair_arguments(text) == {"path": "a.txt"}
 
 

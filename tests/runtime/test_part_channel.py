@@ -1,4 +1,4 @@
-"""Channel: every event once and in order, a producer that can wait for its consumer, an end that wakes everybody."""
+"""Channel: every event once and in order, waiting producers, and a close that wakes everyone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def event(number):
     return RuntimeEvent(EventType.ROUND_START, {"round": number, "max_rounds": 0})
 
 
-async def settle():
+async def run_pending_tasks():
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -41,23 +41,23 @@ async def test_every_event_arrives_once_and_in_order(steps):
             case "yield":
                 await asyncio.sleep(0)
             case "room":
-                await asyncio.wait_for(channel.room(), 1)
+                await asyncio.wait_for(channel.wait_for_room(), 1)
             case "delivered":
-                await asyncio.wait_for(channel.delivered(), 1)
+                await asyncio.wait_for(channel.wait_until_delivered(), 1)
                 assert taken == list(range(put))
     channel.close()
     await asyncio.wait_for(consumer, 1)
     assert taken == list(range(put))
 
 
-async def test_all_that_waits_is_taken_at_once():
+async def test_all_queued_events_are_taken_at_once():
     channel = Channel()
     for number in range(3):
         channel.put(event(number))
     assert await channel.take() == [event(0), event(1), event(2)]
 
 
-async def test_what_was_put_before_the_end_is_still_taken_and_what_comes_after_is_not():
+async def test_events_put_before_close_are_still_taken_and_later_ones_are_dropped():
     channel = Channel()
     channel.put(event(0))
     channel.close()
@@ -70,19 +70,19 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
     channel = Channel(limit=2)
     for number in range(3):
         channel.put(event(number))
-    waiting = asyncio.create_task(channel.room())
-    await settle()
+    waiting = asyncio.create_task(channel.wait_for_room())
+    await run_pending_tasks()
     assert not waiting.done()
     await channel.take()
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_delivered_means_that_the_consumer_asked_for_more():
+async def test_events_are_delivered_once_the_consumer_asks_for_more():
     channel = Channel()
     channel.put(event(0))
-    waiting = asyncio.create_task(channel.delivered())
+    waiting = asyncio.create_task(channel.wait_until_delivered())
     await channel.take()
-    await settle()
+    await run_pending_tasks()
     assert not waiting.done()  # taken, but perhaps not yet shown or stored
     again = asyncio.create_task(channel.take())
     await asyncio.wait_for(waiting, 1)
@@ -90,25 +90,25 @@ async def test_delivered_means_that_the_consumer_asked_for_more():
     assert await again == []
 
 
-@pytest.mark.parametrize("wait", ["room", "delivered", "take"])
-async def test_the_end_wakes_whoever_waits(wait):
+@pytest.mark.parametrize("wait", ["wait_for_room", "wait_until_delivered", "take"])
+async def test_close_wakes_all_waiting_tasks(wait):
     channel = Channel(limit=0)
     if wait != "take":
         channel.put(event(0))
     waiting = asyncio.create_task(getattr(channel, wait)())
-    await settle()
+    await run_pending_tasks()
     assert not waiting.done()
     channel.close()
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_a_producer_that_gives_up_waiting_disturbs_nobody():
+async def test_a_cancelled_producer_does_not_affect_others():
     channel = Channel(limit=0)
     channel.put(event(0))
-    first, second = asyncio.create_task(channel.room()), asyncio.create_task(channel.room())
-    await settle()
+    first, second = asyncio.create_task(channel.wait_for_room()), asyncio.create_task(channel.wait_for_room())
+    await run_pending_tasks()
     first.cancel()
-    await settle()
+    await run_pending_tasks()
     assert first.cancelled()
     assert await channel.take() == [event(0)]
     await asyncio.wait_for(second, 1)

@@ -1,4 +1,4 @@
-"""ContextCompactor: what is left is valid, shorter, and still holds the request that is being worked on."""
+"""ContextCompactor: the result is valid, shorter, and still contains the current request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def request_of(messages):
 
 
 def summaries_of(messages):
-    """The summaries at the front."""
+    """Return the summaries at the front."""
     return list(takewhile(is_summary, messages))
 
 
@@ -61,15 +61,15 @@ async def summarised(compactor, messages, summary="SUMMARY"):
 
 
 def check_harmless(before, compacted, compactor):
-    """The promise: pairs kept, smaller, the tail as it was, the request still there word for word."""
+    """Check that pairs and the tail are kept, the history is smaller, and the request is there word for word."""
     after = compacted.messages
     assert violations(after) == []
     assert characters(after) < characters(before)
     if compacted.compacted_count == 0:
         assert [row.message_id for row in after] == [row.message_id for row in before]
     else:
-        tail = before[compacted.cut :]
-        assert after[compacted.front :] == tail
+        tail = before[compacted.replaced_count :]
+        assert after[compacted.replacement_count :] == tail
         assert len(tail) >= compactor.retain_recent_messages
         summaries = summaries_of(after)
         assert summaries == [row for row in after if is_summary(row)]
@@ -100,7 +100,7 @@ async def test_any_history_is_kept_whole_or_made_smaller_without_harm(history, s
 
 @st.composite
 def chains(draw):
-    """Thirty pieces of history, some of them more than once: drawing thirty different ones takes far longer."""
+    """Draw thirty pieces of history, some of them more than once, because thirty different ones take far longer."""
     pool = draw(st.lists(valid_histories(most=8, words=_words), min_size=6, max_size=6))
     return draw(st.lists(st.sampled_from(pool), min_size=30, max_size=30))
 
@@ -137,7 +137,9 @@ async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
         originals = list(session.messages)
         compacted = await summarised(compactor, originals, summary)
         if compacted is not None:
-            session.shorten(originals, compacted.cut, compacted.messages, compacted.front)
+            session.apply_compaction(
+                originals, compacted.replaced_count, compacted.messages, compacted.replacement_count
+            )
     session.restore_compacted()
     assert session.messages == everything
     assert session.compacted == []
@@ -179,7 +181,7 @@ def test_limits_below_the_minimums_are_raised_to_them():
 @pytest.mark.parametrize(
     ("window", "counted", "due"), [(None, 1_000_000, False), (1_000, 700, False), (1_000, 701, True)]
 )
-async def test_a_known_window_that_is_nearly_full_is_a_reason(window, counted, due):
+async def test_a_known_window_that_is_nearly_full_is_compacted(window, counted, due):
     history = [user(f"message {place} " + "with some words to spare " * 5) for place in range(16)]
     script = ["SUMMARY"] if due else []
     compacted = await compact(ContextCompactor(), history, *script, window=window, input_tokens=counted)
@@ -205,7 +207,7 @@ async def test_a_call_and_its_results_are_never_cut_apart():
     assert compacted.messages[1:] == history[11:]
 
 
-async def test_the_request_goes_along_if_the_tail_has_it_no_more():
+async def test_the_request_is_carried_by_the_summary_if_the_tail_no_longer_has_it():
     history = [user("old"), assistant("done"), user("count the files, never delete any"), *rounds(12, 200)]
     compacted = await summarised(ContextCompactor(), history)
     request = "\n\nThe user's current request, word for word: count the files, never delete any"
@@ -214,7 +216,7 @@ async def test_the_request_goes_along_if_the_tail_has_it_no_more():
     assert again.messages[0].content.endswith(f"SUMMARY{request}")
 
 
-async def test_a_reminder_of_ours_is_not_the_users_request():
+async def test_an_injected_reminder_is_not_the_users_request():
     history = [user("the real one"), *rounds(10, 200), user("[reminder] try again", injected=True), *rounds(1)]
     compacted = await summarised(ContextCompactor(), history)
     assert compacted.messages[0].content.endswith(": the real one")
@@ -261,7 +263,7 @@ class Copyist:
 
 
 async def compacted_in_a_chain(compactor, model, times):
-    """Rows with a fact each, two by two, until the history was compacted that many times."""
+    """Return a history to which rows with a fact each were added in pairs until it was compacted `times` times."""
     history, count = [user("go")], 0
     while times:
         history += [assistant(f"FACT-{count} {'a' * 200}"), user(f"FACT-{count + 1} {'b' * 200}")]
@@ -284,7 +286,7 @@ async def test_each_row_is_summarised_once_and_its_fact_outlives_many_compaction
     assert re.findall(r"FACT-\d+", " ".join(row.content for row in history)) == facts
 
 
-async def test_summaries_become_one_when_they_hold_more_than_8000_characters_together():
+async def test_summaries_of_more_than_8000_characters_together_are_merged():
     model = Copyist(size=150)
     history, facts = await compacted_in_a_chain(ContextCompactor(), model, 5)
     sizes = [len(asked) * 150 for asked in model.asked]
@@ -300,7 +302,7 @@ def summaries(count, size):
 
 
 @pytest.mark.parametrize("second", [fail(ModelError("down", code="provider.overloaded")), "longer " * 3_000])
-async def test_summaries_that_cannot_become_one_now_stay_for_the_next_compaction(second):
+async def test_summaries_that_cannot_be_merged_now_stay_for_the_next_compaction(second):
     earlier = summaries(2, 4_000)
     history = [*earlier, *(user("u" * 200) for _ in range(20))]
     model = ScriptedModel(["newer", second])
@@ -319,7 +321,7 @@ async def test_summaries_of_a_model_that_always_fails_are_cut_at_twice_the_limit
 
 
 @pytest.mark.parametrize("merge", [False, True])
-async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries(merge):
+async def test_a_newer_request_replaces_the_one_that_a_summary_carries(merge):
     first = await summarised(
         ContextCompactor(), [user("the old request"), *rounds(12, 1_500)], "s" * 7_980 * merge + "S"
     )
@@ -331,7 +333,7 @@ async def test_a_newer_request_takes_the_place_of_the_one_that_a_summary_carries
     assert texts[-1].endswith(f"{MARK}the new request")
 
 
-async def test_the_request_of_a_turn_goes_along_when_summaries_become_one():
+async def test_the_request_of_a_turn_is_carried_when_summaries_are_merged():
     history = [user("the request"), *rounds(12, 1_500)]
     first = await summarised(ContextCompactor(), history, "s" * 7_990)
     second = await ContextCompactor().maybe_compact(
@@ -342,7 +344,7 @@ async def test_the_request_of_a_turn_goes_along_when_summaries_become_one():
     ]
 
 
-async def test_a_summary_that_quotes_our_words_for_the_request_is_not_taken_for_one():
+async def test_a_summary_that_quotes_the_request_mark_carries_no_request():
     history = [user("u" * 100) for _ in range(21)]
     first = await summarised(ContextCompactor(), history, f"They said:{MARK}never")
     assert MARK not in first.messages[0].content
@@ -376,10 +378,10 @@ async def test_after_a_compaction_none_is_due():
 
 async def test_what_a_summary_cost_is_the_sum_of_what_the_provider_counted():
     history = [*summaries(2, 4_000), *(user("u" * 200) for _ in range(20))]
-    told = []
+    counts = []
     script = [[say("newer"), usage(100, 3)], [say("all"), usage(50, 2)]]
-    both = await compact(ContextCompactor(), history, *script, spent=told.append)
-    assert (both.tokens_spent, told) == (155, [Usage(100, 3), Usage(50, 2)])
+    both = await compact(ContextCompactor(), history, *script, on_usage=counts.append)
+    assert (both.tokens_spent, counts) == (155, [Usage(100, 3), Usage(50, 2)])
     unknown = await compact(ContextCompactor(), history[2:] + history[2:], "newer")
     assert unknown.tokens_spent is None
 
@@ -414,7 +416,7 @@ async def test_a_tail_over_the_limit_does_not_have_a_few_small_rows_summarised()
     assert await compact(ContextCompactor(), history) is None
 
 
-async def test_a_tail_over_the_limit_is_not_summarised_anew_in_every_round():
+async def test_a_tail_over_the_limit_is_not_summarised_again_in_every_round():
     compactor = ContextCompactor()
     history = [user("go"), *(user("u" * 8_000) for _ in range(20))]
     model = ScriptedModel([f"summary {number}" for number in range(20)])
@@ -437,7 +439,7 @@ FAILED = ModelError("down", code="provider.overloaded")
     ids=["error", "cut", "error midway", "blank", "empty", "hangs", "falls silent"],
 )
 @pytest.mark.promise("D4")
-async def test_truncated_snippets_take_the_place_of_a_summary_that_fails(script):
+async def test_truncated_snippets_replace_a_summary_that_fails(script):
     history = [user("short"), *(assistant("a" * 300) for _ in range(12)), *(user("u") for _ in range(8))]
     compactor = ContextCompactor(timeout=60)
     compacted = await asyncio.wait_for(compact(compactor, history, script), 61)

@@ -1,4 +1,4 @@
-"""The gates: the first valid answer wins, a late one does nothing, and a terminal never answers the wrong question."""
+"""The gates: the first valid answer counts, and a line at the terminal answers only its question."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def request(id_="q1", *, session_id="ses"):
 
 
 async def parked(gate, one=None):
-    """The task of a question that waits at the gate."""
+    """Return the task of a question that waits at the gate."""
     announced = asyncio.Event()
     task = asyncio.create_task(gate.ask(one or request(), announced.set))
     await asyncio.wait_for(announced.wait(), PATIENCE)
@@ -59,14 +59,14 @@ class TestAsyncConfirmGate:
         answer = await gate.ask(request(), lambda: gate.resolve("q1", True))
         assert answer == ConfirmAnswer(approved=True, by="user", remember="once")
 
-    async def test_the_answer_comes_through_whole(self):
+    async def test_the_whole_answer_is_returned(self):
         gate = AsyncConfirmGate()
         task = await parked(gate)
         more = {"remember": "session", "arguments": {"command": "ls"}, "reason": "safer"}
         decided = gate.resolve("q1", True, digest="digest of q1", session_id="ses", **more)
         assert await task == decided == ConfirmAnswer(approved=True, by="user", **more)
 
-    async def test_what_waits_is_listed_by_session_oldest_first(self):
+    async def test_pending_questions_are_listed_by_session_oldest_first(self):
         gate = AsyncConfirmGate()
         asked = [request("q1"), request("q2", session_id="other"), request("q3")]
         tasks = [await parked(gate, one) for one in asked]
@@ -150,7 +150,7 @@ class TestAsyncConfirmGate:
         gate = AsyncConfirmGate()
         for number in range(20):
             task = await parked(gate, request(f"q{number}"))
-            said = [random.Random(number).choice([True, False]) for _ in range(50)]
+            answers = [random.Random(number).choice([True, False]) for _ in range(50)]
             taken = []
 
             async def answer(approved, number=number, taken=taken):
@@ -160,10 +160,10 @@ class TestAsyncConfirmGate:
                 except ConfirmClosed:
                     taken.append(None)
 
-            await asyncio.gather(*(answer(approved) for approved in said))
+            await asyncio.gather(*(answer(approved) for approved in answers))
             decided = await task
-            assert decided.approved is said[0]
-            assert [one is not None for one in taken] == [approved is said[0] for approved in said]
+            assert decided.approved is answers[0]
+            assert [one is not None for one in taken] == [approved is answers[0] for approved in answers]
             assert {id(one) for one in taken if one is not None} == {id(decided)}
 
     async def test_old_decisions_are_forgotten_in_the_end(self):
@@ -181,27 +181,29 @@ def request_of(gate):
     return gate.last_request
 
 
-async def test_auto_approval_says_yes_by_policy_and_keeps_nothing():
+async def test_auto_approval_approves_by_policy_and_stores_nothing():
     gate, announced = AutoApproveConfirmGate(), []
     assert await gate.ask(request(), lambda: announced.append(1)) == ConfirmAnswer(approved=True, by="policy")
     assert (gate.last_request, announced, gate.request_confirm("?", {})) == (None, [1], True)
 
 
-@pytest.mark.parametrize("said", [True, False, None, "yes", 1, []])
-async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(said):
+@pytest.mark.parametrize("returned", [True, False, None, "yes", 1, []])
+async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(returned):
     class Plain(ConfirmGate):
         def request_confirm(self, question, context):
-            return said
+            return returned
 
     class Async(ConfirmGate):
         async def request_confirm(self, question, context):
-            return said
+            return returned
 
     for gate in (Plain(), Async()):
-        if isinstance(said, bool):
-            assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=said)
+        if isinstance(returned, bool):
+            assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=returned)
         else:
-            with pytest.raises(AgenticXError, match=f"returned {type(said).__name__}, which is no answer"):
+            with pytest.raises(
+                AgenticXError, match=f"returned {type(returned).__name__}; it must return True or False"
+            ):
                 await gate.ask(request(), lambda: None)
 
 
@@ -286,7 +288,7 @@ async def test_a_line_typed_after_the_question_expired_answers_nothing():
         expired.cancel()
         await asyncio.wait([expired])
         keyboard.type("y\n")
-        while gate._reading:  # the line is taken in by the thread, which tells nobody
+        while gate._reading:  # the thread reads the line and does not notify the test
             await asyncio.sleep(0)
         second = asyncio.create_task(gate.request_confirm("Second?", {}))
         await keyboard.prompted()
@@ -295,7 +297,7 @@ async def test_a_line_typed_after_the_question_expired_answers_nothing():
         assert await second is False
 
 
-async def test_a_question_that_finds_the_old_prompt_is_asked_anew_and_takes_the_next_line(capsys):
+async def test_a_question_after_an_expired_one_is_asked_again_and_gets_the_next_line(capsys):
     with Keyboard() as keyboard:
         gate = SyncConfirmGate(keyboard.read_line)
         expired = asyncio.create_task(gate.request_confirm("First?", {}))
@@ -374,11 +376,11 @@ def test_a_line_typed_ahead_at_a_terminal_answers_no_later_question():
     assert (out, child.returncode) == (b"[True, False]\n", 0)
 
 
-def test_a_prompt_that_nobody_answers_does_not_hold_or_break_the_end_of_the_program():
+def test_an_unanswered_prompt_does_not_delay_or_break_the_end_of_the_program():
     master, child = at_a_terminal(EXPIRED)
-    said = read_until(master, "[y/N] ")
+    prompt = read_until(master, "[y/N] ")
     child.send_signal(signal.SIGUSR1)
     out, _ = child.communicate(timeout=PATIENCE)
     os.close(master)
     assert (out, child.returncode) == (b"expired\n", 0)
-    assert said == "? Run it?\r\nAllow this? [y/N] "
+    assert prompt == "? Run it?\r\nAllow this? [y/N] "

@@ -1,4 +1,4 @@
-"""encode_envelope: one line of ASCII that any JSON parser reads back as what was sent."""
+"""encode_envelope: one line of ASCII that any JSON parser reads back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""foreign.call: whatever code that is not ours does, its caller gets a value or one error of our tree, in time."""
+"""Calls of user code: the caller gets a value or one error of our tree, within the limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unprintable(Exception):
 
 
 class OutsideException(BaseException):
-    """As native extensions raise when they panic."""
+    """An exception like those that native extensions raise when they panic."""
 
 
 async def outcome(function, *args, limit=PATIENCE):
@@ -103,7 +103,7 @@ async def test_code_that_hangs_is_ended_at_its_limit():
     assert ended.is_set()
 
 
-async def test_code_that_ignores_cancellation_is_left_behind():
+async def test_code_that_ignores_cancellation_is_abandoned():
     release = asyncio.Event()
 
     async def stubborn():
@@ -119,13 +119,13 @@ async def test_code_that_ignores_cancellation_is_left_behind():
     release.set()
 
 
-async def test_a_thread_that_blocks_is_left_behind():
+async def test_a_thread_that_blocks_is_abandoned():
     release = threading.Event()
     assert await outcome(release.wait, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
     release.set()
 
 
-async def test_what_comes_after_the_limit_is_not_reported_anywhere():
+async def test_results_after_the_limit_are_not_reported():
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
 

@@ -1,4 +1,4 @@
-"""inline_calls: a call only where a reply is nothing but calls in wrappers, never because prose looks like one."""
+"""parse_inline_calls: calls only from a reply that is nothing but wrappers, never from prose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.inline_calls import inline_calls
+from agenticx.runtime.inline_calls import parse_inline_calls
 from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
@@ -22,7 +22,7 @@ FORMS = ("hermes", "mistral")
 
 
 def read(text, forms=()):
-    return [(call.id, call.name, json.loads(call.arguments)) for call in inline_calls(text, KNOWN, forms)]
+    return [(call.id, call.name, json.loads(call.arguments)) for call in parse_inline_calls(text, KNOWN, forms)]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ NEAR_MISSES = [
 
 @pytest.mark.parametrize("text", NEAR_MISSES)
 def test_what_only_looks_like_a_call_stays_text(text):
-    assert inline_calls(text, KNOWN, FORMS) == []
+    assert parse_inline_calls(text, KNOWN, FORMS) == []
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_only_looks_like_a_call_stays_text(text):
     ids=["openings", "fences", "brackets", "parentheses", "minus signs", "1 MB", "40 kB of Python"],
 )
 def test_hostile_text_costs_little_and_is_no_call(text):
-    assert inline_calls(text, KNOWN, FORMS) == []
+    assert parse_inline_calls(text, KNOWN, FORMS) == []
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_hostile_text_costs_little_and_is_no_call(text):
 )
 def test_looking_for_calls_is_linear(begin, piece, end):
     def look(size):
-        inline_calls(begin + piece * (size // len(piece)) + end, KNOWN, FORMS)
+        parse_inline_calls(begin + piece * (size // len(piece)) + end, KNOWN, FORMS)
 
     assert grows_linearly(look, short=2000, long=40_000)
 
@@ -267,7 +267,7 @@ _pieces = st.sampled_from([*_words.split(), "\n", " ", "You can run "])
 @given(st.lists(_pieces, max_size=25).map("".join))
 def test_without_a_whole_wrapper_nothing_is_a_call(text):
     """The fence form needs its fence on lines of its own; the others need their tags, which never occur here."""
-    if inline_calls(text, KNOWN, FORMS):
+    if parse_inline_calls(text, KNOWN, FORMS):
         assert text.strip().startswith("```")
         assert text.rstrip().endswith("\n```")
         assert '{"tool_calls": ' in text.replace("\n", "").replace(" ", "").replace(":", ": ")

@@ -1,4 +1,4 @@
-"""StopSignal and Interrupts: from any thread a running turn is ended once, for one reason, and nothing else is."""
+"""StopSignal and Interrupts: a turn is ended once, for one reason, from any thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.promise("C8")
-async def test_set_in_another_thread_wakes_who_waits():
+async def test_set_in_another_thread_wakes_waiting_tasks():
     signal = StopSignal()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(10)]
     await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_many_threads_may_set_it_while_others_come_and_go():
         await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
 
 
-async def test_who_stops_watching_hears_nothing():
+async def test_a_removed_watcher_is_not_called():
     signal, heard = StopSignal(), []
     forget = signal.watch(lambda: heard.append("first"))
     signal.watch(lambda: heard.append("second"))
@@ -55,7 +55,7 @@ async def test_who_stops_watching_hears_nothing():
     assert heard == ["second"]
 
 
-async def test_who_gives_up_waiting_is_forgotten():
+async def test_a_cancelled_wait_leaves_no_watcher():
     signal = StopSignal()
     task = asyncio.create_task(signal.wait())
     await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def test_a_body_that_ends_in_time_is_left_alone():
     await asyncio.sleep(0.04)
 
 
-async def test_a_body_that_ended_as_it_was_fired_has_ended_well():
+async def test_a_body_that_ends_at_the_moment_of_fire_ends_normally():
     """The cancellation that is on its way must not hit what comes behind the scope."""
     interrupts = Interrupts()
 

@@ -1,4 +1,4 @@
-"""LoopDetector: going round in circles is noticed, working through a list or polling is not."""
+"""LoopDetector: repetition is detected; working through a list and polling are not loops."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCa
 
 
 def verdicts(calls, **thresholds):
-    """What the detector says after each of (tool, arguments, result)."""
-    detector, said = LoopDetector(**thresholds), []
+    """Return the detector's verdict after each of (tool, arguments, result)."""
+    detector, found = LoopDetector(**thresholds), []
     for call in calls:
         detector.record_call(*call)
-        said.append(detector.check())
-    return said
+        found.append(detector.check())
+    return found
 
 
 def found(calls, **thresholds):
-    """The verdicts that are any, by the number of the call that brought them."""
-    told = enumerate(verdicts(calls, **thresholds), 1)
-    return {number: (said.level, said.detector) for number, said in told if said is not None}
+    """Return the verdicts that are not None, by the number of the call after which they came."""
+    numbered = enumerate(verdicts(calls, **thresholds), 1)
+    return {number: (verdict.level, verdict.detector) for number, verdict in numbered if verdict is not None}
 
 
 SAME = ("read", "a", "text")
@@ -78,30 +78,30 @@ def test_thresholds_that_make_no_sense_are_refused(warning, critical):
 
 
 def test_a_verdict_is_a_sentence_with_its_count():
-    said = LoopVerdict("warning", "generic_repeat", 4).text
-    assert said == "the same call gave the same result 4 times in a row"
+    verdict = LoopVerdict("warning", "generic_repeat", 4).text
+    assert verdict == "the same call gave the same result 4 times in a row"
 
 
 _calls = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from("12"))
 
 
 @given(st.lists(_calls, max_size=60), st.integers(2, 5), st.integers(0, 5))
-def test_whatever_is_called_verdicts_have_a_reason(calls, warning, more):
+def test_every_verdict_has_a_reason(calls, warning, more):
     critical = warning + more
-    for number, said in enumerate(verdicts(calls, warning_threshold=warning, critical_threshold=critical), 1):
-        if said is None:
+    for number, verdict in enumerate(verdicts(calls, warning_threshold=warning, critical_threshold=critical), 1):
+        if verdict is None:
             continue
-        assert said.count >= (critical if said.level == "critical" else warning)
-        tail = calls[number - said.count : number]
-        assert len(tail) == said.count
-        match said.detector:
+        assert verdict.count >= (critical if verdict.level == "critical" else warning)
+        tail = calls[number - verdict.count : number]
+        assert len(tail) == verdict.count
+        match verdict.detector:
             case "generic_repeat":
                 assert len(set(tail)) == 1
             case "ping_pong":
                 assert len(set(tail)) == 2
                 assert tail[2:] == tail[:-2]
             case "no_progress":
-                assert set(tail) <= set(calls[: number - said.count])
+                assert set(tail) <= set(calls[: number - verdict.count])
 
 
 @given(st.lists(_calls, max_size=30), _calls)
@@ -112,7 +112,7 @@ def test_a_call_repeated_eight_times_is_critical_whatever_came_before(calls, rep
 
 
 @given(st.lists(_calls, unique=True))
-def test_calls_that_are_all_new_never_make_a_loop(calls):
+def test_calls_that_are_all_new_are_never_a_loop(calls):
     assert found(calls) == {}
 
 
@@ -126,12 +126,12 @@ def test_failing_calls_bring_no_progress_whatever_they_ask_for():
 
 
 def rounds_found(rounds, **thresholds):
-    """The verdicts that are any, by the number of the round; a round is a list of `RecordedCall`s."""
+    """Return the verdicts that are not None, by the number of the round; a round is a list of `RecordedCall`s."""
     detector, found = LoopDetector(**thresholds), {}
     for number, calls in enumerate(rounds, 1):
         detector.record_round(calls)
-        if (said := detector.check()) is not None:
-            found[number] = (said.level, said.detector)
+        if (verdict := detector.check()) is not None:
+            found[number] = (verdict.level, verdict.detector)
     return found
 
 
@@ -256,7 +256,7 @@ def test_failures_that_each_say_something_else_count_half():
     assert rounds_found(alike)[8] == ("critical", "no_progress")
 
 
-def test_a_read_whose_result_goes_to_and_fro_counts_a_third():
+def test_a_read_whose_result_alternates_counts_a_third():
     flapping = [[one("health", "", ("up", "down")[n % 2])] for n in range(26)]
     assert rounds_found(flapping) == {14: ("warning", "no_progress"), 26: ("critical", "no_progress")}
     switched = [
@@ -279,7 +279,7 @@ def test_silent_commands_that_may_change_something_are_progress():
     assert rounds_found(calls) == {}
 
 
-def test_refusals_by_the_person_are_no_loop_and_counting_starts_anew_behind_them():
+def test_denials_by_the_user_are_no_loop_and_counting_restarts_after_them():
     denied = [one("bash_exec", "rm -rf build", "Denied by the user.", "denied", read_only=False)]
     assert rounds_found([denied] * 30) == {}
     same = [one("file_read", "a", "text")]
@@ -298,12 +298,12 @@ def test_what_is_pending_has_three_times_the_thresholds(detector):
     assert rounds_found(polls) == {12: ("warning", detector), 24: ("critical", detector)}
 
 
-def test_what_is_done_between_two_polls_does_not_shorten_the_patience():
+def test_work_between_two_polls_does_not_lower_the_thresholds():
     polls = [[one("job", "1", '{"status": "running"}')], [one("bash_exec", "sleep 30", "(no output)", read_only=False)]]
     assert rounds_found(polls * 12) == {12: ("warning", "ping_pong"), 24: ("critical", "ping_pong")}
 
 
-def test_only_a_read_only_call_is_asked_again_patiently():
+def test_only_a_read_only_call_has_the_thresholds_of_polling():
     assert rounds_found([[one("start", "1", "pending", read_only=False)]] * 8)[8] == ("critical", "generic_repeat")
 
 
@@ -314,8 +314,8 @@ def test_a_change_of_notes_or_to_dos_and_a_new_artifact_are_progress_and_the_sam
         for number in range(8):
             record(detector, number)
             detector.record_round([one("search", f"{number}", "no match")])
-            if (said := detector.check()) is not None and said.level == "critical":
-                return said.detector
+            if (verdict := detector.check()) is not None and verdict.level == "critical":
+                return verdict.detector
         return None
 
     assert play(lambda detector, n: detector.record_state(f"note {n}", "")) is None

@@ -1,4 +1,4 @@
-"""What a person reads before saying yes: all of it, on lines that nothing in it can forge, of a length to be read."""
+"""Confirmation questions: complete, readable, and on lines that no text in them can imitate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_everything_that_will_run_is_shown():
     ]
 
 
-def test_a_change_is_shown_with_where_it_goes():
+def test_a_change_is_shown_with_its_path():
     assert shown(
         "Write?", tool="file_write", risk="write", path="a.txt", arguments={"path": "a.txt"}, diff="@@ -0,0 +1 @@\n+x"
     ) == ["? Write?", "  tool     file_write (write)", "  path     a.txt", "  change", "    @@ -0,0 +1 @@", "    +x"]
@@ -52,13 +52,13 @@ def test_no_field_can_forge_a_line_of_the_question():
     ]
 
 
-def test_a_name_that_is_too_long_is_cut_and_says_so():
+def test_a_name_that_is_too_long_is_cut_and_marked():
     lines = shown("q" * 100_000, tool="t" * 100_000, risk="read", arguments={"k" * 100_000: 1})
     assert lines[1] == f"  tool     {'t' * 75}⟨… 100000 characters …⟩{'t' * 25} (read)"
     assert max(map(len, lines)) < 600
 
 
-def test_a_long_command_is_cut_in_the_middle_and_says_its_true_size():
+def test_a_long_command_is_cut_in_the_middle_and_gives_its_true_size():
     command = "a" * 50_000 + "\n" + "b" * 50_000
     lines = shown(tool="bash_exec", risk="execute", command=command, arguments={"command": command})
     assert lines[2:] == [
@@ -82,7 +82,7 @@ def test_hidden_characters_of_a_command_are_shown_once_with_its_true_size():
     assert lines[2:] == ["  command  4 characters", "    | ls ⟨U+202E⟩"]
 
 
-def test_an_argument_that_the_change_does_not_hold_is_shown_beside_it():
+def test_an_argument_that_is_not_part_of_the_change_is_shown_too():
     lines = shown(tool="t", risk="write", arguments={"content": "x\ny\n", "script": "evil\n"}, diff="+x\n+y")
     assert lines[2:5] == [
         "  content  4 characters, 2 lines, shown as a change below",

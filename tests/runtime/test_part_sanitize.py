@@ -1,4 +1,4 @@
-"""sanitize(): whatever the history, a strict server takes what comes out, and nothing that was right is lost."""
+"""sanitize(): a strict server accepts the result of any history, and nothing valid is lost."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_the_quick_scan_agrees_with_the_strict_validator(history):
 
 @given(broken_histories())
 def test_everything_said_stays_in_its_order(history):
-    said = [row.message_id for row in history if not isinstance(row, ToolMessage) and not _is_empty(row)]
-    assert [row.message_id for row in sanitize(history) if not isinstance(row, ToolMessage)] == said
+    expected = [row.message_id for row in history if not isinstance(row, ToolMessage) and not _is_empty(row)]
+    assert [row.message_id for row in sanitize(history) if not isinstance(row, ToolMessage)] == expected
 
 
 @given(broken_histories())

@@ -1,4 +1,4 @@
-"""render(): any return value of a tool becomes bounded, encodable text that is honest about its size."""
+"""render(): any return value of a tool becomes bounded, encodable text that gives its true size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agenticx.runtime.tool_output import bounded, render
+from agenticx.runtime.tool_output import render, truncate
 
 NOTE = 80  # what the note in the middle may add
 
@@ -75,9 +75,9 @@ def test_a_value_that_contains_itself_or_is_too_deep_is_still_text():
 
 @given(st.text(), st.integers(200, 300))
 def test_text_within_the_limit_is_taken_as_it_is(text, limit):
-    assert bounded(text, limit)[1] is (len(text) > limit)
+    assert truncate(text, limit)[1] is (len(text) > limit)
     if len(text) <= limit and text.isprintable():
-        assert bounded(text, limit) == (text, False)
+        assert truncate(text, limit) == (text, False)
 
 
 _any = st.recursive(

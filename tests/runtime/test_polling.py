@@ -1,4 +1,4 @@
-"""A call that is repeated although its last result said "pending" waits first, and longer each time."""
+"""A call whose last result was pending waits before it is repeated, and longer each time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agenticx.runtime import StopSignal
-from agenticx.runtime.result_text import says_pending
+from agenticx.runtime.result_text import reports_pending
 from agenticx.testing import call
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
@@ -17,21 +17,21 @@ pytestmark = pytest.mark.anyio
 
 
 def job(states):
-    """A tool that tells one state after the other, and the times at which it was asked."""
-    told, asked = iter(states), []
+    """Return a tool that returns one state after the other, and the list of the times of its calls."""
+    remaining, asked = iter(states), []
 
     @tool(risk="read", timeout=0.5)
     async def job_status(id: int = 1) -> str:
         """Say how the job stands."""
         asked.append(LoopClock().monotonic())
-        return next(told)
+        return next(remaining)
 
     return job_status, asked
 
 
 def waits(run):
-    """(limit, elapsed) of each wait that was shown."""
-    shown = [event.data for event in run.of("stall")]
+    """Return the (limit, elapsed) of each wait that was reported."""
+    shown = [event.data for event in run.events_of("stall")]
     assert all((data["phase"], data["action"]) == ("tool", "waiting") for data in shown)
     return [(data["limit_seconds"], data["elapsed_seconds"]) for data in shown]
 
@@ -87,7 +87,7 @@ async def test_a_call_that_may_change_something_is_not_held_up(play):
 
     run = await play([call("submit"), call("submit"), "ok"], tools=[submit])
 
-    assert run.of("stall") == []
+    assert run.events_of("stall") == []
 
 
 async def test_a_command_that_only_looks_is_waited_for_as_well(play):
@@ -119,7 +119,7 @@ async def test_a_job_that_stays_pending_is_a_loop_after_twenty_four_rounds(play)
     status, asked = job(["running"] * 24)
     run = await play([call("job_status")] * 24, tools=[status], max_tool_rounds=30)
 
-    assert [event.data["code"] for event in run.of("error")] == ["loop_warning", "loop_detected"]
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning", "loop_detected"]
     assert len(asked) == 24
 
 
@@ -156,7 +156,7 @@ async def test_a_job_that_stays_pending_is_a_loop_after_twenty_four_rounds(play)
     ],
 )
 def test_pending(text):
-    assert says_pending(text)
+    assert reports_pending(text)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_pending(text):
     ],
 )
 def test_not_pending(text):
-    assert not says_pending(text)
+    assert not reports_pending(text)

@@ -1,4 +1,4 @@
-"""What a reply of the model becomes."""
+"""A reply of the model as events, history and answer."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ async def test_a_text_is_streamed_and_repeated_by_final(play):
     ]
     started, final = run.events[0].data, run.terminal
     assert started == {"input": "go", "model": "scripted", "message_id": run.session.messages[0].message_id}
-    assert [(event.data["text"], event.data["offset"]) for event in run.of("token")] == [
+    assert [(event.data["text"], event.data["offset"]) for event in run.events_of("token")] == [
         ("Hell", 0),
         ("o th", 4),
         ("ere.", 8),
     ]
-    assert run.of("usage")[0].data == {"input_tokens": 12, "output_tokens": 3, "cached_tokens": 4, "model": "scripted"}
+    assert run.events_of("usage")[0].data == {
+        "input_tokens": 12,
+        "output_tokens": 3,
+        "cached_tokens": 4,
+        "model": "scripted",
+    }
     assert final == {
         "text": "Hello there.",
         "message_id": run.session.messages[1].message_id,
@@ -59,7 +64,7 @@ async def test_reasoning_is_thinking_and_never_token(play):
     run = await play([[think("Let me see.", pieces=2), say("Yes.")]])
 
     assert run.outline == ["turn_started", "round_start", "thinking", "token", "final:answer"]
-    assert [event.data["offset"] for event in run.of("thinking")] == [0, 5]
+    assert [event.data["offset"] for event in run.events_of("thinking")] == [0, 5]
     assert run.session.messages[1] == AssistantMessage(
         content="Yes.", reasoning="Let me see.", message_id=run.terminal["message_id"]
     )
@@ -68,10 +73,10 @@ async def test_reasoning_is_thinking_and_never_token(play):
 async def test_offsets_count_code_points(play):
     run = await play([[say("a🎉é漢b", pieces=["a🎉", "é漢", "b"])]])
 
-    assert [event.data["offset"] for event in run.of("token")] == [0, 2, 4]
+    assert [event.data["offset"] for event in run.events_of("token")] == [0, 2, 4]
 
 
-async def test_lone_surrogates_and_empty_deltas_never_get_in(play):
+async def test_lone_surrogates_and_empty_deltas_are_dropped(play):
     run = await play(
         [[raw(TextDelta("")), raw(ThinkingDelta("\udcff")), raw(TextDelta("a\ud800b")), raw(TextDelta(""))]]
     )
@@ -104,12 +109,12 @@ async def test_reasoning_alone_is_an_empty_answer(play):
     assert run.rows == [("user", "go")]
 
 
-async def test_a_cut_reply_is_truncated_and_what_was_shown_stays_as_partial(play):
+async def test_a_cut_reply_is_truncated_and_its_shown_text_stays_as_partial(play):
     run = await play([[say("Half an ans"), call("add", {"a": 1, "b": 2}), cut()]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.truncated"]
     assert run.terminal == {
-        "text": "the model's answer ended without its end marker, so nothing of it is acted upon",
+        "text": "the model's answer ended without its end marker, so its calls are not run",
         "code": "provider.truncated",
         "fatal": True,
         "retryable": True,
@@ -117,7 +122,7 @@ async def test_a_cut_reply_is_truncated_and_what_was_shown_stays_as_partial(play
     assert run.rows == [("user", "go"), ("partial", "Half an ans")]
 
 
-async def test_a_broken_connection_is_transport_and_what_was_shown_stays(play):
+async def test_a_broken_connection_is_a_transport_error_and_shown_text_stays(play):
     broken = ModelError("connection reset", code="provider.transport", retryable=True)
     run = await play([[say("Half"), usage(9, 1), fail(broken)]])
 
@@ -172,21 +177,21 @@ async def test_a_length_finish_with_calls_runs_none_of_them(play):
         "token",
         "final:answer",
     ]
-    assert [event.data["arguments"] for event in run.of("tool_call")] == [{"a": 1, "b": 2}, '{"a": 1, "b"']
+    assert [event.data["arguments"] for event in run.events_of("tool_call")] == [{"a": 1, "b": 2}, '{"a": 1, "b"']
     assert run.results == [
         ("call_1", "invalid_arguments", cut_text),
         ("call_2", "invalid_arguments", cut_text),
     ]
 
 
-async def test_a_content_filter_is_fatal_even_when_it_comes_with_calls(play):
+async def test_a_content_filter_is_fatal_even_when_the_reply_has_calls(play):
     run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("content_filter")]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.content_filter"]
     assert run.rows == [("user", "go"), ("partial", "I will")]
 
 
-async def test_a_provider_that_gives_up_in_the_middle_ends_the_turn_even_when_it_comes_with_calls(play):
+async def test_a_reply_that_failed_in_the_middle_ends_the_turn_even_when_it_has_calls(play):
     run = await play([[say("I will"), call("add", {"a": 1, "b": 2}), finish("failed")]], tools=[add])
 
     assert run.outline == ["turn_started", "round_start", "token", "tool_call_delta", "error:provider.overloaded"]
@@ -234,7 +239,7 @@ async def test_an_example_of_a_call_at_the_end_of_an_answer_is_part_of_the_answe
 HERMES = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
 
 
-async def test_the_form_that_some_models_write_calls_in_is_read_of_models_that_are_marked(play):
+async def test_a_special_call_form_is_parsed_only_for_models_that_are_marked(play):
     for forms in ((), ("mistral",)):
         run = await play(ScriptedModel([HERMES], inline_calls=forms), tools=[add])
         assert run.terminal["text"] == HERMES
@@ -242,7 +247,7 @@ async def test_the_form_that_some_models_write_calls_in_is_read_of_models_that_a
     assert ([text for _, _, text in run.results], run.terminal["text"]) == (["3"], "3.")
 
 
-async def test_a_fallback_is_read_by_what_is_known_of_the_fallback(play):
+async def test_inline_calls_of_a_fallback_are_parsed_by_the_forms_of_the_fallback(play):
     gone = [fail(ModelError("gone", code="provider.overloaded"))]
     failing = ScriptedModel([gone], name="first", inline_calls=["hermes"])
     model = RetryingModel(failing, [ScriptedModel([HERMES], name="second")], RetryPolicy(attempts=1))
@@ -278,7 +283,7 @@ async def test_final_has_the_last_replys_text_only_and_unstripped(play):
     ]
 
 
-async def test_a_call_that_the_provider_could_not_read_is_told_once(play):
+async def test_a_call_that_the_provider_could_not_parse_causes_one_reminder(play):
     run = await play([[finish("tool_calls", finish_reason="MALFORMED_FUNCTION_CALL")], "Sorry."], tools=[add])
 
     assert outline(run.events) == ["turn_started", "round_start", "round_start", "token", "final"]

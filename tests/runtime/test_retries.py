@@ -1,4 +1,4 @@
-"""A call that is made again, or of another model: said, bounded, and only while nobody has seen anything of it."""
+"""Retries and fallbacks of model calls: reported, bounded, and only before anything was shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def retrying(*scripts, policy=QUICK):
 
 
 def stalls(run):
-    return [(event.data["phase"], event.data["action"]) for event in run.of("stall")]
+    return [(event.data["phase"], event.data["action"]) for event in run.events_of("stall")]
 
 
 async def test_a_call_that_failed_before_its_first_delta_is_made_again(play):
@@ -44,7 +44,7 @@ async def test_a_call_that_failed_before_its_first_delta_is_made_again(play):
         "token",
         "final:answer",
     ]
-    stall = dict(run.of("stall")[0].data)
+    stall = dict(run.events_of("stall")[0].data)
     assert stall.pop("retry_at").endswith("Z")
     assert stall.pop("elapsed_seconds") == pytest.approx(0)
     assert (stall.pop("reason"), stall.pop("model")) == (str(DOWN), "model 1")
@@ -53,7 +53,7 @@ async def test_a_call_that_failed_before_its_first_delta_is_made_again(play):
     first.assert_done()
 
 
-async def test_after_three_attempts_the_error_stands(play):
+async def test_after_three_attempts_the_error_is_final(play):
     model, [first] = retrying([DOWN, DOWN, DOWN])
     run = await play(model, settings=CLOCKS)
 
@@ -69,7 +69,7 @@ async def test_an_error_that_another_attempt_cannot_help_is_not_retried(play):
     first.assert_done()
 
 
-async def test_after_the_first_delta_nothing_is_asked_again(play):
+async def test_no_call_is_retried_after_the_first_delta(play):
     model, models = retrying([[say("Hel"), fail(DOWN)]], ["never asked"])
     run = await play(model, settings=CLOCKS)
 
@@ -78,22 +78,22 @@ async def test_after_the_first_delta_nothing_is_asked_again(play):
     assert models[1].requests == []
 
 
-async def test_a_fallback_takes_over_and_pays_under_its_own_name(play):
+async def test_a_fallback_takes_over_and_its_usage_is_reported_under_its_own_name(play):
     model, models = retrying([ModelError("no key", code="provider.auth")], [[say("Hi."), usage(3, 1)]])
     run = await play(model, settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "token", "final:answer"]
-    assert [(event.data["reason"], event.data["model"]) for event in run.of("stall")] == [("no key", "model 2")]
-    assert [event.data["model"] for event in run.of("usage")] == ["model 2"]
+    assert [(event.data["reason"], event.data["model"]) for event in run.events_of("stall")] == [("no key", "model 2")]
+    assert [event.data["model"] for event in run.events_of("usage")] == ["model 2"]
     assert [len(model.requests) for model in models] == [1, 1]
 
 
-async def test_a_silent_model_is_left_for_its_fallback_and_not_asked_again(play):
+async def test_a_silent_model_is_replaced_by_its_fallback_and_not_called_again(play):
     model, models = retrying([hang()], [[pause(3), say("Hi.")]])
     run = await play(model, settings=CLOCKS)
 
     assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "token", "final:answer"]
-    [stall] = [event.data for event in run.of("stall")]
+    [stall] = [event.data for event in run.events_of("stall")]
     assert stall["elapsed_seconds"] == pytest.approx(6)
     assert (stall["reason"], stall["model"]) == ("model 1 sent nothing within 6 s", "model 2")
     assert [model.open_streams for model in models] == [0, 0]
@@ -114,7 +114,7 @@ async def test_the_first_clock_starts_anew_with_each_attempt_and_the_hard_one_do
 
     assert stalls(run) == [("first_chunk", "retrying")] * 2 + [("hard", "failed")]
     assert run.outline[-1] == "error:timeout.hard"
-    assert run.of("stall")[-1].data["elapsed_seconds"] == pytest.approx(20)
+    assert run.events_of("stall")[-1].data["elapsed_seconds"] == pytest.approx(20)
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(2.0, True), (61.0, False)])

@@ -1,4 +1,4 @@
-"""Commands in whole turns: what they printed is told whatever ended them."""
+"""Commands in whole turns: their output is reported however they end."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ async def test_a_long_output_is_marked_as_truncated(play):
     script = [call("bash_exec", {"command": "seq 1000000"}), "Done."]
     run = await play(script, tools=[bash_exec], gate=ScriptedGate(True))
 
-    result = run.of("tool_result")[0].data
+    result = run.events_of("tool_result")[0].data
     assert (result["outcome"], result["truncated"]) == ("ok", True)
     assert "bytes left out" in result["result"]

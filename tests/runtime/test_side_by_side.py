@@ -1,4 +1,4 @@
-"""Calls that run side by side: how many at once, once each is permitted, answered in call order."""
+"""Concurrent calls: how many at once, each after its confirmation, answered in call order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, HookRegistry, StopSignal
 from agenticx.runtime.hooks import AgentHook
-from agenticx.runtime.slots import MOST_AT_ONCE, slots
+from agenticx.runtime.slots import MAX_CONCURRENT_CALLS, slots
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("D7")]
 
 @dataclass
 class Counter:
-    """How many calls run, and how many ran at once at most."""
+    """A count of the running calls and of the most that ran at once."""
 
     running: int = 0
     most: int = 0
@@ -41,7 +41,7 @@ def batch(name, count):
 
 @pytest.mark.parametrize("count", [2, 8, 9, 20, 100])
 @pytest.mark.parametrize("marked", [True, False])
-async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
+async def test_at_most_eight_calls_run_at_once(play, count, marked):
     counter = Counter()
     options = {"risk": "execute", "parallel": True} if marked else {"risk": "read"}
 
@@ -50,7 +50,7 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
         """Wait until no other call can begin."""
         with counter:
             counter.began.append(n)
-            while counter.most < min(count, MOST_AT_ONCE):  # a missing one is found by the tool's time-out
+            while counter.most < min(count, MAX_CONCURRENT_CALLS):  # a missing one is found by the tool's time-out
                 await asyncio.sleep(0.001)
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -58,13 +58,13 @@ async def test_as_many_run_at_once_as_there_may_be(play, count, marked):
 
     run = await play([batch("work", count), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
-    assert counter.most == min(count, MOST_AT_ONCE)
+    assert counter.most == min(count, MAX_CONCURRENT_CALLS)
     assert sorted(counter.began) == list(range(count))
     assert [text for *_, text in run.results] == [str(n) for n in range(count)]
 
 
-async def test_plain_functions_run_side_by_side_too(play):
-    together = threading.Barrier(MOST_AT_ONCE)
+async def test_plain_functions_run_concurrently_too(play):
+    together = threading.Barrier(MAX_CONCURRENT_CALLS)
 
     @tool(parallel=True)
     def work(n: int) -> int:
@@ -72,9 +72,9 @@ async def test_plain_functions_run_side_by_side_too(play):
         together.wait(PATIENCE)
         return n
 
-    run = await play([batch("work", 2 * MOST_AT_ONCE), "ok"], tools=[work], gate=AutoApproveConfirmGate())
+    run = await play([batch("work", 2 * MAX_CONCURRENT_CALLS), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
-    assert [outcome for _, outcome, _ in run.results] == ["ok"] * 2 * MOST_AT_ONCE
+    assert [outcome for _, outcome, _ in run.results] == ["ok"] * 2 * MAX_CONCURRENT_CALLS
 
 
 async def test_marked_and_read_only_neighbours_run_together_and_others_stay_alone(play):
@@ -130,7 +130,7 @@ async def test_the_duration_of_a_call_is_its_own_and_not_that_of_those_before_it
 
     run = await play([[call("work", {"n": n}) for n in (9, 1, 3)], "ok"], tools=[work])
 
-    assert [event.data["duration_ms"] for event in run.of("tool_result")] == pytest.approx([9000, 1000, 3000])
+    assert [event.data["duration_ms"] for event in run.events_of("tool_result")] == pytest.approx([9000, 1000, 3000])
 
 
 # --- each subset of a batch -------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ OUTCOMES = {
 
 @dataclass
 class Gate(ConfirmGate):
-    """Denies the calls whose way says so."""
+    """A gate that denies the calls marked to be denied."""
 
     ways: list[str]
 
@@ -158,7 +158,7 @@ class Gate(ConfirmGate):
 
 @dataclass
 class Blocking(AgentHook):
-    """Blocks the calls whose way says so."""
+    """A hook that blocks the calls marked to be blocked."""
 
     ways: list[str]
 
@@ -170,7 +170,7 @@ class Blocking(AgentHook):
 @pytest.mark.parametrize("count", [8, 20])
 @pytest.mark.parametrize("case", range(20))
 @pytest.mark.cases(quick=10)
-async def test_whatever_becomes_of_each_call_of_a_marked_batch_the_others_are_answered(play, rng, count, case):
+async def test_every_call_of_a_parallel_batch_is_answered_whatever_happens_to_the_others(play, rng, count, case):
     ways = [rng.choice(WAYS) for _ in range(count)]
     counter = Counter()
 
@@ -193,10 +193,10 @@ async def test_whatever_becomes_of_each_call_of_a_marked_batch_the_others_are_an
     assert [text for n, (*_, text) in enumerate(run.results) if ways[n] == "ok"] == [
         f"did {n}" for n in range(count) if ways[n] == "ok"
     ]
-    assert counter.most <= MOST_AT_ONCE
+    assert counter.most <= MAX_CONCURRENT_CALLS
 
 
-async def test_calls_that_hang_give_their_place_to_the_next_when_their_time_is_over(play):
+async def test_calls_that_time_out_free_their_slot_for_the_next(play):
     @tool(risk="read", timeout=1)
     async def work(n: int) -> int:
         """Hang, or not."""
@@ -237,7 +237,7 @@ async def test_all_questions_are_put_at_once_in_call_order_and_each_call_begins_
     hooks = HookRegistry([Uneven()])
     run = await play([batch("work", 20), "ok"], tools=[work], gate=gate, on=answer, hooks=hooks)
 
-    assert [event.data["context"]["arguments"]["n"] for event in run.of("confirm_required")] == list(range(20))
+    assert [event.data["context"]["arguments"]["n"] for event in run.events_of("confirm_required")] == list(range(20))
     assert began == list(reversed(range(20)))
     assert [text for *_, text in run.results] == [str(n) for n in range(20)]
 
@@ -263,7 +263,7 @@ async def test_calls_that_need_no_question_do_not_wait_for_one(play):
     assert [outcome for _, outcome, _ in run.results] == ["denied", "ok", "ok", "ok"]
 
 
-async def test_a_call_that_waited_for_a_place_is_looked_at_again_right_before_it_runs(play):
+async def test_a_call_that_waited_for_a_slot_is_assessed_again_right_before_it_runs(play):
     versions = {"now": 1}
 
     def assess(arguments, context):
@@ -275,11 +275,11 @@ async def test_a_call_that_waited_for_a_place_is_looked_at_again_right_before_it
         await asyncio.sleep(1)
         versions["now"] += 1
 
-    run = await play([batch("work", MOST_AT_ONCE + 2), "ok"], tools=[work], gate=AutoApproveConfirmGate())
+    run = await play([batch("work", MAX_CONCURRENT_CALLS + 2), "ok"], tools=[work], gate=AutoApproveConfirmGate())
 
     outcomes = [outcome for _, outcome, _ in run.results]
-    assert outcomes == ["ok"] * MOST_AT_ONCE + ["denied"] * 2
-    assert "changed after the person was asked" in run.results[-1][2]
+    assert outcomes == ["ok"] * MAX_CONCURRENT_CALLS + ["denied"] * 2
+    assert "changed after the user was asked" in run.results[-1][2]
 
 
 # --- the end of the turn ----------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ async def test_a_stop_while_questions_wait_closes_them_all(play):
 
     run = await play([batch("work", 12)], tools=[work], gate=gate, stop=stop, on=press)
 
-    assert [event.data["by"] for event in run.of("confirm_response")] == ["stop"] * 12
+    assert [event.data["by"] for event in run.events_of("confirm_response")] == ["stop"] * 12
     assert {outcome for _, outcome, _ in run.results} == {"cancelled"}
 
 
@@ -335,10 +335,10 @@ async def test_each_execution_is_journalled_before_it_begins(play):
     order = []
 
     class Journal:
-        async def began(self, one):
+        async def record_call(self, one):
             order.append(("journal", one.id))
 
-        async def started(self, one, process): ...
+        async def record_process(self, one, process): ...
 
     @tool(risk="read")
     async def work(n: int) -> None:
@@ -356,17 +356,17 @@ async def test_each_execution_is_journalled_before_it_begins(play):
 # --- slots ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_slot_that_is_left_twice_or_was_never_taken_frees_nothing():
-    first, *others = slots(MOST_AT_ONCE + 1)
-    others[0].leave()
-    await first.take()
-    first.leave()
-    first.leave()
-    for slot in others[:MOST_AT_ONCE]:
-        await slot.take()
+async def test_closing_a_slot_twice_or_without_acquiring_it_frees_nothing():
+    first, *others = slots(MAX_CONCURRENT_CALLS + 1)
+    others[0].close()
+    await first.acquire()
+    first.close()
+    first.close()
+    for slot in others[:MAX_CONCURRENT_CALLS]:
+        await slot.acquire()
 
-    waiting = asyncio.ensure_future(first.take())
+    waiting = asyncio.ensure_future(first.acquire())
     await asyncio.sleep(1)
     assert not waiting.done()
-    others[0].leave()
+    others[0].close()
     await waiting

@@ -1,4 +1,4 @@
-"""A message for a turn that runs already: taken in between rounds, before its answer is the end, or not at all."""
+"""Messages for a running turn: received between rounds, before its answer ends it, or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def look() -> str:
     return "a door"
 
 
-async def test_a_message_is_taken_in_behind_the_results_of_the_round_that_runs(play):
+async def test_a_message_is_received_after_the_results_of_the_running_round(play):
     steering = Steering()
 
     def speak(event: RuntimeEvent) -> None:
@@ -47,12 +47,15 @@ async def test_a_message_is_taken_in_behind_the_results_of_the_round_that_runs(p
         ("user", "use the window"),
         ("assistant", "Out."),
     ]
-    assert run.of("steered")[0].data == {"message_id": run.session.messages[3].message_id, "text": "use the window"}
+    assert run.events_of("steered")[0].data == {
+        "message_id": run.session.messages[3].message_id,
+        "text": "use the window",
+    }
     assert [message.content for message in run.model.requests[1].messages[-1:]] == ["use the window"]
     assert steering.left == ()
 
 
-async def test_messages_are_taken_in_together_in_the_order_they_came(play):
+async def test_messages_are_received_together_in_order(play):
     steering = Steering()
     for text in ("one", "two"):
         steering.put(text)
@@ -63,7 +66,7 @@ async def test_messages_are_taken_in_together_in_the_order_they_came(play):
     assert run.rows == [("user", "go"), ("user", "one"), ("user", "two"), ("assistant", "Yes.")]
 
 
-async def test_an_answer_is_not_the_end_while_a_message_waits(play):
+async def test_an_answer_does_not_end_the_turn_while_a_message_is_pending(play):
     steering = Steering()
 
     def speak(event: RuntimeEvent) -> None:
@@ -85,7 +88,7 @@ async def test_an_answer_is_not_the_end_while_a_message_waits(play):
     assert run.terminal["text"] == "There."
 
 
-async def test_files_come_with_a_message_and_what_is_no_file_is_refused(play):
+async def test_a_message_may_have_attachments_and_invalid_ones_are_refused(play):
     steering = Steering()
     steering.put(UserMessage(content="see", attachments=(PNG,)))
     with pytest.raises(AttachmentRefused):
@@ -93,7 +96,7 @@ async def test_files_come_with_a_message_and_what_is_no_file_is_refused(play):
 
     run = await play(["Seen."], steering=steering)
 
-    assert run.of("steered")[0].data["attachments"] == [PNG.summary]
+    assert run.events_of("steered")[0].data["attachments"] == [PNG.summary]
     assert run.session.messages[1].attachments == (PNG,)
 
 
@@ -111,7 +114,7 @@ async def test_a_turn_without_a_round_left_ends_with_its_answer_and_leaves_the_m
 
 
 @pytest.mark.parametrize("ending", ["answer", "stop"])
-async def test_a_turn_that_is_over_takes_nothing_any_more_and_says_so(play, ending: str):
+async def test_a_finished_turn_refuses_messages(play, ending: str):
     steering, stop = Steering(), StopSignal()
     model = ScriptedModel(["Done."] if ending == "answer" else [[say("So"), hang()]])
 

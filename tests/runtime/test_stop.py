@@ -1,4 +1,4 @@
-"""The stop button: whatever runs, the turn ends at once, answers its calls and leaves nothing."""
+"""The stop button: whatever runs, the turn ends at once, answers its calls and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
 LIMIT = 0.2
 
 
-class Timed:
-    """A stop button and a watch: how long after it was pressed the terminal event came, but for what is work."""
+class TimedStop:
+    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
 
     def __init__(self, press_at):
         self.signal = StopSignal()
@@ -59,8 +59,8 @@ async def test_before_the_first_event_is_read(play):
     assert run.rows == [("user", "go")]
 
 
-async def test_in_the_stream_what_was_shown_stays(play):
-    stop = Timed("token")
+async def test_in_the_stream_shown_text_stays(play):
+    stop = TimedStop("token")
     run = await play([[say("I was say"), hang()]], stop=stop.signal, on=stop)
 
     assert run.outline == ["turn_started", "round_start", "token", "error:stopped"]
@@ -75,7 +75,7 @@ async def test_in_a_tool_every_call_is_answered(play):
         if n == 2:
             await asyncio.Event().wait()
 
-    stop = Timed("tool_result")
+    stop = TimedStop("tool_result")
     run = await play(
         [[call("work", {"n": n}) for n in (1, 2, 3)]],
         tools=[work],
@@ -103,7 +103,7 @@ async def test_in_a_tool_every_call_is_answered(play):
 
 
 async def test_among_parallel_calls_those_that_had_finished_keep_their_results(play):
-    stop = Timed("tool_progress")
+    stop = TimedStop("tool_progress")
 
     @tool(risk="read")
     async def look(n: int, context: ToolContext) -> str:
@@ -126,7 +126,7 @@ async def test_among_parallel_calls_a_finished_one_is_answered_as_its_hook_left_
         async def after_tool_call(self, name, arguments, result, context):
             return result.replace("hunter2", "…")
 
-    stop = Timed("tool_progress")
+    stop = TimedStop("tool_progress")
 
     @tool(risk="read")
     async def look(n: int, context: ToolContext) -> str:
@@ -155,7 +155,7 @@ async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
         async def after_tool_call(self, name, arguments, result, context):
             await asyncio.Event().wait()
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
 
     @tool(risk="read")
     async def secret() -> str:
@@ -181,7 +181,7 @@ async def test_in_a_tool_that_ignores_cancellation(play):
             except asyncio.CancelledError:
                 continue
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     before = asyncio.all_tasks()
     events = []
     async for event in play.runtime(ScriptedModel([call("deaf")])).run_turn(
@@ -204,7 +204,7 @@ async def test_in_a_tool_that_blocks_its_thread(play):
         """Block."""
         release.wait(PATIENCE)
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
     run = await play([call("block")], tools=[block], stop=stop.signal, on=stop)
     release.set()
 
@@ -212,7 +212,7 @@ async def test_in_a_tool_that_blocks_its_thread(play):
     assert stop.seconds < LIMIT
 
 
-async def test_work_handed_to_afterwards_goes_on_behind_the_terminal_event(play):
+async def test_background_work_continues_after_the_terminal_event(play):
     order: list[str] = []
 
     async def clean_up():
@@ -227,7 +227,7 @@ async def test_work_handed_to_afterwards_goes_on_behind_the_terminal_event(play)
         finally:
             context.add_background_task(clean_up())
 
-    stop = Timed("tool_call")
+    stop = TimedStop("tool_call")
 
     def on(event):
         stop(event)
@@ -245,7 +245,7 @@ async def test_in_compaction_the_history_stays_as_it_was(play):
         for n in range(15)
         for row in (UserMessage(content=f"question {n}"), AssistantMessage(content=f"answer {n}"))
     ]
-    stop = Timed("round_start")
+    stop = TimedStop("round_start")
     run = await play([hang()], session=play.session(messages=list(history)), stop=stop.signal, on=stop)
 
     assert run.outline == ["turn_started", "round_start", "error:stopped"]
@@ -268,7 +268,7 @@ async def test_in_a_hook(play, point):
 
     hook = type("Hanging", (AgentHook,), {point: lambda self, *args: _forever()})()
     start = {"before_model": "round_start", "after_model": "usage", "on_agent_end": "usage"}.get(point, "tool_call")
-    stop = Timed(start)
+    stop = TimedStop(start)
     script = ["Hello."] if "tool" not in point else [[say("Hello."), call("look")]]
     model = ScriptedModel(script)
     run = await play(
@@ -281,13 +281,13 @@ async def test_in_a_hook(play, point):
 
     assert run.outline[-1] == ("final:answer" if point == "on_agent_end" else "error:stopped")
     assert stop.seconds < LIMIT
-    shown = "".join(event.data["text"] for event in run.of("token"))
+    shown = "".join(event.data["text"] for event in run.events_of("token"))
     assert shown == "".join(r[1] for r in run.rows if r[0] in {"assistant", "partial"}), "what was shown stays"
 
 
 async def test_in_the_hooks_of_a_turn_that_had_already_failed(play):
     hook = type("Hanging", (AgentHook,), {"on_agent_end": lambda self, *args: _forever()})()
-    stop = Timed("tool_result")
+    stop = TimedStop("tool_result")
     run = await play(
         [call("nope")], hooks=HookRegistry([hook], limit=0.5), max_tool_rounds=1, stop=stop.signal, on=stop
     )
@@ -298,7 +298,7 @@ async def test_in_the_hooks_of_a_turn_that_had_already_failed(play):
 
 async def test_by_a_plain_function(play):
     pressed = False
-    run_to = Timed("token")
+    run_to = TimedStop("token")
 
     def should_stop():
         return pressed

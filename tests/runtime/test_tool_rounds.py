@@ -58,12 +58,16 @@ async def test_a_tool_round(play):
         "state:done",
         "final:answer",
     ]
-    assert [event.data for event in run.of("tool_call_delta")] == [
+    assert [event.data for event in run.events_of("tool_call_delta")] == [
         {"tool_call_id": "call_1", "name": "add", "arguments_delta": '{"a": 1'},
         {"tool_call_id": "call_1", "name": "add", "arguments_delta": ', "b": 2}'},
     ]
-    assert run.of("tool_call")[0].data == {"tool_call_id": "call_1", "name": "add", "arguments": {"a": 1, "b": 2}}
-    result = dict(run.of("tool_result")[0].data)
+    assert run.events_of("tool_call")[0].data == {
+        "tool_call_id": "call_1",
+        "name": "add",
+        "arguments": {"a": 1, "b": 2},
+    }
+    result = dict(run.events_of("tool_result")[0].data)
     assert result.pop("duration_ms") >= 0
     assert result == {"tool_call_id": "call_1", "name": "add", "result": "3", "is_error": False, "outcome": "ok"}
     assert run.rows == [
@@ -167,10 +171,10 @@ async def test_an_unknown_tool_is_answered_with_the_known_ones(play):
         ("call_1", "unknown_tool", "unknown tool 'nope'; known tools: add, note"),
         ("call_2", "ok", "3"),
     ]
-    assert run.of("tool_result")[0].data["is_error"] is True
+    assert run.events_of("tool_result")[0].data["is_error"] is True
 
 
-async def test_a_call_without_a_name_is_told_about_once_and_then_bad_reply(play):
+async def test_a_call_without_a_name_causes_one_reminder_and_then_a_bad_reply(play):
     run = await play([[say("Hm."), call("", {"a": 1})], call("None")], tools=[add, note])
 
     assert run.outline == [
@@ -189,7 +193,7 @@ async def test_a_call_without_a_name_is_told_about_once_and_then_bad_reply(play)
     ]
 
 
-async def test_nameless_calls_beside_a_named_one_are_dropped(play):
+async def test_calls_without_a_name_are_dropped_if_another_call_has_one(play):
     run = await play([[call("none"), call("add", {"a": 1, "b": 2}), call("")], "ok"], tools=[add])
 
     assert run.results == [("call_2", "ok", "3")]
@@ -201,15 +205,15 @@ async def test_arguments_that_do_not_fit_the_schema_are_refused_for_that_call_al
 
     assert [outcome for _, outcome, _ in run.results] == ["invalid_arguments", "ok"]
     assert run.results[0][2].startswith("Invalid arguments: ")
-    assert run.of("tool_call")[0].data["arguments"] == {"a": "x"}
+    assert run.events_of("tool_call")[0].data["arguments"] == {"a": "x"}
 
 
 async def test_malformed_arguments_of_a_read_only_tool_are_repaired_and_marked(play):
     text = "```json\n{'a': 1, 'b': 2,}\n```"
     run = await play([call("add", text), "ok"], tools=[add])
 
-    assert run.of("tool_call")[0].data["arguments"] == text, "a client sees what the model said"
-    assert run.of("tool_result")[0].data["repaired"] is True
+    assert run.events_of("tool_call")[0].data["arguments"] == text, "a client receives the model's own text"
+    assert run.events_of("tool_result")[0].data["repaired"] is True
     assert run.results == [("call_1", "ok", "3")]
     assert run.session.messages[1].tool_calls[0].arguments == text, "history keeps the model's own bytes"
 
@@ -218,15 +222,15 @@ async def test_malformed_arguments_of_a_tool_with_side_effects_are_never_repaire
     run = await play([call("note", "{'text': 'hi',}"), "ok"], tools=[note])
 
     assert run.outline[3:5] == ["tool_call:note", "tool_result:invalid_arguments"]
-    assert run.of("tool_call")[0].data["arguments"] == "{'text': 'hi',}"
-    assert "repaired" not in run.of("tool_result")[0].data
+    assert run.events_of("tool_call")[0].data["arguments"] == "{'text': 'hi',}"
+    assert "repaired" not in run.events_of("tool_result")[0].data
 
 
 async def test_a_repair_that_does_not_fit_the_schema_is_invalid(play):
     run = await play([call("add", "{'a': 'x',}"), "ok"], tools=[add])
 
     assert [outcome for _, outcome, _ in run.results] == ["invalid_arguments"]
-    assert "repaired" not in run.of("tool_result")[0].data
+    assert "repaired" not in run.events_of("tool_result")[0].data
 
 
 @pytest.mark.promise("C4")
@@ -237,9 +241,11 @@ async def test_numbers_in_another_form_are_converted_where_nothing_is_lost_and_m
     )
 
     assert [outcome for _, outcome, _ in run.results] == ["ok", "ok", "invalid_arguments"]
-    assert ["repaired" in event.data for event in run.of("tool_result")] == [True, False, False]
+    assert ["repaired" in event.data for event in run.events_of("tool_result")] == [True, False, False]
     assert run.results[0][2] == "3"
-    assert run.of("tool_call")[0].data["arguments"] == {"a": "1", "b": 2.0}, "a client sees what the model said"
+    assert run.events_of("tool_call")[0].data["arguments"] == {"a": "1", "b": 2.0}, (
+        "a client receives the model's own text"
+    )
     assert run.session.messages[1].tool_calls[0].arguments == '{"a": "1", "b": 2.0}', "so does the model itself"
 
 
@@ -267,11 +273,11 @@ async def test_hooks_the_question_and_its_digest_are_about_the_converted_value(p
     assert gate.requests[0].digest == gate.requests[1].digest
     assert seen == [{"steps": 3}] * 4
     assert [text for *_, text in run.results] == ["3", "3"]
-    assert [event.data.get("repaired") for event in run.of("tool_result")] == [True, None]
+    assert [event.data.get("repaired") for event in run.events_of("tool_result")] == [True, None]
 
 
 @pytest.mark.parametrize(("gate", "outcome"), [(False, "denied"), (True, "timed_out")])
-async def test_the_result_of_a_converted_call_says_so_whatever_came_of_it(play, gate, outcome):
+async def test_the_result_of_a_converted_call_is_marked_whatever_its_outcome(play, gate, outcome):
     @tool(risk="write", timeout=1)
     async def move(steps: int) -> None:
         """Move for ever."""
@@ -279,10 +285,12 @@ async def test_the_result_of_a_converted_call_says_so_whatever_came_of_it(play, 
 
     run = await play([call("move", {"steps": "3"}), "ok"], tools=[move], gate=ScriptedGate(gate))
 
-    assert [(event.data["outcome"], event.data["repaired"]) for event in run.of("tool_result")] == [(outcome, True)]
+    assert [(event.data["outcome"], event.data["repaired"]) for event in run.events_of("tool_result")] == [
+        (outcome, True)
+    ]
 
 
-async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(play):
+async def test_arguments_that_the_user_changed_are_converted_in_the_same_way(play):
     @tool(risk="write")
     def move(steps: int) -> str:
         """Move."""
@@ -292,10 +300,10 @@ async def test_arguments_that_the_person_changed_are_converted_in_the_same_way(p
     run = await play([call("move", {"steps": 3}), "ok"], tools=[move], gate=gate)
 
     assert run.results == [("call_1", "ok", "4")]
-    assert run.of("tool_result")[0].data["repaired"] is True
+    assert run.events_of("tool_result")[0].data["repaired"] is True
 
 
-async def test_long_arguments_are_read_beside_the_loop(play):
+async def test_long_arguments_are_parsed_in_a_thread(play):
     threads = []
 
     @tool(risk="read")
@@ -317,7 +325,7 @@ async def test_long_arguments_are_read_beside_the_loop(play):
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
-async def test_a_stop_while_long_arguments_are_read_still_tells_of_the_call_and_answers_it(play):
+async def test_a_stop_while_long_arguments_are_parsed_still_announces_and_answers_the_call(play):
     stop, reading, release = StopSignal(), threading.Event(), threading.Event()
 
     class Slow:
@@ -338,11 +346,11 @@ async def test_a_stop_while_long_arguments_are_read_still_tells_of_the_call_and_
 
     assert reading.is_set()
     assert run.outline[-5:] == [*["tool_call:add"] * 2, *["tool_result:cancelled"] * 2, "error:stopped"]
-    assert [event.data["arguments"] for event in run.of("tool_call")] == [arguments, '{"a": 1}']
+    assert [event.data["arguments"] for event in run.events_of("tool_call")] == [arguments, '{"a": 1}']
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2, "b": 3}', '{"a": NaN, "b": 1}', "[1, 2]", "7", '{"a": 1}{"b": 2}'])
-async def test_arguments_that_two_readers_may_take_differently_do_not_parse(play, text):
+async def test_ambiguous_arguments_do_not_parse(play, text):
     run = await play([call("note", text), "ok"], tools=[note])
 
     assert [outcome for _, outcome, _ in run.results] == ["invalid_arguments"]
@@ -352,7 +360,7 @@ async def test_missing_and_repeated_call_ids_are_replaced_by_our_own(play):
     first = [call("add", {"a": 1, "b": 1}, id="x"), call("add", {"a": 1, "b": 2}, id="x"), call("add", "{", id="")]
     run = await play([first, call("add", {"a": 1, "b": 3}, id="x"), "ok"], tools=[add])
 
-    ids = [event.data["tool_call_id"] for event in run.of("tool_call")]
+    ids = [event.data["tool_call_id"] for event in run.events_of("tool_call")]
     assert ids[0] == "x"
     assert len(set(ids)) == 4
     assert [id_ for id_, *_ in run.results] == ids
@@ -373,7 +381,7 @@ async def test_a_blocked_call_tells_the_model_why(play):
     assert run.results[0] == ("call_1", "blocked", "Blocked: no notes today")
 
 
-async def test_a_tools_own_events_stand_between_its_call_and_its_result(play):
+async def test_a_tools_own_events_come_between_its_call_and_its_result(play):
     @tool(risk="read")
     async def draw(context: ToolContext) -> str:
         """Draw."""
@@ -384,13 +392,13 @@ async def test_a_tools_own_events_stand_between_its_call_and_its_result(play):
     run = await play([call("draw"), "ok"], tools=[draw])
 
     assert run.outline[3:7] == ["tool_call:draw", "tool_progress", "artifact", "tool_result:ok"]
-    assert run.of("artifact")[0].data == {"path": "a.html", "delta": "<p>", "final": False}
-    progress = dict(run.of("tool_progress")[0].data)
+    assert run.events_of("artifact")[0].data == {"path": "a.html", "delta": "<p>", "final": False}
+    progress = dict(run.events_of("tool_progress")[0].data)
     assert progress.pop("elapsed_seconds") >= 0
     assert progress == {"tool_call_id": "call_1", "name": "draw", "output": "drawing"}
 
 
-async def test_a_running_tool_beats_every_two_seconds(play):
+async def test_a_running_tool_reports_progress_every_two_seconds(play):
     @tool(risk="read")
     async def work(context: ToolContext) -> None:
         """Work."""
@@ -398,7 +406,7 @@ async def test_a_running_tool_beats_every_two_seconds(play):
 
     run = await play([call("work"), "ok"], tools=[work])
 
-    elapsed = [event.data["elapsed_seconds"] for event in run.of("tool_progress")]
+    elapsed = [event.data["elapsed_seconds"] for event in run.events_of("tool_progress")]
     assert len(elapsed) == 2
     assert elapsed == pytest.approx([2, 4])
 
@@ -416,7 +424,7 @@ async def test_a_tool_that_takes_too_long_is_timed_out_and_the_turn_goes_on(play
     )
 
     assert run.outline[3:6] == ["tool_call:forever", "stall:tool", "tool_result:timed_out"]
-    stall = dict(run.of("stall")[0].data)
+    stall = dict(run.events_of("stall")[0].data)
     assert stall.pop("elapsed_seconds") == pytest.approx(1)
     assert stall == {"phase": "tool", "limit_seconds": 1, "action": "failed"}
     assert run.terminal["text"] == "ok"
@@ -433,7 +441,7 @@ async def test_a_tools_own_time_out_overrides_the_setting(play):
     assert run.results == [("call_1", "timed_out", "forever did not finish within 2 s and was ended.")]
 
 
-async def test_a_tool_that_is_ended_may_say_what_it_had_by_then(play):
+async def test_a_tool_that_times_out_may_return_its_partial_output(play):
     @tool(risk="read", timeout=2)
     async def count() -> ToolOutput | None:
         """Count for ever."""
@@ -446,7 +454,7 @@ async def test_a_tool_that_is_ended_may_say_what_it_had_by_then(play):
 
     text = "count did not finish within 2 s and was ended.\none, two"
     assert run.results == [("call_1", "timed_out", text)]
-    assert run.of("tool_result")[0].data["truncated"] is True
+    assert run.events_of("tool_result")[0].data["truncated"] is True
 
 
 async def test_arguments_of_rich_python_types_are_events_as_json(play):
@@ -459,12 +467,15 @@ async def test_arguments_of_rich_python_types_are_events_as_json(play):
         [call("plan", {"day": "2026-01-02", "folder": "/tmp/x"}), "ok"], tools=[plan], gate=AutoApproveConfirmGate()
     )
 
-    assert run.of("tool_call")[0].data["arguments"] == {"day": "2026-01-02", "folder": "/tmp/x"}
-    assert run.of("confirm_required")[0].data["context"]["arguments"] == {"day": "2026-01-02", "folder": "/tmp/x"}
+    assert run.events_of("tool_call")[0].data["arguments"] == {"day": "2026-01-02", "folder": "/tmp/x"}
+    assert run.events_of("confirm_required")[0].data["context"]["arguments"] == {
+        "day": "2026-01-02",
+        "folder": "/tmp/x",
+    }
     assert run.results == [("call_1", "ok", "2026 x")]
 
 
-async def test_no_call_runs_before_whoever_follows_the_turn_has_seen_it(play):
+async def test_no_call_runs_before_the_consumer_has_received_it(play):
     ran: list[bool] = []
 
     @tool(risk="read")
@@ -482,7 +493,7 @@ async def test_no_call_runs_before_whoever_follows_the_turn_has_seen_it(play):
     assert ran == [True]
 
 
-async def test_a_hole_in_the_indexes_of_a_reply_is_a_call_without_a_name(play):
+async def test_a_gap_in_the_call_indexes_of_a_reply_is_a_call_without_a_name(play):
     run = await play([[raw(ToolCallDelta(1, "x", "add", '{"a": 1, "b": 2}')), finish("tool_calls")], "ok"], tools=[add])
 
     assert run.results == [("x", "ok", "3")]

@@ -1,4 +1,4 @@
-"""The log lines of a turn: one for each thing that happened, whole, and none for a token."""
+"""The log lines of a turn: one for each loggable event, complete, and none for a token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal
 from agenticx.runtime.confirm import ConfirmRequest
-from agenticx.runtime.resuming import Forgetful, Question, ResumePoint
+from agenticx.runtime.resuming import NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
@@ -45,7 +45,7 @@ async def note(text: str) -> str:
 
 @pytest.fixture
 def logged(caplog):
-    """The lines so far, without the ids of session and agent; seconds without what threads took of real time."""
+    """Return the lines so far without session and agent ids, seconds rounded because threads take real time."""
     caplog.set_level(logging.INFO, logger="agenticx")
 
     def lines():
@@ -83,7 +83,7 @@ async def test_a_turn_has_a_line_for_each_model_call_tool_call_and_question_and_
     ]
 
 
-async def test_each_line_names_the_session_and_the_agent_also_where_nobody_bound_them(play, caplog):
+async def test_each_line_names_the_session_and_the_agent_even_if_the_caller_bound_none(play, caplog):
     caplog.set_level(logging.INFO, logger="agenticx")
     session = play.session()
     with bound_ids(turn="turn_1"):
@@ -176,7 +176,7 @@ async def test_calls_that_did_not_run_have_a_line_with_the_reason_and_no_seconds
     ]
 
 
-async def test_a_question_says_how_long_it_waited(play, logged):
+async def test_the_line_of_a_question_has_its_waiting_time(play, logged):
     await play(
         [call("note", {"text": "x"}), "Done."],
         tools=[note],
@@ -187,7 +187,7 @@ async def test_a_question_says_how_long_it_waited(play, logged):
     assert logged()[1] == "confirm tool_name='note' call_id='call_1' approved=False by='timeout' seconds=30.0"
 
 
-async def test_a_turn_that_nobody_reads_to_its_end_is_interrupted_with_one_line(play, logged):
+async def test_a_turn_that_is_not_read_to_its_end_is_logged_as_interrupted(play, logged):
     runtime = play.runtime(ScriptedModel([hang()], clock=LoopClock()))
     events = runtime.run_turn("go", play.session())
     await anext(events)
@@ -206,12 +206,12 @@ async def test_a_turn_that_nobody_reads_to_its_end_is_interrupted_with_one_line(
     ]
 
 
-async def test_a_bug_of_ours_ends_the_turn_with_a_line_too(play, logged):
+async def test_an_internal_bug_is_logged_as_the_end_of_the_turn(play, logged):
     class Broken(AssertionError):
         pass
 
-    class Journal(Forgetful):
-        async def began(self, call):
+    class Journal(NullCallJournal):
+        async def record_call(self, call):
             raise Broken
 
     runtime = play.runtime(ScriptedModel([call("look", {"path": "a"})], clock=LoopClock()))
@@ -224,7 +224,7 @@ async def test_a_bug_of_ours_ends_the_turn_with_a_line_too(play, logged):
     ]
 
 
-async def test_an_agent_that_pauses_and_a_turn_out_of_rounds_say_so(play, logged):
+async def test_the_line_of_a_turn_names_a_pause_and_exhausted_rounds(play, logged):
     script = [call("look", {"path": "a"})]
     await play(script, tools=[look], agent_id="helper", max_tool_rounds=1)
     await play(script, tools=[look], max_tool_rounds=1)
@@ -233,7 +233,7 @@ async def test_an_agent_that_pauses_and_a_turn_out_of_rounds_say_so(play, logged
     assert reasons == [["paused"], ["max_rounds"]]
 
 
-async def test_a_handoff_that_a_tool_tells_of_has_a_line(play, logged):
+async def test_a_handoff_emitted_by_a_tool_is_logged(play, logged):
     @tool(risk="read")
     async def transfer(context: ToolContext) -> str:
         """Hand over."""
@@ -245,7 +245,7 @@ async def test_a_handoff_that_a_tool_tells_of_has_a_line(play, logged):
     assert logged()[1] == "agent_handoff from_agent='meta' to_agent='coder'"
 
 
-async def test_the_call_that_writes_a_summary_has_a_line_that_says_so(play, logged):
+async def test_the_line_of_a_summary_call_names_its_purpose(play, logged):
     script = [[pause(2), say("A summary."), usage(100, 9)], "Hi."]
     await play(script, session=play.session(messages=history()))
     counted = "tokens=109 input_tokens=100 output_tokens=9"
@@ -284,7 +284,7 @@ async def test_a_nested_turn_has_lines_of_its_own(play, caplog):
     ]
 
 
-async def test_a_turn_that_goes_on_after_a_restart_has_the_lines_of_what_it_still_does(play, debugged):
+async def test_a_turn_resumed_after_a_restart_logs_only_its_remaining_work(play, debugged):
     @tool(risk="write")
     async def post(text: str, token: str) -> str:
         """Post a note."""
@@ -295,7 +295,7 @@ async def test_a_turn_that_goes_on_after_a_restart_has_the_lines_of_what_it_stil
     context = {"tool": "post", "tool_call_id": "call_1", "arguments": {}, "risk": "write", "reasons": []}
     expiry = datetime(2099, 1, 1, tzinfo=UTC)
     request = ConfirmRequest(id="cnf_1", question="?", context=context, digest="another", expires_at=expiry)
-    question = Question(request=request, answer=ConfirmAnswer(approved=True))
+    question = ResumedQuestion(request=request, answer=ConfirmAnswer(approved=True))
     point = ResumePoint(round=1, calls=(asked,), questions={"call_1": question})
     runtime = play.runtime(ScriptedModel([say("Done.")], clock=LoopClock()))
     async for _ in runtime.run_turn(point, session, tools=[post]):
@@ -330,7 +330,7 @@ def arguments_in(lines):
     return [line.partition(" arguments=")[2] for line in lines if line.startswith("tool_call ")]
 
 
-async def test_arguments_stand_in_the_line_at_debug_only(play, logged, caplog):
+async def test_arguments_are_logged_at_debug_only(play, logged, caplog):
     script = [call("look", {"path": "a.txt"}), "Done."]
     await play(script, tools=[look])
     assert arguments_in(logged()) == [""]
@@ -341,13 +341,13 @@ async def test_arguments_stand_in_the_line_at_debug_only(play, logged, caplog):
     assert arguments_in(logged()) == ["""'{"path": "a.txt"}'"""]
 
 
-async def test_the_line_has_the_arguments_that_the_person_put_in_their_place(play, debugged):
+async def test_the_line_has_the_arguments_that_the_user_substituted(play, debugged):
     changed = ConfirmAnswer(approved=True, arguments={"text": "mine"})
     await play([call("note", {"text": "its"}), "Done."], tools=[note], gate=ScriptedGate(changed))
     assert arguments_in(debugged()) == ["""'{"text": "mine"}'"""]
 
 
-async def test_long_arguments_are_cut_and_say_how_long_they_are(play, debugged):
+async def test_long_arguments_are_cut_and_give_their_length(play, debugged):
     arguments = [
         {"text": "x" * 1_000_000},
         {"a": "short", "b": list(range(1_000)), "c": 1},
@@ -365,7 +365,7 @@ async def test_long_arguments_are_cut_and_say_how_long_they_are(play, debugged):
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("kind", SECRETS)
-async def test_no_secret_in_arguments_comes_into_the_log(play, caplog, monkeypatch, kind):
+async def test_no_secret_in_arguments_is_logged(play, caplog, monkeypatch, kind):
     secret = SECRETS[kind]
     monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")
     caplog.set_level(logging.DEBUG, logger="agenticx")
@@ -387,7 +387,7 @@ async def test_no_secret_in_arguments_comes_into_the_log(play, caplog, monkeypat
 
 
 @pytest.mark.promise("I1")
-async def test_an_argument_whose_name_says_secret_is_hidden_whatever_it_holds(play, debugged):
+async def test_an_argument_with_a_secret_name_is_hidden_whatever_its_value(play, debugged):
     given = [
         *({name: ["w"], "path": "a"} for name in SECRET_NAMES),
         {"headers": {"Cookie": "w"}},
@@ -404,7 +404,7 @@ async def test_an_argument_whose_name_says_secret_is_hidden_whatever_it_holds(pl
 
 
 @pytest.mark.promise("I1")
-async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(play, debugged):
+async def test_an_argument_is_hidden_if_its_neighbour_names_a_secret(play, debugged):
     given = [
         {"headers": [{"name": "Authorization", "value": "w"}, {"name": "Accept", "value": "x"}]},
         {"entry": ["password", "w"]},
@@ -424,7 +424,7 @@ async def test_an_argument_is_hidden_where_what_stands_beside_it_says_that_it_is
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
-async def test_tokens_cost_no_line_and_no_question_about_levels(play, monkeypatch):
+async def test_tokens_are_not_logged_and_do_not_check_log_levels(play, monkeypatch):
     asked = []
     enabled = logging.Logger.isEnabledFor
     monkeypatch.setattr(logging.Logger, "isEnabledFor", lambda self, level: asked.append(level) or enabled(self, level))
@@ -436,14 +436,14 @@ async def test_tokens_cost_no_line_and_no_question_about_levels(play, monkeypatc
     counts = []
     for pieces in (2, 500):
         run = await play([lines_asked_for(pieces), "Done."], tools=[look])
-        assert len(run.of("token")) == pieces + 1
+        assert len(run.events_of("token")) == pieces + 1
         counts.append(len(asked))
     assert counts[0] == counts[1] < 40
 
 
-async def test_below_the_level_nothing_is_made_of_the_fields(play, caplog, monkeypatch):
+async def test_fields_are_not_computed_below_the_log_level(play, caplog, monkeypatch):
     caplog.set_level(logging.WARNING, logger="agenticx")
-    monkeypatch.setattr("agenticx.runtime.turn_log._spent", None)
+    monkeypatch.setattr("agenticx.runtime.turn_log._usage_fields", None)
     monkeypatch.setattr("agenticx.runtime.turn_log._preview", None)
     run = await play([call("look", {"path": "x" * 1_000_000}), "Done."], tools=[look])
 

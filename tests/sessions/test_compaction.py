@@ -188,7 +188,7 @@ async def test_a_session_in_memory_does_not_hold_what_was_compacted(tmp_path: Pa
         await place.turn(hub, store)
     await hub.close()
     live = await AtHand(store).open(await store.get(place.session_id))
-    assert (live.session.compacted, live.session.front) == (
+    assert (live.session.compacted, live.session.replacement_count) == (
         [],
         front_of((await store.keepsake(place.session_id)).state)[0],
     )

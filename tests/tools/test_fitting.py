@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
-from agenticx.runtime.call_reading import validated
+from agenticx.runtime.call_reading import validate_arguments
 from agenticx.tools import tool
 from agenticx.tools.fitting import coerce_numbers
 
@@ -57,7 +57,7 @@ def validated_argument(annotation: Any, value: Any) -> Any:
     def act(value): ...
 
     act.__annotations__ = {"value": annotation}
-    found = validated(tool(act), {"value": value})
+    found = validate_arguments(tool(act), {"value": value})
     return found.arguments["value"], found.repaired
 
 
@@ -172,7 +172,7 @@ def test_only_values_that_are_invalid_after_the_conversion_are_reported() -> Non
     def act(seats: int, title: str): ...
 
     with pytest.raises(InvalidArguments, match=r"^'title' should be a valid string, not 5$"):
-        validated(tool(act), {"seats": "2", "title": 5})
+        validate_arguments(tool(act), {"seats": "2", "title": 5})
 
 
 def test_the_validate_method_of_a_custom_tool_gets_the_unconverted_value_first() -> None:
@@ -187,7 +187,7 @@ def test_the_validate_method_of_a_custom_tool_gets_the_unconverted_value_first()
 
     lenient = Lenient()
 
-    assert validated(lenient, {"n": "1"}).arguments == {"n": "1"}
+    assert validate_arguments(lenient, {"n": "1"}).arguments == {"n": "1"}
     assert lenient.seen == [{"n": "1"}]
 
 

@@ -1,8 +1,8 @@
-"""Code that watches or changes a step of a turn: the six hook points and the registry that runs them.
+"""Hooks: the six points at which user code watches or changes a turn, and the registry that runs them.
 
 Guards decide what happens, so they fail closed: if `before_model` fails the model is not called, if `before_tool_call`
-fails the call is blocked, if `after_tool_call` fails the result is withheld. Observers (`after_model`,
-`on_compaction`, `on_agent_end`) fail open and are reported as a non-fatal `error{hook_failed}` event.
+fails the call is blocked, if `after_tool_call` fails the result is withheld. Observers (`after_model`, `on_compaction`,
+`on_agent_end`) fail open and are reported as a non-fatal `error{hook_failed}` event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a hook is: six methods, each of which may be overridden, plain or async."""
+"""The base class of hooks: six methods, each of which may be overridden, plain or async."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AgentHook", "Block", "HookContext"]
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """Where in which turn a hook runs."""
+    """The session, agent and round in which a hook runs."""
 
     session_id: str
     agent_id: str
@@ -23,31 +23,37 @@ class HookContext:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What `before_tool_call` returns to keep a call from running; the model reads the reason."""
+    """The return value of `before_tool_call` that keeps a call from running; the model reads the reason."""
 
     reason: str
 
 
 class AgentHook:
-    """Override what you need; a method left alone costs nothing. Each may be plain (it runs in a thread) or async."""
+    """A base class for hooks. Override the methods you need; the others cost nothing.
+
+    Each may be plain (it runs in a thread) or async.
+    """
 
     def before_model(self, messages: Sequence[Message], context: HookContext) -> Any:
-        """Guard, after compaction and sanitising, right before the call. Return new messages, or None.
+        """Guard the model call, after compaction and sanitising; return new messages, or None to keep them.
 
-        `messages` is what the model would be sent, the system prompt included; the session's history stays as it is.
+        `messages` is what would be sent to the model, the system prompt included; the session's history stays as it is.
         """
 
     def after_model(self, reply: Reply, context: HookContext) -> Any:
-        """Observer: a complete reply was received."""
+        """Observe a complete reply."""
 
     def before_tool_call(self, name: str, arguments: Mapping[str, Any], context: HookContext) -> Any:
-        """Guard: return `Block(reason)` to keep the call from running, or None."""
+        """Guard a tool call; return `Block(reason)` to keep it from running, or None."""
 
     def after_tool_call(self, name: str, arguments: Mapping[str, Any], result: str, context: HookContext) -> Any:
-        """Guard: return the text that the model shall read instead of `result`, or None."""
+        """Guard a result; return the text that is sent to the model instead of `result`, or None."""
 
     def on_compaction(self, compacted_count: int, summary: str, context: HookContext) -> Any:
-        """Observer: history was compacted."""
+        """Observe a compaction of the history."""
 
     def on_agent_end(self, reason: str, text: str, context: HookContext) -> Any:
-        """Observer, on every ending, right before the terminal event: the reason of `final`, or the error's code."""
+        """Observe every ending, right before the terminal event.
+
+        `reason` is the reason of `final`, or the error's code.
+        """

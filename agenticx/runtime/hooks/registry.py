@@ -1,4 +1,4 @@
-"""Hooks in priority order, each contained and bounded in time."""
+"""The registry of hooks: they run in priority order, each isolated and limited in time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
 
-__all__ = ["HookRegistry", "Report"]
+__all__ = ["FailureReporter", "HookRegistry"]
 
-Report = Callable[[AgenticXError], None]
-"""Told of an observer's failure."""
+FailureReporter = Callable[[AgenticXError], None]
+"""A callback that receives the failure of an observer."""
 
 
-_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
+_HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
 
 
 class HookRegistry:
     """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration.
 
-    `limit` is the real seconds that each method of a hook may take; by default what the runtime's settings say.
+    `limit` is the real seconds that each method of a hook may take; the default is the runtime's setting.
     """
 
     def __init__(self, hooks: Sequence[AgentHook] = (), *, limit: float | None = None) -> None:
@@ -33,8 +33,8 @@ class HookRegistry:
             self.register(hook)
 
     @classmethod
-    def of(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
-        """A registry as it is, or one of these hooks; raises `TypeError` for what is no hook."""
+    def from_hooks(cls, hooks: HookRegistry | Sequence[AgentHook] | None) -> HookRegistry:
+        """Return a registry as it is, or one of these hooks; raise `TypeError` for anything that is no hook."""
         if isinstance(hooks, HookRegistry):
             return hooks
         if hooks is not None and not isinstance(hooks, list | tuple):
@@ -42,14 +42,14 @@ class HookRegistry:
         return cls(hooks or ())
 
     def register(self, hook: AgentHook, priority: int = 0) -> None:
-        """Add a hook; raises `TypeError` for what has none of a hook's methods, such as the class of one."""
-        if not any(callable(getattr(type(hook), point, None)) for point in _POINTS):
+        """Add a hook; raise `TypeError` for an object without any hook method, such as the class of a hook."""
+        if not any(callable(getattr(type(hook), point, None)) for point in _HOOK_POINTS):
             raise TypeError(f"{_name_of(hook)} is no hook: give an object of a class that derives from AgentHook")
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
 
-    def bounded(self, limit: float) -> HookRegistry:
-        """The same hooks, later ones included, under `limit` where this registry sets none."""
+    def with_default_limit(self, limit: float) -> HookRegistry:
+        """Return the same hooks, later ones included, under `limit` if this registry sets none."""
         if self.limit is not None:
             return self
         bounded = HookRegistry(limit=limit)
@@ -57,11 +57,11 @@ class HookRegistry:
         return bounded
 
     def has(self, point: str) -> bool:
-        """Whether any hook overrides this point."""
+        """Return whether any hook overrides this point."""
         return any(True for _ in self._overriding(point))
 
     async def run_before_model(self, messages: list[Message], context: HookContext) -> list[Message]:
-        """The messages to send. Raises `HookFailed`."""
+        """Return the messages to send; raise `HookFailed` if a hook fails."""
         for hook, what in self._overriding("before_model"):
             changed = await self._guard(hook.before_model, messages, context, what=what)
             if changed is None:
@@ -72,7 +72,7 @@ class HookRegistry:
         return messages
 
     async def run_before_tool_call(self, name: str, arguments: Mapping[str, Any], context: HookContext) -> Block | None:
-        """Whether the call is blocked. Raises `HookFailed`."""
+        """Return the `Block` of the first hook that blocks the call, else None; raise `HookFailed` if a hook fails."""
         for hook, what in self._overriding("before_tool_call"):
             verdict = await self._guard(hook.before_tool_call, name, dict(arguments), context, what=what)
             if isinstance(verdict, Block):
@@ -84,7 +84,7 @@ class HookRegistry:
     async def run_after_tool_call(
         self, name: str, arguments: Mapping[str, Any], result: str, context: HookContext
     ) -> str:
-        """The result as the model shall read it. Raises `HookFailed`."""
+        """Return the result that is sent to the model; raise `HookFailed` if a hook fails."""
         for hook, what in self._overriding("after_tool_call"):
             changed = await self._guard(hook.after_tool_call, name, dict(arguments), result, context, what=what)
             if changed is None:
@@ -94,15 +94,15 @@ class HookRegistry:
             result = changed
         return result
 
-    async def run_after_model(self, reply: Reply, context: HookContext, report: Report) -> None:
+    async def run_after_model(self, reply: Reply, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("after_model"):
             await self._observe(hook.after_model, reply, context, what=what, report=report)
 
-    async def run_on_compaction(self, count: int, summary: str, context: HookContext, report: Report) -> None:
+    async def run_on_compaction(self, count: int, summary: str, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("on_compaction"):
             await self._observe(hook.on_compaction, count, summary, context, what=what, report=report)
 
-    async def run_on_agent_end(self, reason: str, text: str, context: HookContext, report: Report) -> None:
+    async def run_on_agent_end(self, reason: str, text: str, context: HookContext, report: FailureReporter) -> None:
         for hook, what in self._overriding("on_agent_end"):
             await self._observe(hook.on_agent_end, reason, text, context, what=what, report=report)
 
@@ -118,7 +118,7 @@ class HookRegistry:
         except AgenticXError as exc:
             raise HookFailed(str(exc)) from exc
 
-    async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: Report) -> None:
+    async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: FailureReporter) -> None:
         try:
             await foreign.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
