@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from agenticx.cli.commands import BUILTIN, Command, command_named, commands_from_entry_points
-from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY, STOPPED, USAGE
+from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.loading import raise_on_ctrl_c
 from agenticx.errors import AgenticXError, SettingsError
 
@@ -68,7 +68,7 @@ def _run(words: list[str]) -> int:
     except OSError as exc:  # a full disk, a folder that is gone or may not be written to: the machine's trouble
         return _complain(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
     except MemoryError:
-        return _complain("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY)
+        return _complain("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY_EXIT_CODE)
     except Exception as exc:
         return _internal(exc)
 

@@ -28,7 +28,7 @@ from agenticx.cli.own_desk import OwnDesk, PolicyGate
 from agenticx.cli.render import Output
 from agenticx.cli.turns import play
 from agenticx.errors import SettingsError, StoreError
-from agenticx.exhaustion import end_process_without_memory, keep_memory_together
+from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
 from agenticx.llms.named import NamedModels
@@ -144,8 +144,8 @@ class Conversation:
 @contextmanager
 def conversing(arguments: Namespace, output: Output) -> Generator[Conversation]:
     """The conversation that the options ask for; at its end what it holds is given back, unless that comes at once."""
-    keep_memory_together()
-    with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+    limit_malloc_arenas()
+    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
         conversation = runner.run(_opened(arguments, output, runner))
         try:
             yield conversation

@@ -67,7 +67,7 @@ class OwnDesk:
         fresh = [session_id for session_id in at_work if session_id not in self._at_work]
         if fresh or not at_work:
             self._at_work.update(fresh)
-            await self._hub.recover(taking_up=fresh)
+            await self._hub.recover(resume_only=fresh)
 
     @property
     def by_policy(self) -> bool:
@@ -107,7 +107,7 @@ class OwnDesk:
         await self._hub.delete(session_id)
 
     async def _known(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> Known:
-        return Known(record, self._hub.running_turn(record.id), matches)
+        return Known(record, self._hub.running_turn_id(record.id), matches)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class OwnDesk:
 
     async def running(self, session_id: str) -> Place | None:
         await self.recover([session_id])
-        running = self._hub.running_turn(session_id)
+        running = self._hub.running_turn_id(session_id)
         turn = None if running is None else await self._store.turn(session_id, running)
         return None if turn is None or turn.after_seq is None else Place(turn.id, str(turn.after_seq))
 
@@ -142,7 +142,7 @@ class OwnDesk:
             elif over:
                 return
             elif not await _rings(news):
-                over = self._hub.running_turn(session_id) != place.turn_id
+                over = self._hub.running_turn_id(session_id) != place.turn_id
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)

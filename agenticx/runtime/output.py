@@ -55,7 +55,7 @@ class OutputType:
         """The JSON value of the object in `text`; raises `InvalidArguments` that says what does not fit."""
         try:
             value = parse_arguments(text)
-            return foreign.call_now(self._validated, to_json(value), what=f"output_type {self.name}")
+            return foreign.call_sync(self._validated, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
         except AgenticXError as exc:  # of a validator of the type's own

@@ -6,12 +6,12 @@ import platform
 from datetime import date
 from pathlib import Path
 
-from agenticx.settings import prompt
+from agenticx.settings import prompt_text
 
 __all__ = ["default_system_prompt"]
 
 
 def default_system_prompt(workspace: Path, today: date) -> str:
     """`config/prompts/system.md` (or the person's own) filled in. The same all day, so that prompt caches stay warm."""
-    filled = prompt("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
+    filled = prompt_text("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
     return filled.replace("{date}", today.isoformat())

@@ -187,7 +187,7 @@ class Turn:
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
     """Await foreign work: a `SystemExit` in a task would end the program."""
-    with foreign.containing("work behind the turn"):
+    with foreign.translated_errors("work behind the turn"):
         await work
 
 

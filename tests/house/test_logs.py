@@ -58,7 +58,7 @@ def restored_logging() -> Iterator[None]:
         logging.getLogger(name).setLevel(level)
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def logged_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What was logged, without date and time."""
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -70,7 +70,7 @@ def test_a_line_has_the_event_then_the_ids_then_the_fields(capsys: pytest.Captur
     with bound_ids(session="ses_1", turn="turn_2", agent="meta"):
         get_logger("agenticx.some.module").bind(hook="audit").warning("hook failed", seconds=1.5)
     get_logger("agenticx.some.module").info("after")
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "WARNING agenticx.some.module hook failed session='ses_1' turn='turn_2' agent='meta' hook='audit' seconds=1.5",
         "INFO    agenticx.some.module after",
     ]
@@ -88,7 +88,7 @@ async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest
 
     with bound_ids(session="s"):
         await asyncio.gather(turn("a"), turn("b"))
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "INFO    agenticx.turns ran session='s' turn='a'",
         "INFO    agenticx.turns ran session='s' turn='b'",
     ]
@@ -97,7 +97,9 @@ async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest
 def test_no_value_can_begin_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info")
     get_logger("agenticx.x").info("odd\nevent 100% %s", text="a\nWARNING agenticx.x forged\x1b[31m")
-    assert lines(capsys) == ["INFO    agenticx.x 'odd\\nevent 100% %s' text='a\\nWARNING agenticx.x forged\\x1b[31m'"]
+    assert logged_lines(capsys) == [
+        "INFO    agenticx.x 'odd\\nevent 100% %s' text='a\\nWARNING agenticx.x forged\\x1b[31m'"
+    ]
 
 
 def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning(
@@ -108,7 +110,7 @@ def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning
     get_logger("agenticx.x").debug("unseen")
     logging.getLogger("httpx").info("unseen")
     logging.getLogger("httpx").warning("seen once")
-    assert lines(capsys) == ["WARNING httpx seen once"]
+    assert logged_lines(capsys) == ["WARNING httpx seen once"]
 
 
 @pytest.mark.promise("I1")
@@ -139,7 +141,7 @@ def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
 ) -> None:
     configure_logging("info")
     get_logger("agenticx.x").info("call", api_key="abc", headers={"Cookie": "a=b"}, input_tokens=7, token="t")
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "INFO    agenticx.x call api_key='[hidden]' headers={'Cookie': '[hidden]'} input_tokens=7 token='[hidden]'"
     ]
 
@@ -163,7 +165,7 @@ def test_a_value_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(
     pairs = [{"name": "Authorization", "value": "abc"}, {"Key": "api_key", "Value": ["abc"], "id": 7}]
     get_logger("agenticx.x").info("call", headers=pairs, pair=("password", "abc"), words=["--token", "abc", "x"])
     get_logger("agenticx.x").info("call", headers={"name": "Accept", "value": "abc"}, words=["name", "abc"])
-    hidden, shown = lines(capsys)
+    hidden, shown = logged_lines(capsys)
     assert hidden.count("abc") == 0
     assert hidden.endswith("'id': 7}] pair=['password', '[hidden]'] words=['--token', '[hidden]', 'x']")
     assert shown == "INFO    agenticx.x call headers={'name': 'Accept', 'value': 'abc'} words=['name', 'abc']"
@@ -175,7 +177,7 @@ def test_other_libraries_begin_at_warning_at_debug_too(capsys: pytest.CaptureFix
     get_logger("studio.x").debug("seen")
     logging.getLogger("sse_starlette.sse").debug("chunk: unseen")
     logging.getLogger("httpx").info("unseen")
-    assert lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
+    assert logged_lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
 
 
 def test_ordinary_text_is_left_alone() -> None:
@@ -254,7 +256,7 @@ def test_a_value_and_a_line_are_cut_where_they_are_too_long(capsys: pytest.Captu
     configure_logging("info")
     get_logger("agenticx.x").info("long", error=ValueError("v" * 1_000_000))
     logging.getLogger("other").warning("w" * 1_000_000)
-    one, two = lines(capsys)
+    one, two = logged_lines(capsys)
     assert one == f"INFO    agenticx.x long error='{'v' * 2_000}… (1000000 characters)'"
     assert two.endswith(" characters)")
     assert len(two) < 40_100

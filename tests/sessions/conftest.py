@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sessions.desk import Desk
+from tests.sessions.desk import SessionHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> SessionHarness:
+    return SessionHarness(tmp_path)

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from agenticx.sessions.bell import Bell
+from agenticx.sessions.bell import Notifier
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 
-def subscribed(bell: Bell, stack: ExitStack, count: int) -> list[asyncio.Event]:
+def subscribed(bell: Notifier, stack: ExitStack, count: int) -> list[asyncio.Event]:
     readers = [asyncio.Event() for _ in range(count)]
     for news in readers:
         stack.enter_context(bell.subscribe("s", news))
@@ -21,19 +21,19 @@ def subscribed(bell: Bell, stack: ExitStack, count: int) -> list[asyncio.Event]:
 
 
 async def test_a_few_readers_are_woken_at_once() -> None:
-    bell = Bell()
+    bell = Notifier()
     with ExitStack() as stack:
         readers = subscribed(bell, stack, 50)
-        bell.ring("s")
+        bell.notify("s")
         assert all(news.is_set() for news in readers)
 
 
 async def test_a_crowd_is_woken_together_and_once_for_many_events() -> None:
-    bell = Bell()
+    bell = Notifier()
     with ExitStack() as stack:
         readers = subscribed(bell, stack, 51)
         for _ in range(5):
-            bell.ring("s")
+            bell.notify("s")
         assert not any(news.is_set() for news in readers)
         async with asyncio.timeout(PATIENCE):
             await readers[0].wait()
@@ -41,17 +41,17 @@ async def test_a_crowd_is_woken_together_and_once_for_many_events() -> None:
 
         for news in readers:
             news.clear()
-        bell.ring("s")
+        bell.notify("s")
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(news.wait() for news in readers))
 
 
 async def test_a_crowd_that_left_in_the_meantime_is_not_missed() -> None:
-    bell = Bell()
+    bell = Notifier()
     with ExitStack() as stack:
         subscribed(bell, stack, 60)
-        bell.ring("s")
+        bell.notify("s")
     with ExitStack() as stack:
         [one] = subscribed(bell, stack, 1)
-        bell.ring("s")
+        bell.notify("s")
         assert one.is_set()

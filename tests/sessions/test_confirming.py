@@ -12,8 +12,8 @@ from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub
 from tests.patience import PATIENCE
-from tests.sessions.desk import Desk
-from tests.sessions.test_hub import seen, turn_over
+from tests.sessions.desk import SessionHarness
+from tests.sessions.test_hub import wait_for_event, wait_for_turn_end
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 
@@ -31,8 +31,8 @@ async def decided(hub: Hub, question: ConfirmRequest) -> None:
             await asyncio.sleep(0)
 
 
-async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_the_log_tells(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_the_log_tells(desk: SessionHarness) -> None:
+    hub, question = await desk.open_with_question()
     giving = answering(hub, question)
     await decided(hub, question)
     await hub.stop(desk.session_id)
@@ -42,8 +42,8 @@ async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_the_log_tells(d
     await desk.close(hub)
 
 
-async def test_an_answer_behind_a_stop_is_too_late_and_is_not_kept_for_later(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_an_answer_behind_a_stop_is_too_late_and_is_not_kept_for_later(desk: SessionHarness) -> None:
+    hub, question = await desk.open_with_question()
     await hub.stop(desk.session_id)
     assert await desk.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
@@ -54,9 +54,9 @@ async def test_an_answer_behind_a_stop_is_too_late_and_is_not_kept_for_later(des
 
 @pytest.mark.parametrize("when", ["before", "at the same time", "after"])
 async def test_an_answer_while_the_program_ends_is_taken_and_the_call_runs_after_the_next_start(
-    desk: Desk, when: str
+    desk: SessionHarness, when: str
 ) -> None:
-    hub, question = await desk.asks()
+    hub, question = await desk.open_with_question()
     steps: dict[str, Callable[[], Any]] = {
         "before": lambda: asyncio.gather(answering(hub, question), hub.close()),
         "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, question)),
@@ -72,12 +72,12 @@ async def test_an_answer_while_the_program_ends_is_taken_and_the_call_runs_after
     await desk.store.aclose()
     hub = await desk.open("done")
     assert await desk.responses() == [(True, "user")]
-    assert desk.noted == ["x"]
+    assert desk.noted_texts == ["x"]
     await desk.close(hub)
 
 
-async def test_an_answer_that_the_gate_had_when_the_program_ended_stands_in_the_log(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_an_answer_that_the_gate_had_when_the_program_ended_stands_in_the_log(desk: SessionHarness) -> None:
+    hub, question = await desk.open_with_question()
     giving = answering(hub, question)
     await decided(hub, question)
     await hub.close()
@@ -87,25 +87,25 @@ async def test_an_answer_that_the_gate_had_when_the_program_ended_stands_in_the_
 
 
 async def test_what_changes_beside_a_turn_that_waits_for_the_next_start_does_not_tell_the_model_of_its_end(
-    desk: Desk,
+    desk: SessionHarness,
 ) -> None:
-    hub, question = await desk.asks()
+    hub, question = await desk.open_with_question()
     await hub.close()
     await hub.change(desk.session_id, {"pinned": True})
     await desk.store.aclose()
     hub = await desk.open("done")
     await hub.confirms.answer(question.id, YES, digest=question.digest)
-    await turn_over(desk.store, desk.session_id)
+    await wait_for_turn_end(desk.store, desk.session_id)
     (request,) = desk.model.requests
     results = [message.content for message in request.messages if isinstance(message, ToolMessage)]
     assert results == ["noted x"]
     await desk.close(hub)
 
 
-async def test_a_turn_that_went_on_after_a_start_tells_the_name_that_it_gave(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_a_turn_that_went_on_after_a_start_tells_the_name_that_it_gave(desk: SessionHarness) -> None:
+    hub, question = await desk.open_with_question()
     await desk.close(hub)
     hub = await desk.open("done")
     await hub.confirms.answer(question.id, YES, digest=question.digest)
-    assert await seen(desk.store, desk.session_id, "session_changed") == {"name": "Note something"}
+    assert await wait_for_event(desk.store, desk.session_id, "session_changed") == {"name": "Note something"}
     await desk.close(hub)

@@ -25,7 +25,7 @@ from tests.patience import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 
-class Dying:
+class MortalStore:
     """The store as a process sees it that may die: then nothing of what it does arrives any more."""
 
     def __init__(self, store: Store) -> None:
@@ -83,9 +83,9 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
             clock=PatientClock(),
         )
 
-    dying = Dying(inner)
+    dying = MortalStore(inner)
     first = hub_on(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]))
-    await first.post(record.id, TurnRequest(input="go"))
+    await first.submit(record.id, TurnRequest(input="go"))
     await begun.wait()
     (asked,) = (
         one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")
