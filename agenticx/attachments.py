@@ -119,7 +119,7 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
 def check_attachments(attachments: Sequence[Attachment]) -> None:
     """Raise `AttachmentRefused` or `AttachmentTooLarge` unless one message may have all of these."""
     if len(attachments) > MAX_ATTACHMENTS:
-        raise AttachmentTooLarge(f"{len(attachments)} files are attached; {MAX_ATTACHMENTS} are the most")
+        raise AttachmentTooLarge(f"{len(attachments)} files are attached; the limit is {MAX_ATTACHMENTS}")
     for attachment in attachments:
         _check(attachment)
         found = _detect_media_type(attachment.name, _decode(attachment), attachment.media_type)
@@ -127,7 +127,7 @@ def check_attachments(attachments: Sequence[Attachment]) -> None:
             raise AttachmentRefused(f"{attachment.name!r} is {found}, not {attachment.media_type}")
     total = sum(attachment.size for attachment in attachments)
     if total > MAX_TOTAL_BYTES:
-        raise AttachmentTooLarge(f"the files have {total} bytes together; {_format_size(MAX_TOTAL_BYTES)} are the most")
+        raise AttachmentTooLarge(f"the files have {total} bytes together; the limit is {_format_size(MAX_TOTAL_BYTES)}")
 
 
 def fingerprint(attachments: Sequence[Attachment]) -> str:

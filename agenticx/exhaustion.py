@@ -43,12 +43,12 @@ _EXIT_MESSAGE_SECONDS: Final = 1
 
 _REMEDIES: Final = {
     errno.EMFILE: "this process has too many open files; raise its limit (`ulimit -n`) or close connections",
-    errno.ENFILE: "the machine has too many open files; end what holds them",
+    errno.ENFILE: "the machine has too many open files; end the programs that hold them",
     errno.ENOMEM: "there is no memory left; free some, or raise the limit (`ulimit -v`)",
     errno.EAGAIN: "there are too many threads or processes; end some, or raise the limit (`ulimit -u`)",
-    errno.ENOSPC: "the disk is full; make room on it",
-    errno.EDQUOT: "the disk quota is used up; make room within it",
-    errno.EIO: "the disk failed to read or write; look after it",
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EIO: "the disk failed to read or write; check its state",
 }
 
 _ARENA_MAX: Final = -8  # M_ARENA_MAX in glibc's malloc.h

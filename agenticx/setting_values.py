@@ -115,12 +115,12 @@ def absolute_path(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
     except RuntimeError:  # `~name` where no user has that name
-        raise ValueError("must be a path whose ~ is somebody's home folder") from None
+        raise ValueError("must be a path whose ~ names an existing user") from None
 
 
 def folder_path(path: Path) -> Path:
     """Return the path if it is a folder or can become one; raises `ValueError` if not."""
     found = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
     if found is not None and not os.path.isdir(found):
-        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is none")
+        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is not one")
     return path

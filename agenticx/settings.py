@@ -285,7 +285,7 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
         raise_if_exhausted(exc)
         raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
     if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, which no settings file is")
+        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, the limit for a settings file")
     try:
         values = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -307,7 +307,7 @@ def _runtime_table(values: dict[str, Any], path: Path) -> _GivenSettings:
     unknown = [f"runtime.{other}" for other in given if other != name] if isinstance(table, dict) else ["runtime"]
     if unknown:
         raise SettingsError(
-            f"{_shortened_repr(unknown[0])} in {path} is not a setting; the one of that table is runtime.{name}"
+            f"{_shortened_repr(unknown[0])} in {path} is not a setting; the only one in that table is runtime.{name}"
         )
     if name in values and given.get(name, values[name]) != values[name]:
         raise SettingsError(
@@ -431,7 +431,9 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
 def prompt_text(name: str, *, home: Path | None = None) -> str:
     """Return the text of `prompts/{name}.md`: the user's own in AGX_HOME, else the shipped one."""
     if not re.fullmatch(r"[a-z0-9_-]+", name):
-        raise SettingsError(f"{name!r} is no prompt's name; names are lower-case letters, digits, _ and -")
+        raise SettingsError(
+            f"{name!r} is not the name of a prompt; names consist of lower-case letters, digits, _ and -"
+        )
     return config_text(f"prompts/{name}.md", home=home)
 
 

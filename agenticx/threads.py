@@ -31,7 +31,7 @@ def start_thread(work: Callable[[], None], *, name: str) -> None:
         _DaemonThread(target=work, name=name, daemon=True).start()
     except (RuntimeError, MemoryError) as exc:
         raise ResourcesExhausted(
-            f"no thread can be started ({exc or 'out of memory'}); end what uses memory or threads, or raise the limit"
+            f"no thread can be started ({exc or 'out of memory'}); free memory or threads, or raise their limits"
         ) from exc
 
 

@@ -130,11 +130,11 @@ class QueueDispatcher:
         check_same_input(request.client_turn_id, message.message, request)
         if message.unconfirmed:
             await self._reconcile(live)
-            await self._take_up_again(live, message)
+            await self._requeue(live, message)
         return await self.current_submission(live, message)
 
-    async def _take_up_again(self, live: LiveSession, message: QueuedMessage) -> None:
-        """`message` was said to be refused, but stands, and is posted again."""
+    async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
+        """Queue `message` again: its write was reported as failed but had committed."""
         if message.resolved.is_set():
             return
         message.cancelled = False

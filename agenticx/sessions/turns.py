@@ -148,11 +148,11 @@ class TurnRunner:
             exc.__traceback__ = None  # its frames hold what took the memory
             _log.error("a turn ran out of memory")
             why = exhausted_error(exc)
-            await self._abort(live, running, "internal", f"The turn broke off: {why}", why)
+            await self._abort(live, running, "internal", f"The turn failed: {why}", why)
         except Exception as exc:
             _log.exception("a turn broke")
             why = exhausted_error(exc)
-            text = f"The turn broke off: {why}" if why else "The turn broke off because of an error in AgenticX."
+            text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
             await self._abort(live, running, "internal", text, why)
         finally:
             self.running.discard(running)
@@ -167,7 +167,7 @@ class TurnRunner:
         settings: Settings | None,
     ) -> None:
         turn, session = running.turn, live.session
-        batches = EventBatcher(partial(self._write, live, running))
+        batcher = EventBatcher(partial(self._write, live, running))
         settings = settings or await self.read_settings(session.workspace)
         runtime = AgentRuntime(
             model,
@@ -184,19 +184,19 @@ class TurnRunner:
             tools=tools,
             system_prompt=default_system_prompt(session.workspace, self.clock.now().date()),
             client_turn_id=turn.client_turn_id,
-            journal=_StoreCallJournal(self.store, turn, batches),
+            journal=_StoreCallJournal(self.store, turn, batcher),
             steering=running.steering,
         )
-        await batches.drain(events)
+        await batcher.drain(events)
         if not running.ended:
-            await self._abort(live, running, "internal", "The turn ended without saying how.")
+            await self._abort(live, running, "internal", "The turn ended without a terminal event.")
 
     async def _write(self, live: LiveSession, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         if running.ended:
             if not running.parked:
                 _log.error("events after the terminal one were dropped", count=len(batch))
             return
-        last = next((place for place, event in enumerate(batch) if event.terminal), len(batch) - 1)
+        last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
         if running.started.done():
             stored = await live.append(running.turn.id, batch[: last + 1])
         else:

@@ -151,8 +151,8 @@ class MessageQueue:
         size = _size(message) + sum(_size(one.message) for one in self)
         if len(self._messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
             raise SessionBusy(
-                f"{len(self._messages)} messages wait already; no more than {MAX_QUEUED_MESSAGES}, with"
-                f" {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files together, may wait in a session"
+                f"{len(self._messages)} messages are queued already; the queue of a session holds at most"
+                f" {MAX_QUEUED_MESSAGES} messages and {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files"
             )
 
     # --- outcomes -----------------------------------------------------------------------------------------------------

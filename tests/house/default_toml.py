@@ -1,4 +1,4 @@
-"""Writes `config/default.toml` from the code: `python -m tests.house.default_toml > config/default.toml`."""
+"""Generator of `config/default.toml`: `python -m tests.house.default_toml > config/default.toml`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = """\
 
 
 def render() -> str:
-    """The whole file: one comment and one line for each setting; a setting without a default is commented out."""
+    """Return the whole file: one comment and one line for each setting; one without a default is commented out."""
     lines = [HEADER]
     for name, field in Settings.model_fields.items():
         mark = " [project]" if name in PROJECT_SETTINGS else ""

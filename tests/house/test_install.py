@@ -1,4 +1,4 @@
-"""Installing: a wheel built without git works outside the checkout, and so does the checkout itself."""
+"""Installation: a wheel built without git works outside the checkout, and so does the checkout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROMPT = "Write hello.txt with the text Hello from the wheel"
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """A wheel and the Python of a fresh environment that has it."""
+    """A wheel and the Python of a fresh environment in which it is installed."""
 
     wheel: Path
     python: Path
@@ -30,7 +30,7 @@ class InstalledWheel:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
-    """One wheel and one environment for all that run tests side by side: who comes first makes them."""
+    """Return one wheel and one environment for all parallel test processes; the first one makes them."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -45,7 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
 
 
 def install(folder: Path) -> Path:
-    """Build a wheel and install it into a fresh environment in `folder`; returns the wheel."""
+    """Build a wheel, install it into a fresh environment in `folder` and return the wheel."""
     wheel = build_wheel(copy_without_git(folder / "source"), folder / "dist")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
@@ -69,7 +69,7 @@ def build_wheel(source: Path, target: Path) -> Path:
 
 
 def link_dependencies(python: Path) -> None:
-    """Let a fresh environment see the packages of ours; it has no network to fetch its own."""
+    """Make the packages of this environment importable in a fresh one, which has no network to fetch them."""
     site_packages = run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], cwd=python.parent
     )
@@ -85,7 +85,7 @@ def run(command: list[str], *, cwd: Path, **environ: str) -> str:
 
 
 def demo_turn(agx: list[str], *, cwd: Path, home: Path, workspace: Path) -> list[dict[str, Any]]:
-    """The envelopes of one turn of the demo model that writes a file."""
+    """Return the envelopes of one turn of the demo model that writes a file."""
     workspace.mkdir()
     command = [*agx, "run", PROMPT, "--model", "demo", "--json", "--yes", "--cwd", str(workspace)]
     return [json.loads(line) for line in run(command, cwd=cwd, AGX_HOME=str(home)).splitlines()]
@@ -115,9 +115,9 @@ def test_the_checkout_runs_a_demo_turn(tmp_path: Path) -> None:
     assert_wrote_hello(envelopes, tmp_path / "work")
 
 
-def test_both_names_of_the_command_say_the_version(installed: InstalledWheel, tmp_path: Path) -> None:
-    said = {run([str(installed.python.with_name(name)), "--version"], cwd=tmp_path) for name in ("agx", "agenticx")}
-    assert said == {"agx 0.1.0\n"}
+def test_both_names_of_the_command_print_the_version(installed: InstalledWheel, tmp_path: Path) -> None:
+    versions = {run([str(installed.python.with_name(name)), "--version"], cwd=tmp_path) for name in ("agx", "agenticx")}
+    assert versions == {"agx 0.1.0\n"}
 
 
 def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: InstalledWheel, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: I
     assert same == "True"
 
 
-def test_the_installed_library_knows_the_models_of_the_wheel_and_yours(
+def test_the_installed_library_lists_the_models_of_the_wheel_and_of_the_user(
     installed: InstalledWheel, tmp_path: Path
 ) -> None:
     (tmp_path / "models.toml").write_text('[models."openai:gpt-4o"]\nwindow = 7\n', encoding="utf-8")

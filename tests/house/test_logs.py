@@ -1,4 +1,4 @@
-"""Logs: one line for one event, with the ids, to stderr, and never with a secret."""
+"""Logs: one redacted line for one event, with the ids, on stderr."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def restored_logging() -> Iterator[None]:
 
 
 def logged_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was logged, without date and time."""
+    """Return the logged lines without date and time."""
     captured = capsys.readouterr()
     assert captured.out == ""
     return [line.split(" ", 2)[2] for line in captured.err.splitlines()]
@@ -115,7 +115,7 @@ def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("kind", SECRETS)
-def test_a_secret_is_hidden_wherever_it_stands(
+def test_a_secret_is_redacted_in_every_position(
     kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = SECRETS[kind]
@@ -136,7 +136,7 @@ def test_a_secret_is_hidden_wherever_it_stands(
 
 
 @pytest.mark.promise("I1")
-def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
+def test_a_field_with_a_secret_name_is_redacted_and_a_count_of_tokens_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logging("info")
@@ -148,17 +148,17 @@ def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("name", SECRET_FIELDS)
-def test_a_field_is_known_as_secret_in_other_words_too(name: str) -> None:
+def test_other_secret_field_names_are_recognised(name: str) -> None:
     assert is_secret_field(name)
     assert is_secret_field(f"user.{name}")
 
 
-def test_a_field_that_only_contains_such_a_word_is_shown() -> None:
+def test_a_field_name_that_only_contains_a_secret_word_is_shown() -> None:
     assert not any(map(is_secret_field, ("pin_count", "spin", "spwd", "passphrases_read", "compass", "mot")))
 
 
 @pytest.mark.promise("I1")
-def test_a_value_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(
+def test_a_value_is_redacted_if_a_neighbouring_field_names_a_secret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logging("info")
@@ -215,7 +215,7 @@ def test_ordinary_text_is_left_alone() -> None:
         "x",
     ],
 )
-def test_redacting_takes_time_by_the_length_of_the_text(pattern: str) -> None:
+def test_redacting_takes_linear_time(pattern: str) -> None:
     assert grows_linearly(lambda size: redact((pattern * size)[:size]))
 
 
@@ -245,7 +245,7 @@ def test_an_excerpt_holds_no_piece_of_a_secret_wherever_it_is_cut(kind: str, mon
                 assert not [piece for piece in pieces if piece in shown.replace("127.0.0.1", "")]
 
 
-def test_an_excerpt_costs_by_what_it_shows() -> None:
+def test_the_cost_of_an_excerpt_depends_on_its_limit() -> None:
     assert excerpt("a.eyJ-" * 200_000, 10) == "a.eyJ-a.ey… (1200000 characters)"
     assert excerpt("a.eyJ-", 10) == "a.eyJ-"
     text = "a.eyJ-" * 200_000
@@ -268,7 +268,7 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_ordinary_text(monkeypatch: pyt
     assert redact("lm-studio at 127.0.0.1:1234 is next") == "lm-studio at 127.0.0.1:1234 is next"
 
 
-def test_a_logger_costs_no_import_until_it_writes() -> None:
+def test_a_logger_imports_structlog_only_when_it_writes() -> None:
     program = (
         "import sys; from agenticx.logs import get_logger; log = get_logger('agenticx.x'); log.debug('unseen');"
         "assert 'structlog' not in sys.modules; log.warning('seen'); assert 'structlog' in sys.modules"

@@ -1,4 +1,4 @@
-"""Promises: each one we claim has a test that names it, and no test names one that we do not claim."""
+"""Promises: each claimed one has a test that names it, and tests name no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARK = re.compile(r"\bpromise\(\s*((?:\"[A-I]\d?\"[,\s]*)+)\)")
 
 
 def promises_in_tests() -> dict[str, set[str]]:
-    """The promises that tests name, each with the files that do."""
+    """Return the promises that tests name, each with the files that do."""
     files: dict[str, set[str]] = {}
     for path in TESTS.rglob("test_*.py"):
         for mark in _MARK.finditer(path.read_text(encoding="utf-8")):

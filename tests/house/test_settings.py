@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they may be, and what a stranger's project may say."""
+"""Settings: their sources, their ranges, and the limits of a project file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_settings(folder: Path, text: str) -> None:
 # --- config/default.toml ----------------------------------------------------------------------------------------------
 
 
-def test_default_toml_says_what_the_code_says() -> None:
+def test_default_toml_matches_the_code() -> None:
     written = (ROOT / "config" / "default.toml").read_text(encoding="utf-8")
     assert written == render(), "run: python -m tests.house.default_toml > config/default.toml"
 
@@ -49,8 +49,8 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
 
 
 def _names_read_in(file: Path) -> Iterator[str]:
-    """The names that are read of what is called settings; in the settings' own module also of `self`."""
-    owner = r"(settings|everywhere|self)$" if file.name == "settings.py" else "settings$"
+    """Yield the attributes read from objects called settings, in the settings' module also from `self` and `base`."""
+    owner = r"(settings|base|self)$" if file.name == "settings.py" else "settings$"
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
             yield node.attr
@@ -62,7 +62,7 @@ def test_every_setting_is_read_somewhere_or_marked_as_not_read_yet() -> None:
     assert set(Settings.model_fields) - read == UNUSED_SETTINGS
 
 
-def test_thresholds_that_are_not_set_can_be_told_from_those_that_are(tmp_path: Path) -> None:
+def test_unset_thresholds_are_none_and_set_ones_keep_their_value(tmp_path: Path) -> None:
     names = ("compaction_threshold_messages", "compaction_threshold_chars")
     assert [getattr(load_settings(environ={}), name) for name in names] == [None, None]
     write_settings(tmp_path, "compaction_threshold_messages = 20")
@@ -94,7 +94,7 @@ def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path
     assert settings.model is None
 
 
-def test_settings_become_those_of_one_workspace_after_another(tmp_path: Path) -> None:
+def test_settings_apply_to_one_workspace_after_another(tmp_path: Path) -> None:
     home, one, two = tmp_path / "home", tmp_path / "one", tmp_path / "two"
     write_settings(home, "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
     write_settings(one / ".agenticx", "tool_timeout_seconds = 2\nconfirm_timeout_seconds = 2\nmax_tool_rounds = 12")
@@ -119,13 +119,13 @@ def test_settings_become_those_of_one_workspace_after_another(tmp_path: Path) ->
     assert in_one.in_workspace(tmp_path / "nowhere") == everywhere
 
 
-def test_settings_that_somebody_made_by_hand_count_as_arguments(tmp_path: Path) -> None:
+def test_settings_constructed_directly_count_as_arguments(tmp_path: Path) -> None:
     write_settings(tmp_path / ".agenticx", "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
     made = Settings(home=tmp_path / "home", tool_timeout_seconds=50).in_workspace(tmp_path)
     assert (made.tool_timeout_seconds, made.hook_timeout_seconds) == (50, 1)
 
 
-def test_what_a_file_says_wrong_is_shown_in_short(tmp_path: Path) -> None:
+def test_a_wrong_value_in_a_file_is_shown_shortened(tmp_path: Path) -> None:
     for text in (f'tool_timeout_seconds = "{"x" * 200_000}"', f"{'y' * 200_000} = 1"):
         write_settings(tmp_path, text)
         with pytest.raises(SettingsError) as refused:
@@ -216,7 +216,7 @@ def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
         ("AGX_ALLOWED_ORIGINS", "*", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_ORIGINS", "https://a.example/path", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_HOSTS", "http://a.example", "it must be host names, separated by commas"),
-        ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ is somebody's home folder"),
+        ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ names an existing user"),
         ("AGX_STATUS_QUERY_BUDGET_PER_TURN", "-1", "it must be a whole number from 0 to 1000"),
         ("AGX_TEAM_MAX_TURNS", "0", "it must be a whole number from 1 to 10000"),
         ("AGX_COMPACTION_THRESHOLD_MESSAGES", "7", "it must be a whole number from 8 to 100000"),
@@ -253,7 +253,7 @@ def test_an_unknown_argument_is_refused() -> None:
 
 @pytest.mark.promise("F6")
 @pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - PROJECT_SETTINGS))
-def test_a_project_cannot_say_who_is_asked_what_is_allowed_or_where_things_are(tmp_path: Path, name: str) -> None:
+def test_a_project_cannot_set_approval_permissions_or_paths(tmp_path: Path, name: str) -> None:
     write_settings(tmp_path / ".agenticx", f'{name} = "auto"')
     with pytest.raises(SettingsError, match=f"'{name}' in .* may not be set here; allowed are: compaction_"):
         load_settings(environ={}, project=tmp_path)
@@ -305,7 +305,7 @@ def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sente
 @pytest.mark.parametrize(
     "text", ["[runtime]\nmax_tool_rounds = 40", "max_tool_rounds = 40\nruntime.max_tool_rounds = 40"]
 )
-def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path, text: str) -> None:
+def test_max_tool_rounds_may_be_set_under_its_alias_in_the_runtime_table(tmp_path: Path, text: str) -> None:
     write_settings(tmp_path / "home", text)
     write_settings(tmp_path / "work" / ".agenticx", "[runtime]\nmax_tool_rounds = 50")
     everywhere = load_settings(environ={"AGX_HOME": str(tmp_path / "home")})
@@ -324,10 +324,10 @@ def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path,
         ),
         (
             "[runtime]\ntool_timeout_seconds = 5",
-            "'runtime.tool_timeout_seconds' in {file} is not a setting; the one of that table is"
+            "'runtime.tool_timeout_seconds' in {file} is not a setting; the only one in that table is"
             " runtime.max_tool_rounds",
         ),
-        ("runtime = 5", "'runtime' in {file} is not a setting; the one of that table is runtime.max_tool_rounds"),
+        ("runtime = 5", "'runtime' in {file} is not a setting; the only one in that table is runtime.max_tool_rounds"),
         (
             "[runtime]\nmax_tool_rounds = 'x'",
             "runtime.max_tool_rounds in {file} is 'x'; it must be a whole number from 10 to 120",
@@ -348,7 +348,7 @@ def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
     for home, sentence in (
         (file, f"AGX_HOME is '{file}'; it must be a folder"),
         (link, f"AGX_HOME is '{link}'; it must be a folder"),
-        (file / "a" / "b", f"AGX_HOME is '{file}/a/b'; it must be a folder, and '{file}' is none"),
+        (file / "a" / "b", f"AGX_HOME is '{file}/a/b'; it must be a folder, and '{file}' is not one"),
     ):
         with pytest.raises(SettingsError) as refused:
             load_settings(environ={"AGX_HOME": str(home)})
@@ -371,7 +371,7 @@ def test_settings_are_frozen() -> None:
 # --- prompts, keys and the environment of others ----------------------------------------------------------------------
 
 
-def test_your_own_prompt_is_used_in_place_of_ours(tmp_path: Path) -> None:
+def test_the_users_prompt_replaces_the_shipped_one(tmp_path: Path) -> None:
     ours = prompt_text("compaction", home=tmp_path)
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "compaction.md").write_text("Be brief.", encoding="utf-8")
@@ -475,13 +475,13 @@ def test_secret_values_are_those_of_variables_with_secret_names() -> None:
     assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1", "onlyletters", "canary-1")
 
 
-def test_loading_logs_nothing_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_valid_settings_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     load_settings(environ={"AGX_MODEL": "demo"})
     assert caplog.records == []
 
 
-def test_a_token_file_of_ones_own_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
+def test_a_custom_token_file_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert load_settings(environ={"AGX_HOME": str(home)}).private_paths == (home,)
     environ = {"AGX_HOME": str(home), "AGX_TOKEN_FILE": str(tmp_path / "token")}

@@ -102,11 +102,11 @@ def test_a_name_is_one_line_of_print(name: str) -> None:
 
 def test_all_files_of_a_message_have_limits_together() -> None:
     check_attachments([TEXT] * MAX_ATTACHMENTS)
-    with pytest.raises(AttachmentTooLarge, match="21 files are attached; 20 are the most"):
+    with pytest.raises(AttachmentTooLarge, match="21 files are attached; the limit is 20"):
         check_attachments([TEXT] * (MAX_ATTACHMENTS + 1))
     large = make_attachment("l.png", contents["image/png"] + b"\0" * 4_500_000)
     check_attachments([large] * 3)
-    with pytest.raises(AttachmentTooLarge, match=f"bytes together; {MAX_TOTAL_BYTES // 1024**2} MiB are the most"):
+    with pytest.raises(AttachmentTooLarge, match=f"bytes together; the limit is {MAX_TOTAL_BYTES // 1024**2} MiB"):
         check_attachments([large] * 4)
 
 

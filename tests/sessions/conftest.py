@@ -1,4 +1,4 @@
-"""What tests of sessions share."""
+"""Fixtures that tests of sessions share."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.sessions.desk import SessionHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> SessionHarness:
+def harness(tmp_path: Path) -> SessionHarness:
     return SessionHarness(tmp_path)

@@ -1,4 +1,4 @@
-"""A folder with one session whose tool asks, and hubs over it, one after the other."""
+"""A harness for hub tests: a folder with one session, and hubs over it one after another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SessionHarness"]
 
 @dataclass
 class SessionHarness:
-    """A folder with one session, and hubs over it, one after the other; `noted` is what really ran."""
+    """A folder with one session, and hubs over it one after another; `noted_texts` lists the tool calls that ran."""
 
     home: Path
     noted_texts: list[str] = field(default_factory=list[str])
@@ -50,7 +50,7 @@ class SessionHarness:
         return hub
 
     async def open_with_question(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
-        """A hub whose session waits for the answer to a question."""
+        """Return a hub whose session waits for a confirmation, and its question."""
         hub = await self.open(call("note", {"text": text}), "done")
         await hub.start(self.session_id, TurnRequest(input="Note something"))
         await wait_for_event(self._store, self.session_id, "confirm_required")
@@ -62,10 +62,10 @@ class SessionHarness:
         await self._store.aclose()
 
     async def responses(self) -> list[tuple[bool, str]]:
-        """What the log tells of answers, up to the turn's end."""
+        """Return the answers in the log, up to the turn's end."""
         events = await wait_for_turn_end(self._store, self.session_id)
-        told = [json.loads(event.frame_json)["data"] for event in events if event.type == "confirm_response"]
-        return [(data["approved"], data["by"]) for data in told]
+        responses = [json.loads(event.frame_json)["data"] for event in events if event.type == "confirm_response"]
+        return [(data["approved"], data["by"]) for data in responses]
 
     def _note(self) -> Tool:
         @tool(risk="write")

@@ -72,13 +72,13 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
 
 
 async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(
-    desk: SessionHarness,
+    harness: SessionHarness,
 ) -> None:
-    hub, question = await desk.open_with_question()
-    made = await fork(desk.store, desk.session_id, now=NOW)
-    events = [json.loads(event.frame_json) for event in await desk.store.read(made.id, 0, 1000)]
+    hub, question = await harness.open_with_question()
+    made = await fork(harness.store, harness.session_id, now=NOW)
+    events = [json.loads(event.frame_json) for event in await harness.store.read(made.id, 0, 1000)]
     asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
     assert asked["id"] == closed["id"] != question.id
     assert (closed["approved"], closed["by"]) == (False, "stop")
     assert [one.id for one in await hub.confirms.pending()] == [question.id]
-    await desk.close(hub)
+    await harness.close(hub)

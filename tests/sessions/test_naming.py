@@ -1,4 +1,4 @@
-"""A session's name, and the log that tells of it, whatever ends the program in between."""
+"""A session's name and its event in the log, whenever the program ends in between."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class DyingStore(SqliteStore):
-    """Writes nothing any more from the first event of a type on, as if the process had died there."""
+    """A store that writes nothing from the first event of a type on, as if the process had died there."""
 
     def __init__(self, path: Path, *, before: EventType) -> None:
         super().__init__(path)
@@ -55,7 +55,9 @@ async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("death", [EventType.FINAL, EventType.SESSION_CHANGED])
-async def test_a_name_that_was_not_told_yet_is_told_after_a_restart_and_once(tmp_path: Path, death: EventType) -> None:
+async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
+    tmp_path: Path, death: EventType
+) -> None:
     store = DyingStore(tmp_path / "sessions.db", before=death)
     session_id = await create_session(store, tmp_path)
     hub = make_hub(store, tmp_path, "done")
@@ -70,7 +72,7 @@ async def test_a_name_that_was_not_told_yet_is_told_after_a_restart_and_once(tmp
         await again.aclose()
 
 
-async def test_a_name_that_a_person_gave_meanwhile_is_the_one_that_was_told(tmp_path: Path) -> None:
+async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     session_id = await create_session(store, tmp_path)
     hub = make_hub(store, tmp_path, [say("a"), hang()])

@@ -1,4 +1,4 @@
-"""Whichever write fails, refused or carried out without an answer: no accepted message is lost or said twice."""
+"""No accepted message is lost or duplicated, whichever write fails, committed or not."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def note(text: str) -> str:
 
 
 class FailingWrites:
-    """A store of which the `nth` write fails, and those behind it up to `times`; `answers` tells in which way."""
+    """A store whose `nth` write fails, and those after it up to `times`.
+
+    `carried_out`: the failing writes commit and then raise.
+    """
 
     def __init__(self, store: SqliteStore, nth: int, times: int, *, carried_out: bool) -> None:
         self._store, self._left, self._times, self._carried_out = store, nth, times, carried_out
-        self.struck = False
+        self.has_failed = False
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -47,12 +50,12 @@ class FailingWrites:
 
         async def write(*args: Any, **more: Any) -> Any:
             self._left -= 1
-            strikes = -self._times < self._left <= 0
-            self.struck = self.struck or strikes
-            if strikes and not self._carried_out:
+            fails = -self._times < self._left <= 0
+            self.has_failed = self.has_failed or fails
+            if fails and not self._carried_out:
                 raise StoreError("the disk is full")
             result = await method(*args, **more)
-            if strikes:
+            if fails:
                 raise StoreError("the disk did not answer")
             return result
 
@@ -66,7 +69,10 @@ def make_hub(store: Any, model: ScriptedModel, folder: Path) -> Hub:
 
 
 async def submit_with_retries(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool:
-    """Post a message as a client does: again, with the same id, until there is an answer."""
+    """Submit a message as a client does, again with the same id until there is an answer.
+
+    Return whether it was accepted.
+    """
     request = TurnRequest(input=text, when_busy=when_busy, client_turn_id=text)
     for _ in range(5):
         try:
@@ -80,7 +86,7 @@ async def submit_with_retries(hub: Hub, session_id: str, text: str, when_busy: A
 
 
 async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None = None) -> None:
-    """Answer what is asked until nothing runs any more, nor waits in `store`."""
+    """Approve all questions until no turn runs and, if `store` is given, no message is queued in it."""
     async with asyncio.timeout(PATIENCE):
         idle = 0
         while idle < 3:
@@ -93,7 +99,7 @@ async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None =
 
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
+async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
     tmp_path: Path, carried_out: bool, times: int
 ) -> None:
     for nth in range(1, MAX_WRITES):
@@ -102,8 +108,8 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
         store = SqliteStore(folder / "sessions.db")
         record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
         await store.create(record)
-        striking = FailingWrites(store, nth, times, carried_out=carried_out)
-        hub = make_hub(striking, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
+        failing = FailingWrites(store, nth, times, carried_out=carried_out)
+        hub = make_hub(failing, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
         texts = {
             "one": "reject",
             "two": "queue",
@@ -120,22 +126,22 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
         await wait_until_idle(again, record.id, store)
         events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
         check_grammar(events, complete=any(event["turn_id"] for event in events))
-        told = Counter(
+        counts = Counter(
             event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in INPUT_EVENTS
         )
         where = f"write {nth}, {times} times, carried out: {carried_out}"
-        assert {text for text in taken if not told[text]} == set(), where
-        assert [text for text, count in told.items() if count > 1] == [], where
+        assert {text for text in taken if not counts[text]} == set(), where
+        assert [text for text, count in counts.items() if count > 1] == [], where
         assert await store.journal_open("posted", "taken") == [], where
         await again.close()
         await store.aclose()
-        if not striking.struck:
+        if not failing.has_failed:
             return
     raise AssertionError(f"there are more than {MAX_WRITES} writes")
 
 
 class LostAcknowledgements:
-    """A store that says of two writes that they failed, though it carried them out: the second once `go` is set."""
+    """A store that commits two writes and reports them as failed: the second once `go` is set."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -158,14 +164,14 @@ class LostAcknowledgements:
         return stored
 
 
-async def test_a_doubt_about_one_message_is_not_settled_while_the_fate_of_another_is_being_written(
+async def test_an_unconfirmed_message_is_not_resolved_while_the_outcome_of_another_is_written(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
-    doubtful = LostAcknowledgements(store)
-    hub = make_hub(doubtful, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), tmp_path)
+    unreliable = LostAcknowledgements(store)
+    hub = make_hub(unreliable, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), tmp_path)
     await hub.submit(record.id, TurnRequest(input="one"))
     async with asyncio.timeout(PATIENCE):
         while not (asked := hub.gate.pending(record.id)):
@@ -175,10 +181,10 @@ async def test_a_doubt_about_one_message_is_not_settled_while_the_fate_of_anothe
     with pytest.raises(StoreError):
         await hub.submit(record.id, waits)
     hub.gate.resolve(asked[0].id, True, digest=asked[0].digest)
-    await doubtful.entered.wait()
+    await unreliable.entered.wait()
     posting = asyncio.create_task(hub.submit(record.id, waits))
     await asyncio.wait({posting}, timeout=0.2)  # time enough to look for what is being written only now
-    doubtful.go.set()
+    unreliable.go.set()
     await posting
     await wait_until_idle(hub, record.id, store)
     await hub.close()

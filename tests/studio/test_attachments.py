@@ -61,7 +61,7 @@ async def test_what_is_not_let_in_is_a_problem_with_a_sentence_and_starts_nothin
         for attachments, status, code, field, words in (
             ([given("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
             ([given("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
-            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "16 MiB are the most"),
+            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "the limit is 16 MiB"),
             ([{"name": "x", "data": "*"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([{"name": "x", "data": "é"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([given("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
