@@ -167,9 +167,9 @@ _SECRET_FIELD_CHARS = 64
 
 
 def redact(text: str) -> str:
-    """Return `text` with `HIDDEN` for the values of secret variables and for the shapes of keys, tokens and logins.
+    """Return `text` with `HIDDEN` in place of the values of secret variables and of all keys, tokens and logins.
 
-    Linear in the length of `text`.
+    Keys, tokens and logins are recognised by patterns. Linear in the length of `text`.
     """
     return _redact(text, secret_values())
 
@@ -301,7 +301,7 @@ _LOGGING_OPTIONS = ("exc_info", "stack_info", "stacklevel")
 
 @cache
 def _structlog_logger(name: str) -> Any:
-    import structlog  # here and nowhere else: importing it costs more than a turn
+    import structlog  # imported only here: importing it takes longer than a turn
 
     return structlog.wrap_logger(
         logging.getLogger(name),

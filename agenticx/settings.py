@@ -240,10 +240,8 @@ def _is_user_file(path: Path, user_file: Path) -> bool:
     It is if the project is the parent of AGX_HOME or of the default home.
     """
     usual = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
-    return os.path.realpath(path) in (
-        os.path.realpath(user_file),
-        os.path.realpath(usual),
-    )  # also works for circular symbolic links
+    # `realpath` raises for no path, also not for circular symbolic links.
+    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))
 
 
 _GivenSettings = dict[str, tuple[Any, str]]

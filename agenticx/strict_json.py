@@ -74,7 +74,8 @@ def find_excess(text: str, *, max_depth: int, max_values: int | None = None) -> 
 def has_more_values(value: object, values: int) -> bool:
     """Return whether a JSON value holds more than so many values inside it, keys not counted.
 
-    Reads no further than the limit. What `excess_in` finds no excess in, for the same limit, never holds more.
+    Reads no further than the limit. The value of a text in which `find_excess` finds no excess never exceeds the same
+    limit.
     """
     count, left = 0, [value]
     while left and count <= values:

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from agenticx.logs import get_logger
 from agenticx.sessions.base import Keepsake, SessionRecord, Store
 from agenticx.sessions.damage import Damaged, readable
-from agenticx.sessions.keeping import restore_session
+from agenticx.sessions.keeping import load_session
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.snapshots import SnapshotFolder
 
@@ -40,7 +40,7 @@ class SessionCache:
         if live is None:
             kept = await self._store.keepsake(record.id)
             with readable(f"what session {record.id!r} keeps"):
-                session = restore_session(record, kept)
+                session = load_session(record, kept)
             session.snapshots = None if self._snapshots is None else self._snapshots.of(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))
@@ -64,7 +64,7 @@ class SessionCache:
             _log.error("a session that cannot be read is to be deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
         # not cached: any other caller of `open` still gets `Damaged`
-        return LiveSession(restore_session(record, Keepsake()), self._store, await self._store.last_seq(session_id))
+        return LiveSession(load_session(record, Keepsake()), self._store, await self._store.last_seq(session_id))
 
     def discard(self, session_id: str) -> None:
         """Remove a deleted session from the cache."""

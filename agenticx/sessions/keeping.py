@@ -19,12 +19,12 @@ from agenticx.runtime import RuntimeEvent, Session
 from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
 from agenticx.tools.base import ToolState
 
-__all__ = ["StateTracker", "read_front", "restore_session"]
+__all__ = ["StateTracker", "load_session", "read_front"]
 
 _log = get_logger(__name__)
 
 
-def restore_session(record: SessionRecord, kept: Keepsake) -> Session:
+def load_session(record: SessionRecord, kept: Keepsake) -> Session:
     """Return the session as its last turn left it."""
     session = Session(
         id=record.id,
@@ -111,7 +111,7 @@ def _compacted_keep(session: Session) -> int:
 def _drop_stored_compacted(session: Session, stored: Keepsake) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # the session was compacted again meanwhile: the next change stores all of it
+        return  # compacted again meanwhile: `compacted_keep` of the next change says which stored messages stay
     if session.front == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]

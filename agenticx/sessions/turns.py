@@ -145,7 +145,7 @@ class TurnRunner:
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(live, running, "internal", f"The turn could not begin: {exc}", exc)
         except MemoryError as exc:
-            exc.__traceback__ = None  # its frames hold what took the memory
+            exc.__traceback__ = None  # its frames hold references to what filled the memory
             _log.error("a turn ran out of memory")
             why = exhausted_error(exc)
             await self._abort(live, running, "internal", f"The turn failed: {why}", why)
