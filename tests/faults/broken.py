@@ -178,17 +178,17 @@ def _again(final: RuntimeEvent) -> RuntimeEvent:
 def _run_again(services: Services) -> None:
     """Calls that had begun go on as if they had not."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
-    usual = turns.cut
+    usual = turns.read_interrupted
 
     async def cut(turn: TurnRecord) -> Any:
         known = await usual(turn)
-        known.began = frozenset()
+        known.begun_calls = frozenset()
         return known
 
     def cut_again(_self: object, turn: TurnRecord) -> Any:
         return cut(turn)
 
-    type(turns).cut = cut_again
+    type(turns).read_interrupted = cut_again
 
 
 def _agree(services: Services) -> None:
