@@ -45,15 +45,15 @@ class DurableConfirmations:
             raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
         if asked.data["digest"] != digest:
             raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        counted = await self._counted_answer(asked, answer)
+        counted = await self._record_answer(asked, answer)
         if counted is None or replace(counted, reason=None) != replace(answer, reason=None):
             raise ConfirmClosed(
                 f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended"
             )
         return counted
 
-    async def _counted_answer(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
-        """Return the user's answer that counts, this one or an earlier one; None if the question was closed."""
+    async def _record_answer(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
+        """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
         closed = await self._store.journalled("closed", asked.key)
         if closed is not None:
             return answer_from_data(closed.data) if closed.data["by"] == "user" else None

@@ -109,7 +109,10 @@ class QueueDispatcher:
         return message.steers
 
     async def find_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
-        """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`."""
+        """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`.
+
+        A message whose write was reported as failed but had committed is queued again.
+        """
         if request.client_turn_id is None:
             return None
         key = journal_key(live.session.id, request.client_turn_id)
@@ -134,7 +137,11 @@ class QueueDispatcher:
         return await self.current_submission(live, message)
 
     async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
-        """Queue `message` again: its write was reported as failed but had committed."""
+        """Queue `message` again: its write was reported as failed but had committed.
+
+        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as cancelled;
+        the sender submits it again, and the journal has it as `posted`.
+        """
         if message.resolved.is_set():
             return
         message.cancelled = False
@@ -163,6 +170,7 @@ class QueueDispatcher:
     async def dispatch(self, live: LiveSession) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.
 
+        Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is set.
         The caller holds the session's lock.
         """
         if live.running is not None:
@@ -203,7 +211,7 @@ class QueueDispatcher:
         if failed and self.closing:
             return
         task = asyncio.create_task(
-            self._dispatch_with_retries(session_id, failed=failed), name=f"agx settling {session_id}"
+            self._dispatch_with_retries(session_id, failed=failed), name=f"agx dispatching {session_id}"
         )
         self._dispatching.add(task)
         task.add_done_callback(self._on_dispatched)
