@@ -139,8 +139,8 @@ class QueueDispatcher:
     async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
         """Queue `message` again: its write was reported as failed but had committed.
 
-        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as cancelled;
-        the sender submits it again, and the journal has it as `posted`.
+        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as
+        cancelled; the sender submits it again, and the journal has it as `posted`.
         """
         if message.resolved.is_set():
             return
@@ -170,8 +170,8 @@ class QueueDispatcher:
     async def dispatch(self, live: LiveSession) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.
 
-        Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is set.
-        The caller holds the session's lock.
+        Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is
+        set. The caller holds the session's lock.
         """
         if live.running is not None:
             if not live.running.ended or live.running.parked:
