@@ -1,6 +1,6 @@
-"""Images and files that come with a message: what they are, and what is let in.
+"""Images and files attached to a message: their media types and limits.
 
-What a file is shows in its first bytes, never in its name: PNG, JPEG, GIF, WebP, PDF, or text in UTF-8.
+The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or UTF-8 text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.exhaustion import raise_if_exhausted
 
 __all__ = [
-    "MOST_ATTACHMENTS",
-    "TOTAL_BYTES",
+    "MAX_ATTACHMENTS",
+    "MAX_TOTAL_BYTES",
     "Attachment",
     "check_attachments",
     "fingerprint",
@@ -29,21 +29,24 @@ __all__ = [
     "make_attachment",
 ]
 
-MOST_ATTACHMENTS = 20
-TOTAL_BYTES = 16 * 1024 * 1024
-"""Of one message. Providers take requests of 20 to 50 MB, and base64 makes a third more of each byte."""
+MAX_ATTACHMENTS = 20
+MAX_TOTAL_BYTES = 16 * 1024 * 1024
+"""Limit for one message. Providers accept requests of 20 to 50 MB, and base64 adds a third to each byte."""
 
 _LIMITS = {"image": 5 * 1024 * 1024, "document": 12 * 1024 * 1024, "text": 512 * 1024}
-"""By kind. No provider takes less than 5 MB for an image; text stands in the prompt, about four bytes a token."""
+"""By kind. Every provider accepts images of 5 MB; text becomes part of the prompt, at about four bytes a token."""
 
-_LONGEST_NAME = 255
+_MAX_NAME_CHARS = 255
 _IMAGE_CHARACTERS = 6_000
 _DOCUMENT_BYTES_PER_CHARACTER = 8
-_SPACES = "\t\n\r\f\b\x1b"  # control characters that stand in text files
+_TEXT_CONTROL_CHARS = "\t\n\r\f\b\x1b"  # control characters that occur in text files
 
 
 class Attachment(BaseModel):
-    """One file as it is kept and sent: `data` is base64. `make_attachment` and `load_attachment` make checked ones."""
+    """An attached file as it is stored and sent; `data` is base64.
+
+    `make_attachment` and `load_attachment` return checked ones.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,24 +56,24 @@ class Attachment(BaseModel):
 
     @property
     def kind(self) -> str:
-        """`image`, `document` or `text`."""
+        """The kind of file: `image`, `document` or `text`."""
         if self.media_type.startswith("image/"):
             return "image"
         return "document" if self.media_type == "application/pdf" else "text"
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the content in bytes."""
         return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
     @property
     def text(self) -> str:
-        """What a text file says; what is not UTF-8 in it becomes U+FFFD."""
+        """The content of a text file; bytes that are not UTF-8 become U+FFFD."""
         return b64decode(self.data).decode("utf-8-sig", "replace")
 
     @property
-    def weight(self) -> int:
-        """Roughly as many characters of text take as much room in a context (four to a token)."""
+    def estimated_chars(self) -> int:
+        """The number of characters of text that take about as much of a context window (four per token)."""
         match self.kind:
             case "image":
                 return _IMAGE_CHARACTERS
@@ -81,30 +84,32 @@ class Attachment(BaseModel):
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What events and lists say of it: everything but the data."""
+        """The fields shown in events and lists: all but the data."""
         return {"name": self.name, "media_type": self.media_type, "size": self.size}
 
 
 def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:
-    """`content` under the media type that it has; `media_type` is believed only as to which kind of text it is.
+    """Return `content` as an attachment of its detected media type; `media_type` only selects the kind of text.
 
-    Raises `AttachmentRefused` for what is none of the types that are let in, `AttachmentTooLarge`.
+    Raises `AttachmentRefused` for content of no accepted type, `AttachmentTooLarge`.
     """
     attachment = Attachment(
-        name=name, media_type=_media_type(name, content, media_type), data=b64encode(content).decode()
+        name=name, media_type=_detect_media_type(name, content, media_type), data=b64encode(content).decode()
     )
     _check(attachment)
     return attachment
 
 
 def load_attachment(path: str | PathLike[str]) -> Attachment:
-    """The file at `path`; raises as `make_attachment` does, and `AttachmentRefused` for one that cannot be read."""
+    """Read the file at `path`; raises as `make_attachment` does, also `AttachmentRefused` if it cannot be read."""
     path = Path(path)
     try:
         if not path.is_file():
             raise AttachmentRefused(f"{str(path)!r} is not a file")
-        if path.stat().st_size > TOTAL_BYTES:  # not worth reading
-            raise AttachmentTooLarge(f"{path.name!r} is larger than {_mib(TOTAL_BYTES)}, the most that goes along")
+        if path.stat().st_size > MAX_TOTAL_BYTES:  # refuse it without reading it
+            raise AttachmentTooLarge(
+                f"{path.name!r} is larger than {_format_size(MAX_TOTAL_BYTES)}, the limit for one message"
+            )
         return make_attachment(path.name, path.read_bytes())
     except (OSError, ValueError) as exc:
         raise_if_exhausted(exc)
@@ -113,20 +118,20 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
 
 def check_attachments(attachments: Sequence[Attachment]) -> None:
     """Raise `AttachmentRefused` or `AttachmentTooLarge` unless one message may have all of these."""
-    if len(attachments) > MOST_ATTACHMENTS:
-        raise AttachmentTooLarge(f"{len(attachments)} files are attached; {MOST_ATTACHMENTS} are the most")
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise AttachmentTooLarge(f"{len(attachments)} files are attached; the limit is {MAX_ATTACHMENTS}")
     for attachment in attachments:
         _check(attachment)
-        found = _media_type(attachment.name, _decoded(attachment), attachment.media_type)
+        found = _detect_media_type(attachment.name, _decode(attachment), attachment.media_type)
         if found != attachment.media_type:
             raise AttachmentRefused(f"{attachment.name!r} is {found}, not {attachment.media_type}")
     total = sum(attachment.size for attachment in attachments)
-    if total > TOTAL_BYTES:
-        raise AttachmentTooLarge(f"the files have {total} bytes together; {_mib(TOTAL_BYTES)} are the most")
+    if total > MAX_TOTAL_BYTES:
+        raise AttachmentTooLarge(f"the files have {total} bytes together; the limit is {_format_size(MAX_TOTAL_BYTES)}")
 
 
 def fingerprint(attachments: Sequence[Attachment]) -> str:
-    """The same for the same files and for no others; "" for none."""
+    """Return a hash that is equal for equal lists of files only; "" for none."""
     if not attachments:
         return ""
     digest = hashlib.sha256()
@@ -136,26 +141,26 @@ def fingerprint(attachments: Sequence[Attachment]) -> str:
 
 
 def _check(attachment: Attachment) -> None:
-    if not (0 < len(attachment.name) <= _LONGEST_NAME and attachment.name.isprintable()):
+    if not (0 < len(attachment.name) <= _MAX_NAME_CHARS and attachment.name.isprintable()):
         raise AttachmentRefused(
-            f"a file's name is 1 to {_LONGEST_NAME} printable characters, not {attachment.name[:80]!r}"
+            f"a file's name is 1 to {_MAX_NAME_CHARS} printable characters, not {attachment.name[:80]!r}"
         )
     limit = _LIMITS[attachment.kind]
     if attachment.size > limit:
         kind = {"image": "an image", "document": "a PDF", "text": "a text file"}[attachment.kind]
-        sentence = f"{attachment.name!r} has {attachment.size} bytes; {kind} may have {_mib(limit)}"
+        sentence = f"{attachment.name!r} has {attachment.size} bytes; {kind} may have {_format_size(limit)}"
         raise AttachmentTooLarge(sentence)
 
 
-def _decoded(attachment: Attachment) -> bytes:
+def _decode(attachment: Attachment) -> bytes:
     try:
         return b64decode(attachment.data, validate=True)
     except (binascii.Error, ValueError) as exc:
         raise AttachmentRefused(f"the data of {attachment.name!r} is not base64: {exc}") from exc
 
 
-def _media_type(name: str, content: bytes, declared: str | None) -> str:
-    found = _sniffed(content)
+def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
+    found = _sniff(content)
     if found is None:
         raise AttachmentRefused(
             f"{name[:80]!r} is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8; send one of these"
@@ -163,10 +168,10 @@ def _media_type(name: str, content: bytes, declared: str | None) -> str:
     if found != "text/plain" or declared is None:
         return found
     declared = declared.partition(";")[0].strip().lower()
-    return declared if _names_text(declared) else found
+    return declared if _is_text_type(declared) else found
 
 
-def _sniffed(content: bytes) -> str | None:
+def _sniff(content: bytes) -> str | None:
     for magic, media_type in _MAGIC.items():
         if content.startswith(magic):
             return media_type
@@ -189,12 +194,15 @@ def _is_text(content: bytes) -> bool:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return not any(character < " " and character not in _SPACES for character in set(text)) and "\x7f" not in text
+    return (
+        not any(character < " " and character not in _TEXT_CONTROL_CHARS for character in set(text))
+        and "\x7f" not in text
+    )
 
 
-def _names_text(media_type: str) -> bool:
+def _is_text_type(media_type: str) -> bool:
     return re.fullmatch(r"text/[a-z0-9.+-]+|application/([a-z0-9.-]+\+)?(json|xml|yaml)", media_type[:100]) is not None
 
 
-def _mib(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size // 1024} KiB" if size < 1024 * 1024 else f"{size // (1024 * 1024)} MiB"

@@ -1,4 +1,4 @@
-"""Time as an object, so that every time-out can be tested in scaled time."""
+"""Clocks: time as an object, so that every time-out can be tested in scaled time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["Clock", "ScaledClock", "SystemClock", "rfc3339"]
 
 
 class Clock(Protocol):
-    """Where the engine reads time and how long it really waits.
+    """The source of time for the engine, and of how long it really waits.
 
-    All durations in the project are *nominal* seconds: what a setting says. `real` turns them into
-    seconds of the event loop, which is the only place where the two may differ.
+    All durations in the project are *nominal* seconds: the values of settings. `real` converts them into seconds of the
+    event loop, the only place where the two may differ.
     """
 
     def monotonic(self) -> float:
-        """Nominal seconds since an arbitrary point; never goes backwards."""
+        """Return nominal seconds since an arbitrary point; never goes backwards."""
         ...
 
     def now(self) -> datetime:
-        """The time of day, UTC."""
+        """Return the time of day, UTC."""
         ...
 
     def real(self, seconds: float) -> float:
-        """How many seconds of the event loop `seconds` nominal ones take."""
+        """Return how many seconds of the event loop `seconds` nominal ones take."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Real time."""
+    """A clock that runs in real time."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -53,7 +53,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class ScaledClock:
-    """Time that runs `speed` times as fast as real time: a 60 s limit expires after 60 / speed seconds."""
+    """A clock that runs `speed` times as fast as real time: a 60 s limit expires after 60 / speed seconds."""
 
     speed: float
 
@@ -71,5 +71,5 @@ class ScaledClock:
 
 
 def rfc3339(moment: datetime) -> str:
-    """`moment`, which is in UTC, with milliseconds and ending in Z."""
+    """Return `moment`, which is in UTC, with milliseconds and ending in Z."""
     return moment.isoformat("T", "milliseconds")[: -len("+00:00")] + "Z"

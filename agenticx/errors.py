@@ -1,23 +1,23 @@
-"""The error tree: everything AgenticX raises on purpose.
+"""The error tree: every exception that AgenticX raises on purpose.
 
     AgenticXError
-    ├── SettingsError          a setting is missing or out of range; names it and what would be right
+    ├── SettingsError          a setting is missing or out of range; names it and the accepted values
     ├── ModelError             the model call failed; carries a wire code (`provider.auth`, …)
     │   └── ClockExpired       one of the four clocks ran out (`timeout.first_chunk`, …)
     ├── ToolError              the tool failed in a way the model should read and react to
     │   └── InvalidArguments   the call's arguments do not parse or do not fit the schema
-    ├── ForeignError           code that is not ours (tool, hook, gate, model) raised, hung or returned junk
-    ├── AttachmentRefused      a file that came with a message is none that is let in
-    │   └── AttachmentTooLarge over a limit, which it names
+    ├── UserCodeError          user code (tool, hook, gate, model) raised, hung or returned an invalid value
+    ├── AttachmentRefused      an attached file is of no accepted type or cannot be read
+    │   └── AttachmentTooLarge a file, or all of a message together, exceeds a limit, which the message names
     ├── HookFailed             a hook that guards a step failed, so the step must not happen
-    ├── ResourcesExhausted     the machine lacks memory, threads, open files or room on the disk
+    ├── ResourcesExhausted     the machine lacks memory, threads, open files or disk space
     └── StoreError             the session store refused or failed
         ├── SessionNotFound
         └── SessionBusy
 
-Whatever a tool raises becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
+Every exception of a tool becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
 behind "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also where it
-came up inside a tool's call. Anything else is a bug of ours and propagates.
+was raised inside a tool's call. Any other exception is a bug of ours and propagates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ __all__ = [
     "AttachmentRefused",
     "AttachmentTooLarge",
     "ClockExpired",
-    "ForeignError",
     "HookFailed",
     "InvalidArguments",
     "ModelError",
@@ -40,6 +39,7 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "ToolError",
+    "UserCodeError",
 ]
 
 ModelErrorCode = Literal[
@@ -59,15 +59,15 @@ ModelErrorCode = Literal[
 
 
 class AgenticXError(Exception):
-    """Base of all errors raised on purpose; the message is a sentence fit for a person."""
+    """The base of all errors raised on purpose; the message is a sentence for the user."""
 
 
 class SettingsError(AgenticXError):
-    """A setting cannot be used; the message names it, its value and the accepted range."""
+    """A setting that cannot be used; the message names it, its value and the accepted range."""
 
 
 class ModelError(AgenticXError):
-    """A model call failed.
+    """A failed model call.
 
     `code` is the wire contract's code. `provider_type` is the provider's own type or code as text
     (`protocol_error` for a malformed stream), `status` the HTTP status where there was one.
@@ -94,7 +94,7 @@ class ModelError(AgenticXError):
 
 
 class ClockExpired(ModelError):
-    """One of the model-call clocks ran out; `code` names it, `limit_seconds` is what it was set to."""
+    """An expired clock of a model call; `code` names it, `limit_seconds` is its setting."""
 
     def __init__(self, message: str, *, code: ModelErrorCode, elapsed_seconds: float, limit_seconds: float) -> None:
         super().__init__(message, code=code, retryable=True)
@@ -103,15 +103,15 @@ class ClockExpired(ModelError):
 
 
 class ToolError(AgenticXError):
-    """A tool could not do what was asked; the model reads the message, so it says what would be right."""
+    """A tool's failure to do what was asked; the model reads the message, which names what would be right."""
 
 
 class InvalidArguments(ToolError):
-    """The arguments of a call do not parse as JSON or do not fit the tool's schema."""
+    """Arguments of a call that do not parse as JSON or do not fit the tool's schema."""
 
 
-class ForeignError(AgenticXError):
-    """Foreign code raised, hung past its limit, or returned what its contract does not allow.
+class UserCodeError(AgenticXError):
+    """User code that raised, hung past its limit, or returned what its contract does not allow.
 
     `what` names the code (`tool 'x'`, `hook Y.before_model`), `kind` says how it failed.
     """
@@ -123,28 +123,28 @@ class ForeignError(AgenticXError):
 
 
 class AttachmentRefused(AgenticXError):
-    """A file that came with a message is not let in; the message says what would be."""
+    """An attached file that is not accepted; the message says what would be."""
 
 
 class AttachmentTooLarge(AttachmentRefused):
-    """A file, or all of a message's together, are over a limit; the message names it."""
+    """A file, or all files of a message together, over a limit; the message names it."""
 
 
 class HookFailed(AgenticXError):
-    """A guarding hook failed; the step it guards was not taken."""
+    """A failed guarding hook; the step that it guards was not taken."""
 
 
 class ResourcesExhausted(AgenticXError):
-    """The machine lacks what this takes: memory, threads, open files, room on the disk. It may succeed later."""
+    """A lack of memory, threads, open files or disk space; the same request may succeed later."""
 
 
 class StoreError(AgenticXError):
-    """The session store could not do what was asked."""
+    """A failure of the session store."""
 
 
 class SessionNotFound(StoreError):
-    """No session has that id."""
+    """A session id that no session has."""
 
 
 class SessionBusy(StoreError):
-    """The session already runs a turn."""
+    """A session that already runs a turn."""

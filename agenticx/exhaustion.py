@@ -1,12 +1,12 @@
-"""Running out of memory, threads, open files or disk: told apart from mistakes, and never survived by half a process.
+"""Exhausted memory, threads, open files or disk: its errors, and the exit it forces.
 
-1. `ResourcesExhausted` says that the machine could not do what was asked, which may well have been right: callers that
-   turn an `OSError` into an error of theirs call `raise_if_exhausted` first.
-2. A `MemoryError` ends what it concerns: a tool call, a turn, a request, a job of the database. Where nothing can be
-   ended in its stead (a callback of the event loop, a thread of ours between two jobs, a turn that cannot be given its
-   end), what the rest of the process waits for may never come. Programs of ours that serve others
-   (`end_process_without_memory`) then end at once, with one line and `OUT_OF_MEMORY`. What they told is in the log, and
-   recovery at the next start gives each turn its end.
+1. `ResourcesExhausted` says that the machine lacked a resource for a request that may well have been valid: code that
+   translates an `OSError` into another error calls `raise_if_exhausted` first.
+2. A `MemoryError` ends the unit of work in which it was raised: a tool call, a turn, a request, a job of the database.
+   Where there is no such unit (a callback of the event loop, a thread of ours between two jobs, a turn whose terminal
+   event cannot be stored), other parts of the process may wait forever. Our server programs (`exit_on_memory_error`)
+   then exit at once, with one line on stderr and the exit code `OUT_OF_MEMORY_EXIT_CODE`. All events that they
+   sent are in the log, and recovery at the next start ends each turn.
 """
 
 from __future__ import annotations
@@ -26,102 +26,102 @@ if TYPE_CHECKING:
     import asyncio  # the command line does without it until a command runs
 
 __all__ = [
-    "OUT_OF_MEMORY",
-    "end_process",
-    "end_process_without_memory",
-    "exhaustion",
-    "keep_memory_together",
+    "OUT_OF_MEMORY_EXIT_CODE",
+    "exhausted_error",
+    "exit_on_memory_error",
+    "exit_out_of_memory",
+    "limit_malloc_arenas",
     "raise_if_exhausted",
 ]
 
-OUT_OF_MEMORY: Final = 70
-"""The exit code: EX_SOFTWARE of sysexits.h."""
+OUT_OF_MEMORY_EXIT_CODE: Final = 70
+"""EX_SOFTWARE of sysexits.h."""
 
-_LAST_WORDS: Final = b"agx: out of memory: the process ends; what was stored is kept, start it again\n"
+_EXIT_MESSAGE: Final = b"agx: out of memory: the process ends; what was stored is kept, start it again\n"
 
-_LAST_WORDS_SECONDS: Final = 1
+_EXIT_MESSAGE_SECONDS: Final = 1
 
 _REMEDIES: Final = {
     errno.EMFILE: "this process has too many open files; raise its limit (`ulimit -n`) or close connections",
-    errno.ENFILE: "the machine has too many open files; end what holds them",
+    errno.ENFILE: "the machine has too many open files; end the programs that hold them",
     errno.ENOMEM: "there is no memory left; free some, or raise the limit (`ulimit -v`)",
     errno.EAGAIN: "there are too many threads or processes; end some, or raise the limit (`ulimit -u`)",
-    errno.ENOSPC: "the disk is full; make room on it",
-    errno.EDQUOT: "the disk quota is used up; make room within it",
-    errno.EIO: "the disk failed to read or write; look after it",
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EIO: "the disk failed to read or write; check its state",
 }
 
 _ARENA_MAX: Final = -8  # M_ARENA_MAX in glibc's malloc.h
 
 
-def exhaustion(exc: BaseException) -> ResourcesExhausted | None:
-    """Return the error for a person if `exc` says that the machine lacks something, None for any other error."""
+def exhausted_error(exc: BaseException) -> ResourcesExhausted | None:
+    """Return the error for the user if `exc` says that the machine lacks a resource, None for any other error."""
     code = errno.ENOMEM if isinstance(exc, MemoryError) else exc.errno if isinstance(exc, OSError) else None
     return ResourcesExhausted(_REMEDIES[code]) if code in _REMEDIES else None
 
 
 def raise_if_exhausted(exc: BaseException) -> None:
-    """Raise `ResourcesExhausted` if `exc` says that the machine lacks something; return for any other error."""
-    if (exhausted := exhaustion(exc)) is not None:
+    """Raise `ResourcesExhausted` if `exc` says that the machine lacks a resource; return for any other error."""
+    if (exhausted := exhausted_error(exc)) is not None:
         raise exhausted from exc
 
 
-# --- the end of a process ---------------------------------------------------------------------------------------------
+# --- exiting ----------------------------------------------------------------------------------------------------------
 
 
-def end_process() -> NoReturn:
-    """Write one line to stderr and end with `OUT_OF_MEMORY`; nothing here allocates memory.
+def exit_out_of_memory() -> NoReturn:
+    """Write one line to stderr and exit with `OUT_OF_MEMORY_EXIT_CODE`; nothing here allocates memory.
 
-    If nobody reads stderr and its buffer is full, the process ends a second later by SIGALRM.
+    If nothing reads stderr and its buffer is full, SIGALRM ends the process a second later.
     """
     try:
-        signal.alarm(_LAST_WORDS_SECONDS)
-        os.write(2, _LAST_WORDS)
+        signal.alarm(_EXIT_MESSAGE_SECONDS)
+        os.write(2, _EXIT_MESSAGE)
     finally:
-        os._exit(OUT_OF_MEMORY)
+        os._exit(OUT_OF_MEMORY_EXIT_CODE)
 
 
 @contextmanager
-def end_process_without_memory(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """While the body runs, end the process for a `MemoryError` that nobody handles, on `loop` or in any thread.
+def exit_on_memory_error(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Exit the process on a `MemoryError` that is not handled on `loop` or in any thread, while the body runs.
 
-    Python goes on behind such an error: a callback that was cut short has not woken who waits for it, and a thread that
-    died takes no more work.
+    Python continues after such an error: an interrupted callback has not woken the tasks that wait for it, and a thread
+    that died takes no more work.
     """
-    threads, unraisable = threading.excepthook, sys.unraisablehook
+    previous_thread_hook, previous_unraisable_hook = threading.excepthook, sys.unraisablehook
 
-    def in_thread(arguments: threading.ExceptHookArgs) -> None:
+    def thread_hook(arguments: threading.ExceptHookArgs) -> None:
         if issubclass(arguments.exc_type, MemoryError):
-            end_process()
-        threads(arguments)
+            exit_out_of_memory()
+        previous_thread_hook(arguments)
 
-    def nowhere(arguments: sys.UnraisableHookArgs) -> None:
+    def unraisable_hook(arguments: sys.UnraisableHookArgs) -> None:
         if issubclass(arguments.exc_type, MemoryError):
-            end_process()
-        unraisable(arguments)
+            exit_out_of_memory()
+        previous_unraisable_hook(arguments)
 
-    threading.excepthook, sys.unraisablehook = in_thread, nowhere
-    loop.set_exception_handler(_on_loop)
+    threading.excepthook, sys.unraisablehook = thread_hook, unraisable_hook
+    loop.set_exception_handler(_on_loop_exception)
     try:
         yield
     except MemoryError:
-        end_process()
+        exit_out_of_memory()
     finally:
-        threading.excepthook, sys.unraisablehook = threads, unraisable
+        threading.excepthook, sys.unraisablehook = previous_thread_hook, previous_unraisable_hook
         loop.set_exception_handler(None)
 
 
-def _on_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if isinstance(context.get("exception"), MemoryError):
-        end_process()
+        exit_out_of_memory()
     loop.default_exception_handler(context)
 
 
-def keep_memory_together() -> None:
-    """Have the threads that begin from now on share one heap, with glibc; elsewhere do nothing.
+def limit_malloc_arenas() -> None:
+    """Make threads that start from now on share one heap, with glibc; elsewhere do nothing.
 
-    glibc reserves 64 MB of address space for the heap of each new thread, so that under a limit of 300 MB
-    (`ulimit -v`) four threads leave next to nothing. Python's threads take turns: one heap costs them no time.
+    glibc reserves 64 MB of address space for the heap of each new thread, so that under a limit of 300 MB (`ulimit -v`)
+    four threads leave almost nothing. As Python threads run one at a time, one heap costs them no time.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,9 +1,9 @@
-"""Logging: structured lines with the ids of session, turn and agent, to stderr, without secrets.
+"""Logging: structured lines with the ids of session, turn and agent, redacted.
 
-`get_logger` costs nothing: structlog is imported when the first line is really written (it takes 0.1 s).
-Lines end up in the standard library's `logging`, so an application that embeds us keeps its own set-up;
-ours (`configure_logging`) is for our programs and also hides secrets in the lines of other libraries.
-A line of ours is put together (`Line`) by the handler that writes it, which may be in another thread.
+`get_logger` costs nothing: structlog is imported when the first line is written (it takes 0.1 s).
+Lines are passed to the standard library's `logging`, so an application that embeds AgenticX keeps its own
+configuration; `configure_logging` is for our own programs, logs to stderr and also redacts the lines of other
+libraries. A line of ours is rendered (`LogLine`) by the handler that writes it, which may be in another thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agenticx.settings import secret_values
 __all__ = [
     "HIDDEN",
     "Level",
-    "Line",
+    "LogLine",
     "Logger",
     "bound_ids",
     "configure_logging",
@@ -38,10 +38,10 @@ __all__ = [
 Level = Literal["debug", "info", "warning", "error"]
 
 HIDDEN = "[hidden]"
-"""Stands in place of a secret."""
+"""The replacement for a secret."""
 
-_LONGEST_FIELD = 2_000
-_LONGEST_LINE = 40_000
+_MAX_FIELD_CHARS = 2_000
+_MAX_LINE_CHARS = 40_000
 _SPLIT_SECRET_CHARS = 1_024
 _NO_IDS: Mapping[str, str] = MappingProxyType({})
 _ids: ContextVar[Mapping[str, str]] = ContextVar("agenticx_log_ids", default=_NO_IDS)
@@ -49,20 +49,20 @@ _ids: ContextVar[Mapping[str, str]] = ContextVar("agenticx_log_ids", default=_NO
 
 @dataclass(frozen=True, slots=True)
 class Logger:
-    """A structlog logger that is made when its first line is written.
+    """A logger that creates its structlog logger when its first line is written.
 
-    An event is a short sentence without values; values come as fields: `log.warning("hook failed", hook=name)`.
+    An event is a short sentence without values; values are passed as fields: `log.warning("hook failed", hook=name)`.
     """
 
     name: str
     fields: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def bind(self, **fields: object) -> Logger:
-        """The same logger with more fields on each line."""
+        """Return the same logger with more fields on each line."""
         return Logger(self.name, {**self.fields, **fields})
 
     def is_enabled(self, level: Level) -> bool:
-        """Return whether lines of this level are written: ask before computing fields that cost something."""
+        """Return whether lines of this level are written: check it before computing expensive fields."""
         return logging.getLogger(self.name).isEnabledFor(getattr(logging, level.upper()))
 
     def debug(self, event: str, **fields: object) -> None:
@@ -78,22 +78,22 @@ class Logger:
         self._write(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """An error with the traceback of the exception being handled."""
+        """Log an error with the traceback of the exception that is being handled."""
         self._write(logging.ERROR, event, {**fields, "exc_info": True})
 
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
         if not logging.getLogger(self.name).isEnabledFor(level):
             return
         try:
-            structured = _structured(self.name)
-        except (OSError, MemoryError):  # too few files or too little memory to load structlog: a line must not fail
-            _write_directly(self.name, level, {"event": event, **self.fields, **fields})
+            structured = _structlog_logger(self.name)
+        except (OSError, MemoryError):  # too few file descriptors or too little memory to import structlog
+            _write_without_structlog(self.name, level, {"event": event, **self.fields, **fields})
         else:
             structured.log(level, event, **{**self.fields, **fields})
 
 
 def get_logger(name: str) -> Logger:
-    """The logger of a module; pass `__name__`."""
+    """Return the logger of a module; pass `__name__`."""
     return Logger(name)
 
 
@@ -110,9 +110,10 @@ def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str
 
 
 def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:
-    """Log from `level` on; other libraries from warning on, as at debug some write whole events and requests.
+    """Log lines of `level` and above, of other libraries of warning and above.
 
-    Lines go to `handler`, which gets our formatter; without one they are written to stderr at once.
+    At debug some libraries log whole events and requests. Lines are written by `handler`, which gets our formatter;
+    without one they are written to stderr at once.
     """
     root = logging.getLogger()
     for before in [before for before in root.handlers if isinstance(before.formatter, _RedactingFormatter)]:
@@ -128,7 +129,7 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
 
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
-_SHAPES = re.compile(
+_SECRET_PATTERNS = re.compile(
     r"""
       \b(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)[-_][A-Za-z0-9_-]{12,}   # provider keys
     | (?<=_)(?:sk|pk|rk|gsk|hf|xai|pplx|nvapi|glpat|npm|pypi)(?:-|_(?=[A-Za-z_-]{0,40}[0-9]))[A-Za-z0-9_-]{12,}
@@ -140,7 +141,7 @@ _SHAPES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_AFTER = re.compile(
+_LABELLED_SECRETS = re.compile(
     r"""
       (?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}
     | (?P<header>\b(?:authorization|x-api-key|api-key|x-goog-api-key|cookie|set-cookie)['"]?\s*[:=,]\s*b?['"]?)
@@ -162,13 +163,13 @@ _SECRET_FIELD = re.compile(
 )
 
 _SECRET_FIELD_CHARS = 64
-"""Characters at the end of a name, more than any of these words has."""
+"""Characters searched at the end of a name; none of these words is longer."""
 
 
 def redact(text: str) -> str:
-    """Return `text` with `HIDDEN` for the values of secret variables and for the shapes of keys, tokens and logins.
+    """Return `text` with `HIDDEN` in place of the values of secret variables and of all keys, tokens and logins.
 
-    Linear in the length of `text`.
+    Keys, tokens and logins are recognised by patterns. Linear in the length of `text`.
     """
     return _redact(text, secret_values())
 
@@ -176,16 +177,16 @@ def redact(text: str) -> str:
 def _redact(text: str, secrets: Sequence[str]) -> str:
     for value in secrets:
         text = text.replace(value, HIDDEN)
-    text = _SHAPES.sub(HIDDEN, text)
-    return _AFTER.sub(lambda match: f"{match[match.lastgroup or 0]}{HIDDEN}", text)
+    text = _SECRET_PATTERNS.sub(HIDDEN, text)
+    return _LABELLED_SECRETS.sub(lambda match: f"{match[match.lastgroup or 0]}{HIDDEN}", text)
 
 
 def excerpt(text: str, limit: int) -> str:
-    """Return the redacted beginning of `text`, about `limit` characters; a longer one says how long it is.
+    """Return the redacted beginning of `text`, about `limit` characters; a longer text is followed by its length.
 
-    The cost depends on `limit` alone. Cutting first would leave the first half of a secret that lies across the cut,
-    which nothing recognises any more. So more than `limit` is redacted, and of that the end, in which half a secret may
-    stand, is left out again.
+    The cost depends on `limit` alone. Cutting first could leave the first half of a secret at the end, where no pattern
+    recognises it. Therefore more than `limit` is redacted, and the end of that, which may hold half a secret, is
+    dropped.
     """
     return _excerpt(text, limit, secret_values())
 
@@ -201,88 +202,91 @@ def _excerpt(text: str, limit: int, secrets: Sequence[str]) -> str:
     return f"{shown[:limit]}… ({len(text)} characters)"
 
 
-def _redacted(value: object, secrets: Sequence[str]) -> object:
-    """The same for structured values, where a field's name can also say that its value is secret."""
+def _redact_value(value: object, secrets: Sequence[str]) -> object:
+    """Redact a structured value, in which a field's name can also mark its value as secret."""
     match value:
         case str():
-            return _excerpt(value, _LONGEST_FIELD, secrets)
+            return _excerpt(value, _MAX_FIELD_CHARS, secrets)
         case Mapping():
             members = cast("Mapping[object, object]", value)
             hidden = hidden_members(members)
             return {
-                name: HIDDEN if hidden(name) and inner else _redacted(inner, secrets) for name, inner in members.items()
+                name: HIDDEN if hidden(name) and inner else _redact_value(inner, secrets)
+                for name, inner in members.items()
             }
         case list() | tuple():
             entries = cast("Sequence[object]", value)
             named = [False, *map(is_secret_field, entries)]
             return [
-                HIDDEN if after and inner else _redacted(inner, secrets)
+                HIDDEN if after and inner else _redact_value(inner, secrets)
                 for after, inner in zip(named, entries, strict=False)
             ]
         case set() | frozenset():
-            return [_redacted(inner, secrets) for inner in cast("set[object]", value)]
+            return [_redact_value(inner, secrets) for inner in cast("set[object]", value)]
         case None | bool() | int() | float():
             return value
         case _:
-            return _excerpt(str(value), _LONGEST_FIELD, secrets)
+            return _excerpt(str(value), _MAX_FIELD_CHARS, secrets)
 
 
 def is_secret_field(name: object) -> bool:
-    """Return whether the value of a field of that name is hidden whatever it is."""
+    """Return whether a field of that name is redacted whatever its value."""
     return isinstance(name, str) and _SECRET_FIELD.search(name[-_SECRET_FIELD_CHARS:]) is not None
 
 
-_NAMING = ("name", "key", "header", "field", "Name", "Key", "Header", "Field")
-_WORD = re.compile(r"[\w.-]{1,64}")
-_NAMED = frozenset({"value", "values", "val", "v", "content", "data", "text"})
+_NAME_KEYS = ("name", "key", "header", "field", "Name", "Key", "Header", "Field")
+_FIELD_NAME = re.compile(r"[\w.-]{1,64}")
+_VALUE_KEYS = frozenset({"value", "values", "val", "v", "content", "data", "text"})
 
 
 def hidden_members(
     members: Mapping[Any, object], is_secret: Callable[[object], bool] = is_secret_field
 ) -> Callable[[object], bool]:
-    """Return a function that tells which members of an object to hide: by their names, or by what it says it holds.
+    """Return a predicate: which members of an object to redact, by their names or by the name that the object states.
 
-    Of `{"name": "Authorization", "value": "…"}` that is the value.
+    In `{"name": "Authorization", "value": "…"}` that is the value.
     """
-    said = (members.get(naming) for naming in _NAMING)
-    holds_secret = any(isinstance(name, str) and _WORD.fullmatch(name) and is_secret(name) for name in said)
-    return lambda name: is_secret(name) or (holds_secret and isinstance(name, str) and name.lower() in _NAMED)
+    stated_names = (members.get(naming) for naming in _NAME_KEYS)
+    states_secret = any(
+        isinstance(name, str) and _FIELD_NAME.fullmatch(name) and is_secret(name) for name in stated_names
+    )
+    return lambda name: is_secret(name) or (states_secret and isinstance(name, str) and name.lower() in _VALUE_KEYS)
 
 
 class _RedactingFormatter(logging.Formatter):
-    """The last look at a line, whoever wrote it; tracebacks included."""
+    """A formatter that redacts each complete line, tracebacks and lines of other libraries included."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return excerpt(super().format(record), _LONGEST_LINE)
+        return excerpt(super().format(record), _MAX_LINE_CHARS)
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 
-_UNCHANGING = frozenset({str, int, float, bool, type(None)})
+_IMMUTABLE_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
-class Line:
-    """The message of one of our lines: `event field='value' …`, redacted and put together when it is first asked for.
+class LogLine:
+    """The message of one of our lines: `event field='value' …`, redacted and rendered when it is first needed.
 
-    Values are quoted as Python does, so that none can begin a line of its own. A line with a value that may change
-    later, or whose `__str__` is foreign code, is put together at once.
+    Values are quoted as `repr` does, so that none can begin a line of its own. A line with a value that may change
+    later, or whose `__str__` is user code, is rendered at once.
     """
 
     __slots__ = ("_fields", "_text", "length")
 
     def __init__(self, fields: Mapping[str, object]) -> None:
-        """`fields` belong to the line from now on; "event" is one of them."""
+        """Take ownership of `fields`, which include "event"."""
         self._fields = fields
         self._text: str | None = None
-        if _UNCHANGING.issuperset(map(type, fields.values())):
+        if _IMMUTABLE_TYPES.issuperset(map(type, fields.values())):
             self.length = sum(len(value) for value in fields.values() if type(value) is str)
-            """About how many characters the line keeps in memory."""
+            """The approximate number of characters that the line keeps in memory."""
         else:
             self.length = len(str(self))
 
     def __str__(self) -> str:
         if self._text is None:
-            fields = cast("dict[str, object]", _redacted(self._fields, secret_values()))
+            fields = cast("dict[str, object]", _redact_value(self._fields, secret_values()))
             event = str(fields.pop("event", ""))
             words = [f"{name}={value!r}" for name, value in fields.items()]
             self._text = " ".join([event if event.isprintable() else repr(event), *words])
@@ -292,12 +296,12 @@ class Line:
 # --- structlog --------------------------------------------------------------------------------------------------------
 
 
-_LOGGING_OWN = ("exc_info", "stack_info", "stacklevel")
+_LOGGING_OPTIONS = ("exc_info", "stack_info", "stacklevel")
 
 
 @cache
-def _structured(name: str) -> Any:
-    import structlog  # here and nowhere else: importing it costs more than a turn
+def _structlog_logger(name: str) -> Any:
+    import structlog  # imported only here: importing it takes longer than a turn
 
     return structlog.wrap_logger(
         logging.getLogger(name),
@@ -307,10 +311,10 @@ def _structured(name: str) -> Any:
     )
 
 
-def _write_directly(name: str, level: int, fields: dict[str, Any]) -> None:
-    """Write the very line that structlog would write, without it."""
-    words, own = _as_line(None, "", _with_ids(None, "", fields))
-    logging.getLogger(name).log(level, *words, **own)
+def _write_without_structlog(name: str, level: int, fields: dict[str, Any]) -> None:
+    """Write the same line that structlog would write, without importing it."""
+    arguments, options = _as_line(None, "", _with_ids(None, "", fields))
+    logging.getLogger(name).log(level, *arguments, **options)
 
 
 def _with_ids(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -319,7 +323,7 @@ def _with_ids(_logger: object, _method: str, fields: MutableMapping[str, Any]) -
 
 def _as_line(
     _logger: object, _method: str, fields: MutableMapping[str, Any]
-) -> tuple[tuple[str, Line], dict[str, Any]]:
-    """Return the arguments of the standard library's logger, which puts the line together if a handler wants it."""
-    own = {name: fields.pop(name) for name in _LOGGING_OWN if name in fields}
-    return ("%s", Line(fields)), own
+) -> tuple[tuple[str, LogLine], dict[str, Any]]:
+    """Return the arguments for the standard library's logger, which renders the line only if a handler writes it."""
+    options = {name: fields.pop(name) for name in _LOGGING_OPTIONS if name in fields}
+    return ("%s", LogLine(fields)), options

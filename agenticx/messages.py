@@ -1,4 +1,4 @@
-"""What was said: frozen messages of a conversation, in the order a model reads them."""
+"""Messages of a conversation: frozen models, in the order in which a model reads them."""
 
 from __future__ import annotations
 
@@ -33,65 +33,65 @@ ToolOutcome = Literal[
 
 
 def new_id(prefix: str) -> str:
-    """A fresh unguessable id, `prefix_` + 20 hex digits."""
+    """Return a fresh unguessable id, `prefix_` + 20 hex digits."""
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
-_PIECE_CHARS = 64 * 1024
+_CHUNK_CHARS = 64 * 1024
 _LONE_SURROGATE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
 
 def clean_text(text: str) -> str:
     """Return `text` with lone surrogates replaced by U+FFFD, so that it can always be encoded as UTF-8.
 
-    Two surrogates that are a pair become the character that they stand for.
+    Two surrogates that are a pair become the character that they encode.
     """
     if text.isascii():
         return text
-    if len(text) <= _PIECE_CHARS:
-        return _cleaned(text)
-    return "".join(map(_cleaned, _pieces(text)))
+    if len(text) <= _CHUNK_CHARS:
+        return _replace_surrogates(text)
+    return "".join(map(_replace_surrogates, _chunks(text)))
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """Yield `text` in pieces, none of which ends within a pair of surrogates."""
+def _chunks(text: str) -> Iterator[str]:
+    """Yield `text` in chunks, none of which ends within a pair of surrogates."""
     start = 0
     while start < len(text):
-        end = start + _PIECE_CHARS
+        end = start + _CHUNK_CHARS
         end += "\udc00" <= text[end : end + 1] <= "\udfff"
         yield text[start:end]
         start = end
 
 
-def _cleaned(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     data = text.encode("utf-16", "surrogatepass")
     try:
         return data.decode("utf-16")
-    except UnicodeDecodeError:  # its handler for errors costs ten times as much for each
+    except UnicodeDecodeError:  # an error handler of `decode` would cost ten times as much per surrogate
         return _LONE_SURROGATE.sub("\ufffd", text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-class _Frozen(BaseModel):
+class _FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Frozen):
-    """One call a model asked for. `arguments` is the model's JSON text, byte for byte."""
+class ToolCall(_FrozenModel):
+    """A tool call of a model; `arguments` is the model's JSON text, byte for byte."""
 
     id: str
     name: str
     arguments: str = "{}"
 
 
-class ProviderState(_Frozen):
-    """What a provider wants back verbatim on the next call; opaque to everything but its own wire."""
+class ProviderState(_FrozenModel):
+    """State that a provider requires back verbatim on the next call; opaque to everything but its own wire."""
 
     wire: str
     model: str
     payload: dict[str, Any]
 
 
-class SystemMessage(_Frozen):
+class SystemMessage(_FrozenModel):
     """An instruction that is not the user's; compaction summaries are system messages tagged `[compacted]`."""
 
     role: Literal["system"] = "system"
@@ -99,8 +99,8 @@ class SystemMessage(_Frozen):
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
-class UserMessage(_Frozen):
-    """What the person said and attached; `injected` marks a reminder the engine speaks in the user's role."""
+class UserMessage(_FrozenModel):
+    """The user's text and attachments; `injected` marks a reminder that the engine adds in the user's role."""
 
     role: Literal["user"] = "user"
     content: str
@@ -109,8 +109,8 @@ class UserMessage(_Frozen):
     injected: bool = False
 
 
-class AssistantMessage(_Frozen):
-    """What the model said and asked for; `partial` marks a reply that was cut before its end marker."""
+class AssistantMessage(_FrozenModel):
+    """A model's reply: text, reasoning and tool calls; `partial` marks one that ended before its end marker."""
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
@@ -121,8 +121,8 @@ class AssistantMessage(_Frozen):
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
-class ToolMessage(_Frozen):
-    """The one answer to a `ToolCall`."""
+class ToolMessage(_FrozenModel):
+    """The single result of a `ToolCall`."""
 
     role: Literal["tool"] = "tool"
     tool_call_id: str
@@ -137,5 +137,5 @@ Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 @cache
 def message_adapter() -> TypeAdapter[Message]:
-    """Validates a message that is read back; raises `pydantic.ValidationError`."""
+    """Return the adapter that validates stored messages; it raises `pydantic.ValidationError`."""
     return TypeAdapter(Message)

@@ -1,4 +1,4 @@
-"""Which environment variables and files hold secrets, judged by their names and by what such values look like."""
+"""Detection of environment variables and files that hold secrets, by their names and values."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ __all__ = ["is_real_key", "is_secret_file", "is_secret_folder", "is_secret_name"
 # --- variables --------------------------------------------------------------------------------------------------------
 
 # Words of a name, between underscores or where its case changes.
-_WORDS = """
+_SECRET_WORDS = """
     AUTH BEARER CONN CONNECTION CONNECTIONS CONNSTR COOKIE COOKIES CRED CREDS DSN HMAC JWT KEY KEYS OAUTH OTP PASS PAT
     PATS PIN PRIVATE PW PWD SALT SAS TOTP
 """
-# Not ambiguous wherever they stand. TOKENIZERS_PARALLELISM is none.
-_ANYWHERE = re.compile(
+# Secret in any position of a name; `TOKEN(?!I[SZ])` leaves out TOKENIZERS_PARALLELISM.
+_UNAMBIGUOUS_PARTS = re.compile(
     r"SECRET|PASSW|PASSPHRASE|PASSCODE|KENNWORT|GEHEIMWORT|CONTRASEN?A|MOTS?DEPASSE|TOKEN(?!I[SZ])|CREDENTIAL|WEBHOOK|CONNECTIONSTRING|MNEMONIC|(?:API|AUTH|ACCESS|"
     r"MASTER|ACCOUNT|ENCRYPTION|SIGNING|PRIVATE|SSH|HOST)KEY|(?<!COM)(?<!BY)PASS$"
 )
-_STORES = """
+_SERVICE_WORDS = """
     AMQP BROKER CACHE CELERY CLICKHOUSE CLOUDAMQP DATABASE DB ELASTIC ELASTICSEARCH KAFKA LDAP MONGO MONGODB MYSQL NATS
     NEO PG POSTGRES POSTGRESQL RABBITMQ REDIS SENTRY SMTP SQL SQLALCHEMY
 """
-_ADDRESSES = frozenset({"URI", "URL"})
-_HARMLESS = frozenset({"PWD", "OLDPWD"})
+_ADDRESS_WORDS = frozenset({"URI", "URL"})
+_HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of that name is one to keep; rather one too many than one too few."""
-    if name in _HARMLESS:
+    """Return whether a variable of that name may hold a secret; in doubt True."""
+    if name in _HARMLESS_NAMES:
         return False
     words = set(re.findall(r"[A-Z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()))
-    if not words.isdisjoint(_WORDS.split()) or _ANYWHERE.search(re.sub(r"[^A-Z]", "", name.upper())):
+    if not words.isdisjoint(_SECRET_WORDS.split()) or _UNAMBIGUOUS_PARTS.search(re.sub(r"[^A-Z]", "", name.upper())):
         return True
-    return not words.isdisjoint(_ADDRESSES) and not words.isdisjoint(_STORES.split())
+    return not words.isdisjoint(_ADDRESS_WORDS) and not words.isdisjoint(_SERVICE_WORDS.split())
 
 
-# Published shapes of keys: Anthropic and OpenAI, GitHub, GitLab, Slack, AWS, Google, npm, PyPI, Hugging Face, SendGrid,
+# Published key formats: Anthropic and OpenAI, GitHub, GitLab, Slack, AWS, Google, npm, PyPI, Hugging Face, SendGrid,
 # Stripe; web tokens; private keys.
-_VALUE = re.compile(
+_SECRET_VALUE = re.compile(
     r"""
       \b(?:sk|rk|pk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{16}
     | \b(?:gh[pousr]_|github_pat_|glpat-|npm_|hf_|pypi-|xox[a-z]-|SG\.)[A-Za-z0-9_.-]{16}
@@ -54,25 +54,28 @@ _VALUE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_LOOKED_AT = 65_536
+_MAX_SEARCHED_CHARS = 65_536
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether a value looks like a key, or holds one: in a URL, in a connection string, in JSON."""
-    return _VALUE.search(value[:_LOOKED_AT]) is not None
+    """Return whether a value looks like a key or contains one: in a URL, in a connection string, in JSON."""
+    return _SECRET_VALUE.search(value[:_MAX_SEARCHED_CHARS]) is not None
 
 
 _PLACEHOLDER = re.compile(r"(?=.{1,20}$)(?:[A-Z]?[a-z]+(?:[-_][a-z]+)*|[A-Z]+(?:[-_][A-Z]+)*)")
 
 
 def is_real_key(key: str) -> bool:
-    """Whether a key is more than what servers that want none are given: `x`, `ollama`, `lm-studio`, `not-needed`."""
+    """Return whether a key is more than a placeholder, such as `x`, `ollama`, `lm-studio` or `not-needed`.
+
+    Placeholders are set for servers that need no key.
+    """
     return len(key) >= 8 and not _PLACEHOLDER.fullmatch(key)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-_FILE = re.compile(
+_SECRET_FILE = re.compile(
     r"""
       \.env(?:rc|\..+)? | .+\.env
     | [._]netrc | \.(?:npmrc|yarnrc|yarnrc\.yml|pypirc|pgpass|my\.cnf|htpasswd|dockercfg|git-credentials)
@@ -85,18 +88,18 @@ _FILE = re.compile(
     """,
     re.VERBOSE,
 )
-_EXAMPLES = (".example", ".sample", ".template", ".dist", ".tmpl")
-_FOLDERS = frozenset({".aws", ".azure", ".docker", ".gcloud", ".gnupg", ".kube", ".password-store", ".ssh"})
+_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".tmpl")
+_SECRET_FOLDERS = frozenset({".aws", ".azure", ".docker", ".gcloud", ".gnupg", ".kube", ".password-store", ".ssh"})
 
 
 def is_secret_file(*parts: str) -> bool:
-    """Whether the file at a path of these parts usually holds keys or passwords."""
+    """Return whether the file at a path of these parts usually holds keys or passwords."""
     folded = [part.casefold() for part in parts]
-    if not folded or folded[-1].endswith(_EXAMPLES):
+    if not folded or folded[-1].endswith(_EXAMPLE_SUFFIXES):
         return False
-    return _FILE.fullmatch(folded[-1]) is not None or any(map(is_secret_folder, folded[:-1]))
+    return _SECRET_FILE.fullmatch(folded[-1]) is not None or any(map(is_secret_folder, folded[:-1]))
 
 
 def is_secret_folder(name: str) -> bool:
-    """Whether all files below a folder of that name are taken for secret."""
-    return name.casefold() in _FOLDERS
+    """Return whether all files below a folder of that name count as secret."""
+    return name.casefold() in _SECRET_FOLDERS

@@ -1,4 +1,4 @@
-"""Validators of settings: each accepts the types of a TOML file and the text of an environment variable."""
+"""Validators of settings, for the types of a TOML file and the text of an environment variable."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from typing import Any, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator
 
-__all__ = ["absolute", "clamped", "folder", "listed", "matching", "number", "one_of", "whole"]
+__all__ = ["absolute_path", "clamped", "folder_path", "integer", "list_of", "matching", "number", "one_of"]
 
-# `agenticx.logs` is built on the settings, so this module logs without it.
+# `agenticx.logs` imports the settings, so this module uses the standard library's logging.
 _log = logging.getLogger(__name__)
 
 _Number = TypeVar("_Number", int, float)
 
 
-def number(low: float, high: float, *, off: bool = False) -> BeforeValidator:
-    """Decimals from low to high; with `off` also 0."""
-    allowed = f"must be a decimal number from {low:.15g} to {high:.15g}" + (", or 0 for off" if off else "")
+def number(low: float, high: float, *, allow_zero: bool = False) -> BeforeValidator:
+    """Accept decimal numbers from `low` to `high`; with `allow_zero` also 0, which means off."""
+    allowed = f"must be a decimal number from {low:.15g} to {high:.15g}" + (", or 0 for off" if allow_zero else "")
 
     def check(value: object) -> float:
-        parsed = _parsed(float, value, allowed)
-        if low <= parsed <= high or (off and parsed == 0):
+        parsed = _parse(float, value, allowed)
+        if low <= parsed <= high or (allow_zero and parsed == 0):
             return parsed
         raise ValueError(allowed)
 
     return BeforeValidator(check)
 
 
-def whole(low: int, high: int) -> BeforeValidator:
-    """Whole numbers from low to high."""
+def integer(low: int, high: int) -> BeforeValidator:
+    """Accept whole numbers from `low` to `high`."""
     allowed = f"must be a whole number from {low} to {high}"
 
     def check(value: object) -> int:
-        parsed = _parsed(int, value, allowed)
+        parsed = _parse(int, value, allowed)
         if low <= parsed <= high:
             return parsed
         raise ValueError(allowed)
@@ -46,11 +46,11 @@ def whole(low: int, high: int) -> BeforeValidator:
 
 
 def clamped(low: int, high: int, name: str) -> BeforeValidator:
-    """Whole numbers; one outside the range becomes the nearest inside it, with a log line."""
+    """Accept whole numbers; one outside the range becomes the nearest inside it, with a log line."""
     allowed = f"must be a whole number from {low} to {high}"
 
     def check(value: object) -> int:
-        parsed = _parsed(int, value, allowed)
+        parsed = _parse(int, value, allowed)
         nearest = min(max(parsed, low), high)
         if nearest != parsed:
             _log.warning("%s is %d; using %d, the nearest from %d to %d", name, parsed, nearest, low, high)
@@ -59,7 +59,7 @@ def clamped(low: int, high: int, name: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _parsed(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Number:
+def _parse(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Number:
     numeric = isinstance(value, str | int) or (kind is float and isinstance(value, float))
     if not numeric or isinstance(value, bool):
         raise ValueError(allowed)
@@ -70,7 +70,7 @@ def _parsed(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Num
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """One of these words, in any case."""
+    """Accept one of these words, in any case."""
 
     def check(value: object) -> str:
         word = value.strip().lower() if isinstance(value, str) else value
@@ -81,24 +81,26 @@ def one_of(*words: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def listed(pattern: str, allowed: str) -> BeforeValidator:
-    """A list, or text with commas or blanks between its items; each item fits `pattern`."""
+def list_of(pattern: str, allowed: str) -> BeforeValidator:
+    """Accept a list, or text with commas or blanks between its items; each item matches `pattern`."""
 
     def check(value: object) -> tuple[str, ...]:
         items: Any = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
-        if not isinstance(items, list | tuple) or not all(_fits(pattern, item) for item in cast(list[object], items)):
+        if not isinstance(items, list | tuple) or not all(
+            _matches(pattern, item) for item in cast(list[object], items)
+        ):
             raise ValueError(f"must be {allowed}, separated by commas")
         return tuple(cast(list[str], items))
 
     return BeforeValidator(check)
 
 
-def _fits(pattern: str, item: object) -> bool:
+def _matches(pattern: str, item: object) -> bool:
     return isinstance(item, str) and re.fullmatch(pattern, item) is not None
 
 
 def matching(pattern: str, allowed: str) -> AfterValidator:
-    """Text of which `pattern` matches the whole; `allowed` describes it."""
+    """Accept text that `pattern` matches as a whole; `allowed` describes it."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -108,17 +110,17 @@ def matching(pattern: str, allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def absolute(path: Path) -> Path:
-    """Return the path from the root, `~` expanded; raises `ValueError` where nobody has that name."""
+def absolute_path(path: Path) -> Path:
+    """Return the path as an absolute one, `~` expanded; raises `ValueError` for the `~` of an unknown user."""
     try:
         return path.expanduser().absolute()
-    except RuntimeError:  # of somebody who has no account here
-        raise ValueError("must be a path whose ~ is somebody's home folder") from None
+    except RuntimeError:  # `~name` where no user has that name
+        raise ValueError("must be a path whose ~ names an existing user") from None
 
 
-def folder(path: Path) -> Path:
+def folder_path(path: Path) -> Path:
     """Return the path if it is a folder or can become one; raises `ValueError` if not."""
     found = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
     if found is not None and not os.path.isdir(found):
-        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is none")
+        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is not one")
     return path

@@ -1,9 +1,9 @@
-"""Typed settings and everything else that is read from the environment, the settings files or the config folder.
+"""Typed settings, and all input from the environment, the settings files and the config folder.
 
-A setting comes from the first place that has it: argument, `AGX_*` variable, project file
+A setting is taken from the first source that has it: argument, `AGX_*` variable, project file
 (`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below.
-A project file belongs to whoever wrote the project, so it may only say how long and how much, never who
-is asked, what is allowed or where things are kept.
+A project file is written by the author of the project, so it may only set durations and amounts, never who is asked,
+what is allowed or where data is stored.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from agenticx.errors import SettingsError
 from agenticx.exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
-from agenticx.setting_values import absolute, clamped, folder, listed, matching, number, one_of, whole
+from agenticx.setting_values import absolute_path, clamped, folder_path, integer, list_of, matching, number, one_of
 
 __all__ = [
-    "NOT_READ_YET",
     "PROJECT_FILE",
     "PROJECT_SETTINGS",
+    "UNUSED_SETTINGS",
     "Settings",
     "child_environment",
     "config_layers",
     "config_text",
     "load_settings",
-    "prompt",
+    "prompt_text",
     "provider_key",
     "provider_setting",
     "secret_values",
@@ -42,19 +42,19 @@ __all__ = [
 _FILE_NAME = "settings.toml"
 PROJECT_FILE = Path(".agenticx") / _FILE_NAME
 _PREFIX = "AGX_"
-_FILE_BYTES = 256 * 1024
-_SHOWN_CHARS = 200  # of a name or value that somebody wrote into a file
+_MAX_FILE_BYTES = 256 * 1024
+_MAX_SHOWN_CHARS = 200  # of a name or value from a file, in an error message
 
-# `agenticx.logs` is built on this module (it hides `secret_values`), so this one logs without it.
+# `agenticx.logs` imports this module (it redacts `secret_values`), so this one uses the standard library's logging.
 _log = logging.getLogger(__name__)
 
 
 _Seconds = Annotated[float, number(0.05, 86_400)]
-_Folder = Annotated[Path, AfterValidator(absolute)]
+_Folder = Annotated[Path, AfterValidator(absolute_path)]
 
 
 class Settings(BaseModel):
-    """Every setting; seconds are decimals from 0.05 to 86400 unless they say otherwise, in no order required."""
+    """All settings; seconds are decimals from 0.05 to 86400 unless stated otherwise, in no required order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,7 +62,7 @@ class Settings(BaseModel):
     llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas that bring text.")
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
     llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
-    llm_attempts: Annotated[int, whole(1, 10)] = Field(
+    llm_attempts: Annotated[int, integer(1, 10)] = Field(
         3, description="How often one model is asked before it is given up; only before its first delta."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
@@ -71,13 +71,13 @@ class Settings(BaseModel):
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
     )
-    turn_timeout_seconds: Annotated[float, number(0.05, 86_400, off=True)] = Field(
+    turn_timeout_seconds: Annotated[float, number(0.05, 86_400, allow_zero=True)] = Field(
         0, description="Longest time for a whole turn; 0 is off."
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error", description="Out of rounds or turn time: end in an error, or with a partial answer (error, partial)."
     )
-    status_query_budget_per_turn: Annotated[int, whole(0, 1000)] = Field(
+    status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="How often one turn may ask for the state of a sub-agent."
     )
     status_query_cooldown_seconds: _Seconds = Field(8, description="Shortest time between two such questions.")
@@ -86,28 +86,28 @@ class Settings(BaseModel):
     question_timeout_seconds: Annotated[float, number(1, 31_536_000)] = Field(
         604_800, description="How long a question that an agent asks waits for its answer; 1 to 31536000."
     )
-    team_max_turns: Annotated[int, whole(1, 10_000)] = Field(
+    team_max_turns: Annotated[int, integer(1, 10_000)] = Field(
         100, description="Turns of all agents of a team together, until the team ends."
     )
     hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.")
-    compaction_threshold_messages: Annotated[int, whole(8, 100_000)] | None = Field(
+    compaction_threshold_messages: Annotated[int, integer(8, 100_000)] | None = Field(
         None,
         examples=[20],
         description="More messages than this are compacted; unset: 20, or no limit if the context window is known.",
     )
-    compaction_threshold_chars: Annotated[int, whole(1_000, 100_000_000)] | None = Field(
+    compaction_threshold_chars: Annotated[int, integer(1_000, 100_000_000)] | None = Field(
         None,
         examples=[48_000],
         description="More characters than this are compacted; unset: 48000, or no limit if the window is known.",
     )
-    compaction_retain_messages: Annotated[int, whole(4, 10_000)] = Field(
+    compaction_retain_messages: Annotated[int, integer(4, 10_000)] = Field(
         8, description="Messages at the end that compaction keeps as they are."
     )
     compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for writing a summary.")
-    tool_result_chars: Annotated[int, whole(200, 10_000_000)] = Field(
+    tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
         30_000, description="Longest tool result; of a longer one head and tail are kept."
     )
-    prune_tool_result_chars: Annotated[int, whole(200, 10_000_000)] = Field(
+    prune_tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
         4_000, description="Longest tool result of an old round, once history is compacted."
     )
     xml_tools: Annotated[Literal["auto", "always"], one_of("auto", "always")] = Field(
@@ -116,19 +116,19 @@ class Settings(BaseModel):
     model: str | None = Field(
         None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
     )
-    fallback_models: Annotated[tuple[str, ...], listed(r"[^\s,]+", "names of models")] = Field(
+    fallback_models: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "names of models")] = Field(
         (), description="Models that take over, in order, when the first cannot answer."
     )
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
     ] = Field("default", description="Mode of new sessions (default, accept_edits, plan, auto).")
-    enabled_tools: Annotated[tuple[str, ...], listed(r"[\w.-]+", "names of tools")] | None = Field(
+    enabled_tools: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] | None = Field(
         None, description="Tools of new sessions; unset: all."
     )
     workspace_root: _Folder | None = Field(
         None, description="Workspace of new sessions in the studio; unset: the folder it was started in."
     )
-    home: Annotated[_Folder, AfterValidator(folder)] = Field(
+    home: Annotated[_Folder, AfterValidator(folder_path)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
         description="Where sessions, the token and your own settings are kept; set by AGX_HOME alone.",
@@ -143,45 +143,46 @@ class Settings(BaseModel):
     token_file: _Folder | None = Field(
         None, description="File with the server's token, mode 0600; unset: made at first start in home."
     )
-    allowed_origins: Annotated[tuple[str, ...], listed(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
+    allowed_origins: Annotated[tuple[str, ...], list_of(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
         (), description="Origins other than our own page that may call the server, each exactly as it is sent."
     )
-    allowed_hosts: Annotated[tuple[str, ...], listed(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
+    allowed_hosts: Annotated[tuple[str, ...], list_of(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
         Field((), description="Host names the server answers to when it is bound to more than loopback.")
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")] = (
         Field("info", description="What is logged to stderr (debug, info, warning, error).")
     )
 
-    _yielding: frozenset[str] = PrivateAttr(frozenset())
-    """What only the user file says: a project's file comes before it."""
-    _everywhere: Settings | None = PrivateAttr(None)
-    """The settings without the workspace that these are for."""
+    _from_user_file: frozenset[str] = PrivateAttr(frozenset())
+    """Names of settings that come from the user file: a project's file overrides them."""
+    _without_workspace: Settings | None = PrivateAttr(None)
+    """The settings that these were derived from for one workspace."""
 
     def model_post_init(self, context: Any, /) -> None:
-        self._yielding = context or frozenset()
+        self._from_user_file = context or frozenset()
 
     def in_workspace(self, workspace: Path) -> Settings:
-        """These settings as they are in `workspace`, whose settings file is read now; that of another is left out.
+        """Return these settings as they apply in `workspace`, whose settings file is read now.
 
-        What came from an argument or a variable stays. Raises SettingsError for a file that cannot be used.
+        Values from another workspace's file are dropped, values from arguments and variables stay. Raises
+        `SettingsError` for a file that cannot be used.
         """
-        everywhere = self._everywhere or self
+        base = self._without_workspace or self
         file = workspace / PROJECT_FILE
-        if _is_user_file(file, everywhere.home / _FILE_NAME):
-            return everywhere
-        stronger = everywhere.model_fields_set - everywhere._yielding
-        said = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in stronger}
-        if not said:
-            return everywhere
-        checked = _checked({"home": (everywhere.home, "home"), **said})
-        here = everywhere.model_copy(update={name: getattr(checked, name) for name in said})
-        here._everywhere = everywhere
-        return here
+        if _is_user_file(file, base.home / _FILE_NAME):
+            return base
+        stronger = base.model_fields_set - base._from_user_file
+        given = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in stronger}
+        if not given:
+            return base
+        checked = _validated({"home": (base.home, "home"), **given})
+        settings = base.model_copy(update={name: getattr(checked, name) for name in given})
+        settings._without_workspace = base
+        return settings
 
     @property
     def private_paths(self) -> tuple[Path, ...]:
-        """Where AgenticX keeps what is no agent's business."""
+        """The paths of AgenticX's own data, which agents may not access."""
         return (self.home,) if self.token_file is None else (self.home, self.token_file)
 
 
@@ -190,9 +191,9 @@ PROJECT_SETTINGS = frozenset(
     for name in Settings.model_fields
     if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn", "_turns"))
 )
-"""What a project file may set: durations and amounts, each bounded by its range."""
+"""Settings that a project file may set: durations and amounts, each bounded by its range."""
 
-NOT_READ_YET = frozenset(
+UNUSED_SETTINGS = frozenset(
     {"question_timeout_seconds", "status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"}
 )
 """Settings of the contract that are checked, but have no effect before agents and teams exist."""
@@ -207,58 +208,63 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     project: Path | None = None,
 ) -> Settings:
-    """The settings in force. `project` is a workspace whose settings file counts; None leaves it out.
+    """Return the settings in force; `project` is the workspace whose settings file applies, None for no project file.
 
-    In `overrides` None means not given. An empty variable is one that is not set, except for a number, where it is
-    a mistake. Raises SettingsError that names the setting where it was written, its value and what it may be.
+    In `overrides` None means not given. An empty variable counts as unset, except for a number, where it is an error.
+    Raises `SettingsError` that names the setting as it was written, its value and the accepted values.
     """
     environ = os.environ if environ is None else environ
     arguments = {name: (value, name) for name, value in (overrides or {}).items() if value is not None}
     variables = _from_variables(environ)
     home, where = arguments.get("home") or variables.get("home") or (Settings.model_fields["home"].default, "home")
     try:
-        user_file = absolute(Path(home)) / _FILE_NAME
+        user_file = absolute_path(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
-    said, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
-    settings = _checked(said | stronger, yielding=frozenset(said.keys() - stronger.keys()))
+    from_file, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
+    settings = _validated(from_file | stronger, from_user_file=frozenset(from_file.keys() - stronger.keys()))
     return settings if project is None else settings.in_workspace(project)
 
 
-def _checked(given: _Given, yielding: frozenset[str] = frozenset()) -> Settings:
+def _validated(given: _GivenSettings, from_user_file: frozenset[str] = frozenset()) -> Settings:
     try:
-        return Settings.model_validate({name: value for name, (value, _) in given.items()}, context=yielding)
+        return Settings.model_validate({name: value for name, (value, _) in given.items()}, context=from_user_file)
     except ValidationError as exc:
         where = {name: where for name, (_, where) in given.items()}
-        raise SettingsError("; ".join(_sentences(exc, where))) from None
+        raise SettingsError("; ".join(_error_messages(exc, where))) from None
 
 
 def _is_user_file(path: Path, user_file: Path) -> bool:
-    """Whether a project's file is the person's own: the project is the folder above the home, or the usual home's."""
-    usual = absolute(Settings.model_fields["home"].default) / _FILE_NAME
-    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))  # links in a ring too
+    """Return whether a project's file is the user's own file.
+
+    It is if the project is the parent of AGX_HOME or of the default home.
+    """
+    usual = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
+    # `realpath` raises for no path, also not for circular symbolic links.
+    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))
 
 
-_Given = dict[str, tuple[Any, str]]
-"""Settings by name: the value, and how whoever wrote it calls it."""
+_GivenSettings = dict[str, tuple[Any, str]]
+"""Settings by name: the value, and the name under which it was written, for error messages."""
 
 _USER_SETTINGS = frozenset(Settings.model_fields) - {"home"}
 _NUMBERS = PROJECT_SETTINGS
 
 
-def _from_variables(environ: Mapping[str, str]) -> _Given:
-    given: _Given = {}
+def _from_variables(environ: Mapping[str, str]) -> _GivenSettings:
+    given: _GivenSettings = {}
     for variable in [name for name in environ if name.startswith(_PREFIX)]:
         name = variable.removeprefix(_PREFIX).lower()
         if name not in Settings.model_fields:
-            _hint(variable)
+            _warn_if_misspelt(variable)
         elif environ[variable].strip() or name in _NUMBERS:
             given[name] = (environ[variable], variable)
     return given
 
 
-def _hint(variable: str) -> None:
-    from difflib import get_close_matches  # only a misspelt variable pays for it
+def _warn_if_misspelt(variable: str) -> None:
+    """Log a warning if `variable` is almost the name of a setting."""
+    from difflib import get_close_matches  # imported only for an unknown variable
 
     known = [_PREFIX + name.upper() for name in Settings.model_fields]
     near = get_close_matches(variable, known, n=1, cutoff=0.8)
@@ -266,18 +272,18 @@ def _hint(variable: str) -> None:
         _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, near[0])
 
 
-def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
-    """What a settings file says; an absent file says nothing, a pipe or device is not waited for."""
+def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
+    """Return the settings of a file, none for a missing file or one that is no regular file, such as a pipe."""
     try:
         if not path.is_file():
             return {}
         with path.open("rb") as file:
-            content = file.read(_FILE_BYTES + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as exc:
         raise_if_exhausted(exc)
         raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
-    if len(content) > _FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {_FILE_BYTES} bytes, which no settings file is")
+    if len(content) > _MAX_FILE_BYTES:
+        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, the limit for a settings file")
     try:
         values = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -286,26 +292,30 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _Given:
     for name in values:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
-            raise SettingsError(f"{_shown(name)} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}")
+            raise SettingsError(
+                f"{_shortened_repr(name)} in {path} {reason}; allowed are: {', '.join(sorted(allowed))}"
+            )
     return {name: (value, f"{name} in {path}") for name, value in values.items()} | runtime
 
 
-def _runtime_table(values: dict[str, Any], path: Path) -> _Given:
-    """Take seed 002's name `runtime.max_tool_rounds` out of `values`; raises `SettingsError`."""
+def _runtime_table(values: dict[str, Any], path: Path) -> _GivenSettings:
+    """Remove the alias `runtime.max_tool_rounds` (seed 002) from `values` and return it; raises `SettingsError`."""
     table, name = values.pop("runtime"), "max_tool_rounds"
     given = cast(dict[str, Any], table) if isinstance(table, dict) else {}
     unknown = [f"runtime.{other}" for other in given if other != name] if isinstance(table, dict) else ["runtime"]
     if unknown:
-        raise SettingsError(f"{_shown(unknown[0])} in {path} is not a setting; the one of that table is runtime.{name}")
+        raise SettingsError(
+            f"{_shortened_repr(unknown[0])} in {path} is not a setting; the only one in that table is runtime.{name}"
+        )
     if name in values and given.get(name, values[name]) != values[name]:
         raise SettingsError(
-            f"runtime.{name} in {path} is {_shown(given[name])} and {name} is {_shown(values[name])}; they are the same"
-            " setting, so leave one of them out"
+            f"runtime.{name} in {path} is {_shortened_repr(given[name])} and {name} is {_shortened_repr(values[name])};"
+            " they are the same setting, so leave one of them out"
         )
     return {name: (given[name], f"runtime.{name} in {path}")} if given else {}
 
 
-def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
+def _error_messages(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
     sentences: list[str] = []
     for error in exc.errors(include_url=False):
         name = str(error["loc"][0]) if error["loc"] else "settings"
@@ -313,59 +323,63 @@ def _sentences(exc: ValidationError, where: Mapping[str, str]) -> list[str]:
             sentences.append(f"{name!r} is not a setting; settings are: {', '.join(sorted(Settings.model_fields))}")
             continue
         wanted = error["msg"].removeprefix("Value error, ")
-        value = "not usable" if name == "store_url" else _shown(error["input"])  # its value may hold a password
+        value = (
+            "not usable" if name == "store_url" else _shortened_repr(error["input"])
+        )  # its value may hold a password
         sentences.append(f"{where.get(name, name)} is {value}; it {wanted[:1].lower()}{wanted[1:]}")
     return sentences
 
 
-def _shown(value: object) -> str:
+def _shortened_repr(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"
 
 
-# --- secrets and the environment of others ----------------------------------------------------------------------------
+# --- secrets and the environment of child processes -------------------------------------------------------------------
 
-# Names that end so hold nothing else; of others a value may be a mere word, which is then no secret to hide everywhere.
-_PLAINLY_SECRET = re.compile(
+# Variables whose names end like this hold only secrets. The value of another may be an ordinary word, which is not to
+# be redacted wherever it occurs.
+_UNAMBIGUOUS_NAME = re.compile(
     r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
 )
 _API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
-_MERE_WORD = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
-_SHORTEST_SECRET = 8
+_HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
+_MIN_SECRET_CHARS = 8
 
 
 def provider_key(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key in the provider's usual variable, such as OPENAI_API_KEY; None when unset or blank."""
+    """Return the key in the provider's usual variable, such as OPENAI_API_KEY; None when unset or blank."""
     return provider_setting(name, environ=environ)
 
 
 def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
-    """A provider's own variable, such as OPENAI_BASE_URL; None when unset or blank."""
+    """Return a provider's own variable, such as OPENAI_BASE_URL; None when unset or blank."""
     return (os.environ if environ is None else environ).get(name, "").strip() or None
 
 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return what must not be shown of our variables: values of those with secret names, longest first.
+    """Return the values of variables with secret names, longest first; they must not be shown.
 
     Another thread may change the environment meanwhile.
     """
     environ = os.environ if environ is None else environ
     pairs = [(name, environ.get(name, "").strip()) for name in list(environ)]
     values = {value for name, value in pairs if _is_secret(name, value)}
-    return tuple(sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True))
+    return tuple(sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True))
 
 
 @lru_cache(maxsize=1024)
 def _is_secret(name: str, value: str) -> bool:
     if _API_KEY.search(name):
         return is_real_key(value)
-    return bool(_PLAINLY_SECRET.search(name)) or (is_secret_name(name) and not _MERE_WORD.fullmatch(value))
+    return bool(_UNAMBIGUOUS_NAME.search(name)) or (is_secret_name(name) and not _HARMLESS_VALUE.fullmatch(value))
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a command of the agent: ours without variables that hold secrets, plus `extra`.
+    """Return the environment for an agent's command: ours without variables that hold secrets, plus `extra`.
 
-    A variable holds one if its name says so, if its value looks so, or if the value of such a variable is part of it.
+    A variable holds a secret if its name or value looks like one, or if its value contains the value of such a
+    variable.
     """
     secrets = secret_values()
     kept = {
@@ -380,12 +394,12 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def config_text(name: str, *, home: Path | None = None) -> str:
-    """A file of the config folder, such as `models.toml`; a file of that name in `home` (default: AGX_HOME) wins.
+    """Return a file of the config folder, such as `models.toml`; one in `home` (default: AGX_HOME) takes precedence.
 
     Raises `SettingsError`.
     """
-    own = home or _own_folder()
-    for path in (place / name for place in (own, *_config_folders())):
+    home_folder = home or _home_folder()
+    for path in (place / name for place in (home_folder, *_config_folders())):
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -393,13 +407,16 @@ def config_text(name: str, *, home: Path | None = None) -> str:
         except (OSError, UnicodeDecodeError) as exc:
             raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
-    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (own, *_config_folders())))}")
+    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (home_folder, *_config_folders())))}")
 
 
 def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """The file of that name that we ship and the one in `home` (default: AGX_HOME), each where there is one."""
+    """Yield path and text of the shipped file of that name, then of the one in `home` (default: AGX_HOME).
+
+    A file that does not exist is left out.
+    """
     shipped = next((place / name for place in _config_folders() if (place / name).is_file()), None)
-    for path in (shipped, (home or _own_folder()) / name):
+    for path in (shipped, (home or _home_folder()) / name):
         if path is None or not path.is_file():
             continue
         try:
@@ -409,18 +426,20 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
 
 
-def prompt(name: str, *, home: Path | None = None) -> str:
-    """The text of `prompts/{name}.md`, your own in AGX_HOME or the one we ship."""
+def prompt_text(name: str, *, home: Path | None = None) -> str:
+    """Return the text of `prompts/{name}.md`: the user's own in AGX_HOME, else the shipped one."""
     if not re.fullmatch(r"[a-z0-9_-]+", name):
-        raise SettingsError(f"{name!r} is no prompt's name; names are lower-case letters, digits, _ and -")
+        raise SettingsError(
+            f"{name!r} is not the name of a prompt; names consist of lower-case letters, digits, _ and -"
+        )
     return config_text(f"prompts/{name}.md", home=home)
 
 
-def _own_folder() -> Path:
-    return absolute(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
+def _home_folder() -> Path:
+    return absolute_path(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 
 def _config_folders() -> tuple[Path, Path]:
-    """Where the config folder is: in an installed wheel, in a checkout."""
+    """Return the possible config folders: in an installed wheel, in a checkout."""
     package = Path(__file__).parent
     return package / "_config", package.parent / "config"

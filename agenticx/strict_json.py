@@ -1,4 +1,4 @@
-"""JSON from outside, read so that no two readers can take it for different things."""
+"""Strict parsing of JSON from outside: duplicate keys, NaN and oversized input are refused."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, cast
 
 from agenticx.messages import clean_text
 
-__all__ = ["clean_json", "excess_in", "holds_more", "nested_deeper", "read_json"]
+__all__ = ["clean_json", "find_excess", "has_more_values", "is_nested_deeper", "read_json"]
 
-_PYTHON_DIGITS = 4300  # as many as Python reads by default
-_SHOWN = 80  # characters of a name that somebody else made up
+_PYTHON_DIGITS = 4300  # the default limit of `int()`
+_MAX_SHOWN_CHARS = 80  # of a name from the input, in an error message
 
 
-_MARK = re.compile(r'[^"\[\]{},]{0,65536}(["\[\]{},]?)')
+_TOKEN = re.compile(r'[^"\[\]{},]{0,65536}(["\[\]{},]?)')
 _STRING_PIECE = re.compile(r'(?:[^"\\]{1,4096}|\\.){1,1024}', re.DOTALL)
 _TOKENS_PER_VALUE = 5  # `,"key":"value"` has three, `[[],` four
 
 
-def nested_deeper(text: str, levels: int) -> bool:
-    """Return whether `text` opens more than `levels` objects and lists inside each other; ask before it is parsed.
+def is_nested_deeper(text: str, levels: int) -> bool:
+    """Return whether `text` opens more than `levels` objects and lists inside each other; call it before parsing.
 
-    `json` finds out by running into the recursion limit, and whatever the collector ends just then fails there.
+    `json` detects this only by running into the recursion limit, where a garbage collection may fail as well.
     """
-    return excess_in(text, max_depth=levels) is not None
+    return find_excess(text, max_depth=levels) is not None
 
 
-def _marks(text: str) -> Iterator[str]:
+def _tokens(text: str) -> Iterator[str]:
     """Yield each bracket, brace and comma of the JSON in `text`, and a quotation mark for each string.
 
-    No single search reads much, so that a thread that counts the values of a long text lets others run.
+    No single regex match reads much, so that a thread that counts the values of a long text lets others run.
     """
     at = 0
     while at < len(text):
-        found = cast("re.Match[str]", _MARK.match(text, at))
+        found = cast("re.Match[str]", _TOKEN.match(text, at))
         at = found.end()
         if found[1] == '"':
             while (piece := _STRING_PIECE.match(text, at)) is not None:
@@ -46,8 +46,8 @@ def _marks(text: str) -> Iterator[str]:
             yield found[1]
 
 
-def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> str | None:
-    """Return a clause that says in which respect the JSON in `text` is too large to be parsed; None if it is not.
+def find_excess(text: str, *, max_depth: int, max_values: int | None = None) -> str | None:
+    """Return a clause that says why the JSON in `text` is too large to be parsed; None if it is not.
 
     Reads no further than the limits, so that a megabyte of brackets costs little more than a few kilobytes.
     """
@@ -56,7 +56,7 @@ def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> st
         return None
     room = math.inf if max_values is None else _TOKENS_PER_VALUE * max_values
     depth, values = 0, 1
-    for place, mark in enumerate(_marks(text)):
+    for place, mark in enumerate(_tokens(text)):
         if mark in "[{":
             depth += 1
             values += 1
@@ -71,10 +71,11 @@ def excess_in(text: str, *, max_depth: int, max_values: int | None = None) -> st
     return None
 
 
-def holds_more(value: object, values: int) -> bool:
+def has_more_values(value: object, values: int) -> bool:
     """Return whether a JSON value holds more than so many values inside it, keys not counted.
 
-    Reads no further than the limit. What `excess_in` finds no excess in, for the same limit, never holds more.
+    Reads no further than the limit. The value of a text in which `find_excess` finds no excess never exceeds the same
+    limit.
     """
     count, left = 0, [value]
     while left and count <= values:
@@ -95,11 +96,11 @@ def read_json(
     max_digits: int = _PYTHON_DIGITS,
     max_values: int | None = None,
 ) -> Any:
-    """Return the value of `text`, as `clean_json` leaves it; bytes are UTF-8.
+    """Parse `text` and return its value as `clean_json` does; bytes are UTF-8.
 
-    Raises `ValueError`, its message a clause such as "the key 'a' appears twice", for what is not exactly one value,
-    a key that appears twice in one object, an integer of more than `max_digits`, more than `max_values` values in all,
-    and what `clean_json` refuses.
+    Raises `ValueError`, its message a clause such as "the key 'a' appears twice", for text that is not exactly one
+    value, a key that appears twice in one object, an integer of more than `max_digits`, more than `max_values` values
+    in all, and everything that `clean_json` refuses.
     """
 
     def whole(digits: str) -> int:
@@ -108,10 +109,10 @@ def read_json(
         return int(digits)
 
     try:
-        said = text if isinstance(text, str) else text.decode()
-        if (excess := excess_in(said, max_depth=max_depth, max_values=max_values)) is not None:
+        decoded = text if isinstance(text, str) else text.decode()
+        if (excess := find_excess(decoded, max_depth=max_depth, max_values=max_values)) is not None:
             raise ValueError(excess)
-        value = json.loads(said, object_pairs_hook=_members, parse_int=whole)
+        value = json.loads(decoded, object_pairs_hook=_to_object, parse_int=whole)
     except UnicodeDecodeError as exc:
         raise ValueError("it is not UTF-8") from exc
     except json.JSONDecodeError as exc:
@@ -120,10 +121,10 @@ def read_json(
 
 
 def clean_json(value: Any, *, max_depth: int, max_entries: int | None = None) -> Any:
-    """Parsed JSON with lone surrogates replaced by U+FFFD.
+    """Return parsed JSON with lone surrogates replaced by U+FFFD.
 
-    Raises `ValueError` likewise for numbers that are not finite, for more than `max_depth` objects and lists inside
-    each other, for more than `max_entries` in one of them, and where two keys become one.
+    Raises `ValueError` with such a clause for numbers that are not finite, for more than `max_depth` objects and lists
+    inside each other, for more than `max_entries` in one of them, and where two keys become equal.
     """
 
     def clean(value: Any, levels: int) -> Any:
@@ -140,15 +141,15 @@ def clean_json(value: Any, *, max_depth: int, max_entries: int | None = None) ->
         if isinstance(value, list):
             return [clean(item, levels - 1) for item in cast("list[Any]", value)]
         items = cast("dict[str, Any]", value).items()
-        return _members([(clean_text(str(name)), clean(item, levels - 1)) for name, item in items])
+        return _to_object([(clean_text(str(name)), clean(item, levels - 1)) for name, item in items])
 
     return clean(value, max_depth)
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the key {clean_text(twice)[:_SHOWN]!r} appears twice")
+        raise ValueError(f"the key {clean_text(twice)[:_MAX_SHOWN_CHARS]!r} appears twice")
     return members

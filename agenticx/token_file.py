@@ -1,4 +1,4 @@
-"""The file that holds the server's token: where it is, and what it must be."""
+"""The file that holds the server's token: its path and its checks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,}")
 
 
 def token_path(settings: Settings) -> Path:
-    """AGX_TOKEN_FILE, else `token` in AGX_HOME, which a server makes at its first start."""
+    """Return AGX_TOKEN_FILE, else `token` in AGX_HOME, which a server creates at its first start."""
     return settings.token_file or settings.home / "token"
 
 
 def read_token(settings: Settings) -> str:
-    """The token; raises `FileNotFoundError`, and `SettingsError` for a file that others can read or without a token."""
+    """Return the token.
+
+    Raises `FileNotFoundError`, and `SettingsError` for a file without a token or one that others can read.
+    """
     path = token_path(settings)
     named = settings.token_file is not None
     what = f"AGX_TOKEN_FILE names {str(path)!r}" if named else f"The server's token is kept in {str(path)!r}"

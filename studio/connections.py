@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.exhaustion import exhaustion
+from agenticx.exhaustion import exhausted_error
 from agenticx.logs import get_logger
 from studio.pieces import ABORT, GONE, STALLED_SECONDS
 
@@ -73,7 +73,9 @@ class Crowd:
         """Tell that connections could not be accepted; they are tried again every second."""
         now = self.clock.monotonic()
         if self._told_unaccepted is None or now - self._told_unaccepted >= _TELL_AGAIN_SECONDS:
-            _log.warning("new connections cannot be accepted and wait", reason=str(exhaustion(exc) or exc.strerror))
+            _log.warning(
+                "new connections cannot be accepted and wait", reason=str(exhausted_error(exc) or exc.strerror)
+            )
             self._told_unaccepted = now
 
     @contextmanager

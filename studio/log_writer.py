@@ -18,7 +18,7 @@ from logging.handlers import QueueHandler
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from agenticx.logs import Level, Line, configure_logging
+from agenticx.logs import Level, LogLine, configure_logging
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -241,16 +241,16 @@ class _Printed(io.RawIOBase):
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    return isinstance(record.args, tuple) and len(record.args) == 1 and isinstance(record.args[0], Line)
+    return isinstance(record.args, tuple) and len(record.args) == 1 and isinstance(record.args[0], LogLine)
 
 
 def _length(record: logging.LogRecord) -> int:
     """Return about how many characters a prepared record keeps in memory."""
     line = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    message = line.length if isinstance(line, Line) else len(str(record.msg))
+    message = line.length if isinstance(line, LogLine) else len(str(record.msg))
     return message + len(record.exc_text or "") + len(record.stack_info or "")
 
 
 def _record(level: int, event: str, **fields: object) -> logging.LogRecord:
     """Return a record of this module, made without its logger: the lock of the handler may be held."""
-    return logging.LogRecord(__name__, level, __file__, 0, "%s", (Line({"event": event, **fields}),), None)
+    return logging.LogRecord(__name__, level, __file__, 0, "%s", (LogLine({"event": event, **fields}),), None)

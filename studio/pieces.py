@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agenticx.alarms import Alarm
+from agenticx.alarms import ResettableTimer
 
 __all__ = ["ABORT", "GONE", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
 
@@ -54,7 +54,7 @@ class _Impatient:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._until: float | None = None
-        self._alarm = Alarm(self._look)
+        self._alarm = ResettableTimer(self._look)
 
     async def __call__(self, message: Message) -> None:
         self._until = self._loop.time() + self._seconds

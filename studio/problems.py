@@ -21,7 +21,7 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
-from agenticx.exhaustion import exhaustion
+from agenticx.exhaustion import exhausted_error
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.hub import HubClosed, TurnConflict, TurnFailed
@@ -110,7 +110,7 @@ async def _on_our_error(_request: Request, exc: Exception) -> Response:
 
 async def _on_the_machine(request: Request, exc: Exception) -> Response:
     """The machine lacks something; any other `OSError` is a bug."""
-    exhausted = exhaustion(exc)
+    exhausted = exhausted_error(exc)
     if exhausted is None:
         raise exc
     _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))

@@ -18,7 +18,7 @@ import uvicorn
 
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
-from agenticx.exhaustion import end_process_without_memory, keep_memory_together, raise_if_exhausted
+from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.llms.catalog import facts_of, load_wire
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
@@ -100,7 +100,7 @@ def serve(
     if settings.workspace_root is None:
         current_folder()  # the workspace of sessions that name none
     token = load_token(settings)
-    keep_memory_together()
+    limit_malloc_arenas()
     listening = listen(host, port)
     address = Address(_reachable(host), listening.getsockname()[1])
     services = make_services(settings, token=token, port=address.port)
@@ -114,7 +114,7 @@ def serve(
             open_in_browser(address, url, settings.home)
 
     try:
-        with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+        with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
             runner.run(StudioServer(services, ready).serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130

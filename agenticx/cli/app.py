@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from agenticx.cli.commands import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
-from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY, STOPPED, USAGE
+from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.loading import raise_on_ctrl_c
 from agenticx.errors import AgenticXError, SettingsError
 
@@ -69,7 +69,7 @@ def _run_to_exit_code(argv: list[str]) -> int:
     except OSError as exc:  # a full disk, a missing or read-only folder: not a bug of ours
         return _print_error(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
     except MemoryError:
-        return _print_error("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY)
+        return _print_error("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY_EXIT_CODE)
     except Exception as exc:
         return _report_bug(exc)
 

@@ -34,7 +34,7 @@ from agenticx.cli.own_desk import LocalClient, PolicyGate
 from agenticx.cli.render import Output
 from agenticx.cli.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
-from agenticx.exhaustion import end_process_without_memory, keep_memory_together
+from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
 from agenticx.llms.named import NamedModels
@@ -157,8 +157,8 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
 
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
-    keep_memory_together()
-    with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+    limit_malloc_arenas()
+    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
         conversation = runner.run(_open(arguments, output, runner))
         try:
             yield conversation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from agenticx.exhaustion import OUT_OF_MEMORY
+from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
 
-__all__ = ["DONE", "FAILED", "OUT_OF_MEMORY", "STOPPED", "USAGE"]
+__all__ = ["DONE", "FAILED", "OUT_OF_MEMORY_EXIT_CODE", "STOPPED", "USAGE"]
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -71,7 +71,7 @@ class LocalClient:
         not_yet_resumed = [session_id for session_id in resume if session_id not in self._resumed]
         if not_yet_resumed or not resume:
             self._resumed.update(not_yet_resumed)
-            await self._hub.recover(taking_up=not_yet_resumed)
+            await self._hub.recover(resume_only=not_yet_resumed)
 
     @property
     def confirms_by_policy(self) -> bool:
@@ -111,7 +111,7 @@ class LocalClient:
         await self._hub.delete(session_id)
 
     async def _session_info(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> SessionInfo:
-        return SessionInfo(record, self._hub.running_turn(record.id), matches)
+        return SessionInfo(record, self._hub.running_turn_id(record.id), matches)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class LocalClient:
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         await self.recover([session_id])
-        running = self._hub.running_turn(session_id)
+        running = self._hub.running_turn_id(session_id)
         turn = None if running is None else await self._store.turn(session_id, running)
         return None if turn is None or turn.after_seq is None else TurnPosition(turn.id, str(turn.after_seq))
 
@@ -148,7 +148,7 @@ class LocalClient:
             elif ended:
                 return
             elif not await _wait_for_commit(committed):
-                ended = self._hub.running_turn(session_id) != position.turn_id
+                ended = self._hub.running_turn_id(session_id) != position.turn_id
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)

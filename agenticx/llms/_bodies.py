@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.strict_json import excess_in
+from agenticx.strict_json import find_excess
 
 __all__ = ["arguments_object", "arguments_text", "body_bytes"]
 
@@ -39,7 +39,7 @@ def arguments_text(text: str) -> str:
 
 def _parsed(text: str) -> Any:
     """Return the value of `text`; raises `ValueError` for what is no JSON, or more than `parse_arguments` takes."""
-    if (excess := excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)) is not None:
+    if (excess := find_excess(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)) is not None:
         raise ValueError(excess)
     return from_json(text, allow_inf_nan=False)
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from agenticx.alarms import Alarm
+from agenticx.alarms import ResettableTimer
 
 __all__ = ["Connections", "Head", "Http1Reply", "ProtocolError", "request_bytes"]
 
@@ -178,7 +178,7 @@ class _Wire(asyncio.Protocol):
         self._over = False
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
-        self._alarm = Alarm(self._wake_up)
+        self._alarm = ResettableTimer(self._wake_up)
 
     @property
     def is_quiet(self) -> bool:

@@ -18,7 +18,7 @@ from agenticx.llms._limits import MAX_PARSED_BYTES, MAX_WIRE_BYTES
 from agenticx.llms._sse import MAX_EVENT_BYTES, SseParser, Stray
 from agenticx.llms._values import MAX_DEPTH, cleaned, object_of
 from agenticx.llms._weight import parsed_bytes
-from agenticx.strict_json import nested_deeper
+from agenticx.strict_json import is_nested_deeper
 
 __all__ = ["Frames", "JsonEvents", "malformed"]
 
@@ -146,7 +146,7 @@ class JsonEvents:
     def _lenient(self, payload: bytes) -> object:
         """What the fast parser refuses or makes less of: lone surrogates, bytes that are no UTF-8, keys named twice."""
         text = payload.decode("utf-8-sig", "replace")
-        if nested_deeper(text, MAX_DEPTH):
+        if is_nested_deeper(text, MAX_DEPTH):
             raise malformed("an event is nested too deeply", who=self._who)
         try:
             return cleaned(json.loads(text, object_pairs_hook=object_of))

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from agenticx.errors import InvalidArguments
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, excess_in, holds_more, read_json
+from agenticx.strict_json import clean_json, find_excess, has_more_values, read_json
 
 __all__ = ["check_values", "parse_arguments", "preview_arguments", "repair_arguments"]
 
@@ -41,7 +41,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 def check_values(arguments: Mapping[str, Any]) -> None:
     """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
-    if holds_more(dict(arguments), MAX_VALUES):
+    if has_more_values(dict(arguments), MAX_VALUES):
         raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
 
 
@@ -59,7 +59,7 @@ def preview_arguments(text: str) -> dict[str, Any] | None:
     Each call reads all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core), so
     call it on a tick, ten times a second, and not for each delta. More values than `parse_arguments` takes are None.
     """
-    if excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
+    if find_excess(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
         return None
     said = _without_cut_number(clean_text(text))
     if not said.strip():

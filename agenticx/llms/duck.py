@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from agenticx import foreign
-from agenticx.errors import ForeignError, ModelError
+from agenticx.errors import ModelError, UserCodeError
 from agenticx.llms._duck_chunks import chat_event
 from agenticx.llms._failures import Complaint, status_error
 from agenticx.llms._identifiers import ToolNames
@@ -207,13 +207,13 @@ def _options(way: Callable[..., Any], request: ModelRequest, names: ToolNames) -
 def _contained(what: str) -> Generator[None]:
     """Whatever foreign code raises in here comes out as `ModelError`."""
     try:
-        with foreign.containing(what):
+        with foreign.translated_errors(what):
             yield
-    except ForeignError as exc:
+    except UserCodeError as exc:
         raise _error(exc) from exc
 
 
-def _error(failure: ForeignError) -> ModelError:
+def _error(failure: UserCodeError) -> ModelError:
     cause = failure.__cause__
     status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs

@@ -27,7 +27,7 @@ from agenticx.llms._identifiers import IdentifierRule
 from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.xml_prose import Prose
-from agenticx.strict_json import excess_in
+from agenticx.strict_json import find_excess
 
 __all__ = [
     "NAMES",
@@ -315,7 +315,7 @@ def _json(text: str) -> str:
 
     A key that appears twice, or too many values, are refused by whoever reads the arguments.
     """
-    if excess_in(text, max_depth=len(text), max_values=MAX_VALUES) is not None:
+    if find_excess(text, max_depth=len(text), max_values=MAX_VALUES) is not None:
         return text
     try:
         json.loads(text)

@@ -38,7 +38,7 @@ from agenticx.llms.xml_format import (
 )
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
-from agenticx.settings import prompt
+from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
 
 __all__ = ["XmlToolModel", "in_xml"]
@@ -122,7 +122,7 @@ def in_xml(request: ModelRequest) -> ModelRequest:
 
 
 def _with_tools(messages: list[Message], tools: Sequence[ToolSchema]) -> list[Message]:
-    text = prompt("xml_tools").replace("{tools}", without_tags(render_tools(tools)))
+    text = prompt_text("xml_tools").replace("{tools}", without_tags(render_tools(tools)))
     first = messages[0] if messages else None
     if isinstance(first, SystemMessage):
         return [first.model_copy(update={"content": f"{first.content}\n\n{text}"}), *messages[1:]]

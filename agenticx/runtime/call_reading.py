@@ -140,10 +140,10 @@ def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArg
 def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     what = f"the validation of tool {tool.schema.name!r}"
     try:
-        value: object = foreign.call_now(tool.validate, arguments, what=what)
+        value: object = foreign.call_sync(tool.validate, arguments, what=what)
         if not isinstance(value, dict):
             raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
-        foreign.call_now(jsonable, value, what=what)  # events, questions and digests use its JSON
+        foreign.call_sync(jsonable, value, what=what)  # events, questions and digests use its JSON
     except InvalidArguments:
         raise
     except AgenticXError as exc:

@@ -29,7 +29,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.runtime.row_text import render, snippets
 from agenticx.runtime.turn_log import LlmCallLine
-from agenticx.settings import prompt
+from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
 
 __all__ = [
@@ -339,7 +339,7 @@ class _Summarizer:
         """Return the model's summary of `rows`, or None if it fails or takes too long."""
         text = await run_sized(render, rows, size=history_size(rows), name=_THREAD)
         request = ModelRequest(
-            messages=[SystemMessage(content=prompt("compaction")), UserMessage(content=text)],
+            messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",
             timeout=self.compactor.timeout,
         )
@@ -440,7 +440,7 @@ def _row_count(messages: Sequence[Message]) -> int:
 
 def _attachment_weight(messages: Sequence[Message]) -> int:
     return sum(
-        attachment.weight
+        attachment.estimated_chars
         for message in messages
         if isinstance(message, UserMessage)
         for attachment in message.attachments

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agenticx import foreign
-from agenticx.alarms import Alarm
+from agenticx.alarms import ResettableTimer
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ForeignError, ModelError
+from agenticx.errors import AgenticXError, ModelError, UserCodeError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
@@ -121,9 +121,9 @@ class ModelStream:
         self._has_more = False
         self._wake: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        self._alarm = Alarm(self._wake_up)
+        self._alarm = ResettableTimer(self._wake_up)
         self._model_name = model.name
-        pumping = foreign.contained(self._pump, model, request, what=f"model {model.name}")
+        pumping = foreign.call_in_task(self._pump, model, request, what=f"model {model.name}")
         self._task = asyncio.create_task(pumping, name="agx model stream")
         self._task.add_done_callback(self._wake_up)
 
@@ -184,7 +184,7 @@ class ModelStream:
         if self._task.cancelled():
             raise ModelError(f"the call of model {self._model_name} was cancelled", code="provider.transport")
         failure = self._task.exception()
-        if isinstance(failure, ForeignError):
+        if isinstance(failure, UserCodeError):
             _log.error("the model broke its contract", model=self._model_name, exc_info=failure)
             raise ModelError(str(failure), code="provider.bad_reply") from failure
         if isinstance(failure, AgenticXError):

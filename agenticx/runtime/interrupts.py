@@ -150,7 +150,7 @@ class _StopPoll:
 
     def _is_stop_requested(self) -> bool:
         try:
-            return foreign.call_now(lambda: bool(self._should_stop()), what="should_stop")
+            return foreign.call_sync(lambda: bool(self._should_stop()), what="should_stop")
         except AgenticXError as exc:
             _log.error("should_stop failed, which counts as stop", exc_info=exc)
             return True

@@ -58,7 +58,7 @@ class OutputType:
         """
         try:
             value = parse_arguments(text)
-            return foreign.call_now(self._validate, to_json(value), what=f"output_type {self.name}")
+            return foreign.call_sync(self._validate, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
         except AgenticXError as exc:  # raised by a validator of the type

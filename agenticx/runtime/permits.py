@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from agenticx import foreign
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, ForeignError, InvalidArguments
+from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.call_reading import ValidatedArguments, validate_arguments
@@ -242,9 +242,9 @@ class CallAuthorizer:
         try:
             answer = await foreign.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
             if not _is_answer(answer):
-                raise ForeignError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="junk")
+                raise UserCodeError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="junk")
         except AgenticXError as exc:
-            if not isinstance(exc, ForeignError) or (exc.kind, exc.what) != ("timed_out", _GATE):
+            if not isinstance(exc, UserCodeError) or (exc.kind, exc.what) != ("timed_out", _GATE):
                 _log.error("the confirm gate failed, which counts as no", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
             elif (answer := self._gate_decision(request)) is None:
@@ -260,7 +260,7 @@ class CallAuthorizer:
 
     def _gate_decision(self, request: ConfirmRequest) -> ConfirmAnswer | None:
         try:
-            answer: object = foreign.call_now(self.gate.decided, request.id, what=_GATE)
+            answer: object = foreign.call_sync(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
             _log.error("the confirm gate failed, which counts as no", exc_info=exc)
             return None

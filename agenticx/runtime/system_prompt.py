@@ -6,7 +6,7 @@ import platform
 from datetime import date
 from pathlib import Path
 
-from agenticx.settings import prompt
+from agenticx.settings import prompt_text
 
 __all__ = ["default_system_prompt"]
 
@@ -16,5 +16,5 @@ def default_system_prompt(workspace: Path, today: date) -> str:
 
     The text is the same all day, so that prompt caches stay valid.
     """
-    filled = prompt("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
+    filled = prompt_text("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
     return filled.replace("{date}", today.isoformat())

@@ -20,7 +20,7 @@ from typing import Any
 
 from agenticx import foreign
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ForeignError, HookFailed, InvalidArguments, ToolError
+from agenticx.errors import AgenticXError, HookFailed, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.call_reading import CallOutcome, PendingCall, read_call
@@ -213,7 +213,7 @@ class ToolCalls:
         limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
         try:
             return await foreign.call(body, what=f"tool {tool.schema.name!r}", limit=self.clock.real(limit))
-        except ForeignError as exc:
+        except UserCodeError as exc:
             if exc.kind != "timed_out":
                 return CallOutcome(f"Error: {exc}", "error")
         data = {"phase": "tool", "elapsed_seconds": self._elapsed(pending), "limit_seconds": limit}
@@ -226,7 +226,7 @@ class ToolCalls:
         if not pending.partial or is_large(pending.partial[0]):
             return outcome
         try:
-            text, truncated = foreign.call_now(
+            text, truncated = foreign.call_sync(
                 render, pending.partial[0], self.settings.tool_result_chars, what=f"the output of {pending.call.name!r}"
             )
         except AgenticXError:

@@ -193,7 +193,7 @@ class Turn:
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
     """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
-    with foreign.containing("a background task of the turn"):
+    with foreign.translated_errors("a background task of the turn"):
         await work
 
 

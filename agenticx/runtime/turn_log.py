@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from agenticx.clocks import Clock
-from agenticx.errors import ForeignError, InvalidArguments, ModelError
+from agenticx.errors import InvalidArguments, ModelError, UserCodeError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
@@ -181,7 +181,7 @@ def _outcome_fields(exc: BaseException | None) -> dict[str, Any]:
             return {"outcome": "cancelled"}
         case ModelError():
             return {"outcome": "failed", "code": exc.code, "error": str(exc)}
-        case ForeignError():
+        case UserCodeError():
             return {"outcome": "failed", "code": exc.kind, "error": str(exc)}
         case _:
             return {"outcome": "failed", "code": "internal", "error": str(exc)}

@@ -1,4 +1,4 @@
-"""What is remembered, and who runs: the store's protocol, the store in memory, and the hub that owns running turns."""
+"""Sessions: the store protocol, its implementations, and the hub that runs turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agenticx.sessions.base import (
 )
 from agenticx.sessions.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.memory import MemoryStore
-from agenticx.sessions.posting import Posted
+from agenticx.sessions.posting import Submission
 from agenticx.sessions.search import Excerpt
 from agenticx.sessions.sqlite import SqliteStore
 from agenticx.sessions.sqlite.owner import OwnedElsewhere
@@ -33,13 +33,13 @@ __all__ = [
     "Keepsake",
     "MemoryStore",
     "OwnedElsewhere",
-    "Posted",
     "SequenceConflict",
     "SessionRecord",
     "Spent",
     "SqliteStore",
     "Store",
     "StoredEvent",
+    "Submission",
     "TurnConflict",
     "TurnFailed",
     "TurnRecord",

@@ -1,4 +1,4 @@
-"""The sessions that are kept in memory: those that anybody holds, and those used last."""
+"""A cache of the sessions in memory: those that are referenced and those used last."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from weakref import WeakValueDictionary
 from agenticx.logs import get_logger
 from agenticx.sessions.base import Keepsake, SessionRecord, Store
 from agenticx.sessions.damage import Damaged, readable
-from agenticx.sessions.keeping import revive
+from agenticx.sessions.keeping import load_session
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.snapshots import SnapshotFolder
 
-__all__ = ["AtHand"]
+__all__ = ["SessionCache"]
 
-_MOST = 200
-"""Conversations kept beside those that somebody holds; the others are read again when they are needed."""
+_MAX_RECENT = 200
+"""Sessions kept in memory beside those that are referenced; any other is read again when it is needed."""
 
 
 _log = get_logger(__name__)
 
 
-class AtHand:
-    """One `LiveSession` for each session, for as long as it is in use."""
+class SessionCache:
+    """A cache with one `LiveSession` for each session in use."""
 
     def __init__(self, store: Store, snapshots: SnapshotFolder | None = None) -> None:
         self._store = store
@@ -31,27 +31,27 @@ class AtHand:
         self._recent: OrderedDict[str, LiveSession] = OrderedDict()
 
     def get(self, session_id: str) -> LiveSession | None:
-        """The session, if it is in memory."""
+        """Return the session if it is in memory, else None."""
         return self._live.get(session_id)
 
     async def open(self, record: SessionRecord) -> LiveSession:
-        """The session, read from the store if it is not in memory; raises `Damaged` where that cannot be read."""
+        """Return the session, read from the store if it is not in memory; raises `Damaged` where it cannot be read."""
         live = self._live.get(record.id)
         if live is None:
             kept = await self._store.keepsake(record.id)
             with readable(f"what session {record.id!r} keeps"):
-                session = revive(record, kept)
+                session = load_session(record, kept)
             session.snapshots = None if self._snapshots is None else self._snapshots.of(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))
         self._recent[record.id] = live
         self._recent.move_to_end(record.id)
-        if len(self._recent) > _MOST:
+        if len(self._recent) > _MAX_RECENT:
             self._recent.popitem(last=False)
         return live
 
-    async def to_delete(self, session_id: str) -> LiveSession:
-        """The session, whose conversation is taken for empty where it cannot be read: it can go all the same.
+    async def open_for_deletion(self, session_id: str) -> LiveSession:
+        """Return the session, with an empty conversation where it cannot be read, so that it can be deleted.
 
         Raises `SessionNotFound`.
         """
@@ -63,10 +63,10 @@ class AtHand:
         except Damaged as exc:
             _log.error("a session that cannot be read is to be deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
-        # nobody else gets it: whoever opens the session meets the damage
-        return LiveSession(revive(record, Keepsake()), self._store, await self._store.last_seq(session_id))
+        # not cached: any other caller of `open` still gets `Damaged`
+        return LiveSession(load_session(record, Keepsake()), self._store, await self._store.last_seq(session_id))
 
-    def forget(self, session_id: str) -> None:
-        """The session is gone."""
+    def discard(self, session_id: str) -> None:
+        """Remove a deleted session from the cache."""
         self._live.pop(session_id, None)
         self._recent.pop(session_id, None)

@@ -1,4 +1,4 @@
-"""From single events to what is written at once: whatever gathered while the last batch was being stored."""
+"""Event batches: all events that arrived while the previous batch was being stored."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from contextlib import aclosing
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 
-__all__ = ["Batches", "merge_deltas"]
+__all__ = ["EventBatcher", "merge_deltas"]
 
 _DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
 
 
-class Batches:
-    """Hands events to `write` in order, as many at a time as are there, at most about `most`."""
+class EventBatcher:
+    """A batcher that passes events to `write` in order, all that are pending at a time, at most about `max_events`."""
 
-    def __init__(self, write: Callable[[Sequence[RuntimeEvent]], Awaitable[None]], *, most: int = 1000) -> None:
+    def __init__(self, write: Callable[[Sequence[RuntimeEvent]], Awaitable[None]], *, max_events: int = 1000) -> None:
         self._write = write
-        self._most = most
-        self._waiting: list[RuntimeEvent] = []
+        self._max_events = max_events
+        self._pending: list[RuntimeEvent] = []
         self._exhausted = False
         self._something, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._written.set()
 
     async def drain(self, source: AsyncGenerator[RuntimeEvent, None]) -> None:
-        """Take all of `source`; raises what either side raises, and closes `source` in every case.
+        """Consume all of `source`; raises what either side raises, and closes `source` in every case.
 
         A cancellation closes it too, and is raised once all that it had yielded is written.
         """
@@ -37,20 +37,20 @@ class Batches:
         finally:
             pumping.cancel()
             await asyncio.wait((pumping, writing))
-            _retrieve(pumping, writing)
+            _retrieve_exceptions(pumping, writing)
 
-    async def written(self) -> None:
-        """Wait until everything is written that the source has yielded so far; for ever if writing failed."""
+    async def flush(self) -> None:
+        """Wait until all events that the source has yielded so far are written; waits forever if writing failed."""
         await self._written.wait()
 
     async def _pump(self, source: AsyncGenerator[RuntimeEvent, None]) -> None:
         try:
             async with aclosing(source):
                 async for event in source:
-                    self._waiting.append(event)
+                    self._pending.append(event)
                     self._written.clear()
                     self._something.set()
-                    if len(self._waiting) >= self._most:
+                    if len(self._pending) >= self._max_events:
                         self._room.clear()
                         await self._room.wait()
         finally:
@@ -58,49 +58,49 @@ class Batches:
             self._something.set()
 
     async def _write_all(self) -> None:
-        while self._waiting or not self._exhausted:
+        while self._pending or not self._exhausted:
             await self._something.wait()
             self._something.clear()
-            if self._waiting:
-                await self._write_waiting()
+            if self._pending:
+                await self._write_pending()
 
-    async def _write_waiting(self) -> None:
-        batch = self._waiting.copy()
-        self._waiting.clear()
+    async def _write_pending(self) -> None:
+        batch = self._pending.copy()
+        self._pending.clear()
         self._room.set()
         await self._write(merge_deltas(batch))
-        if not self._waiting:
+        if not self._pending:
             self._written.set()
 
 
-def _retrieve(*tasks: asyncio.Task[None]) -> None:
-    """Have asked for what tasks raised, so that asyncio does not complain of it."""
+def _retrieve_exceptions(*tasks: asyncio.Task[None]) -> None:
+    """Retrieve the exceptions of `tasks`, so that asyncio does not log them as never retrieved."""
     for task in tasks:
         if not task.cancelled():
             task.exception()
 
 
 def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
-    """`batch` with neighbouring text deltas of one message as one delta.
+    """Return `batch` with neighbouring text deltas of one message merged into one delta.
 
     >>> one, two = (RuntimeEvent(EventType.TOKEN, {"text": t, "message_id": "m", "offset": o}) for t, o in ("a0", "b1"))
     >>> [event.data["text"] for event in merge_deltas([one, two])]
     ['ab']
     """
     merged: list[RuntimeEvent] = []
-    texts: list[str] = []  # of the run of deltas whose first stands last in `merged`
+    texts: list[str] = []  # of the run of deltas whose first one is the last event in `merged`
     for event in batch:
-        if merged and texts and _continues(merged[-1], event):
+        if merged and texts and _can_merge(merged[-1], event):
             texts.append(event.data["text"])
             continue
-        _settle(merged, texts)
+        _join_texts(merged, texts)
         merged.append(event)
         texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
-    _settle(merged, texts)
+    _join_texts(merged, texts)
     return merged
 
 
-def _continues(first: RuntimeEvent, event: RuntimeEvent) -> bool:
+def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
     return (
         event.type is first.type
         and event.agent_id == first.agent_id
@@ -109,7 +109,7 @@ def _continues(first: RuntimeEvent, event: RuntimeEvent) -> bool:
     )
 
 
-def _settle(merged: list[RuntimeEvent], texts: list[str]) -> None:
+def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
     if len(texts) > 1:
         first = merged[-1]
         merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id)

@@ -1,4 +1,4 @@
-"""Wakes the readers of a log after each commit."""
+"""Wake-up of log readers after each commit."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ import asyncio
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 
-__all__ = ["Bell"]
+__all__ = ["Notifier"]
 
-_CROWD = 50
-_GATHER_SECONDS_EACH = 50e-6
-_GATHER_SECONDS = 0.025
-"""A crowd is not woken for each event: waking a reader costs about 20 µs however much it then finds. Events gather for
-50 µs per reader, at most 25 ms; up to 50 readers are woken at once."""
+_MAX_IMMEDIATE_READERS = 50
+_DELAY_SECONDS_PER_READER = 50e-6
+_MAX_DELAY_SECONDS = 0.025
+"""Up to 50 readers are woken at each commit. More of them are not woken for each event, as waking a reader costs about
+20 µs however many events it then reads: their wake-up is delayed by 50 µs per reader, at most 25 ms."""
 
 
-class Bell:
-    """Sets each reader's `asyncio.Event` when its session (or, for readers of everything, any session) is rung."""
+class Notifier:
+    """A notifier that sets the `asyncio.Event` of each reader of a session, or of all sessions, after a commit."""
 
     def __init__(self) -> None:
         self._readers: dict[str | None, set[asyncio.Event]] = {}
-        self._gathering: set[str | None] = set()
+        self._delayed: set[str | None] = set()
 
     @contextmanager
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> Generator[None]:
-        """Set `news` for as long as the block lasts; None hears every session."""
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> Generator[None]:
+        """Subscribe `wakeup` to a session, or to all sessions (None), while the block runs."""
         readers = self._readers.setdefault(session_id, set())
-        readers.add(news)
+        readers.add(wakeup)
         try:
             yield
         finally:
-            readers.discard(news)
+            readers.discard(wakeup)
             if not readers and self._readers.get(session_id) is readers:
                 del self._readers[session_id]
 
-    def ring(self, session_id: str) -> None:
-        """Wake the readers of `session_id` and those of everything: at once, a crowd within 25 ms."""
-        for whose in (session_id, None):
-            readers = self._readers.get(whose)
+    def notify(self, session_id: str) -> None:
+        """Wake the readers of `session_id` and those of all sessions: at once if they are few, else within 25 ms."""
+        for key in (session_id, None):
+            readers = self._readers.get(key)
             if readers is None:
                 continue
-            if len(readers) <= _CROWD:
-                _wake(readers)
-            elif whose not in self._gathering:
-                self._gathering.add(whose)
-                pause = min(_GATHER_SECONDS, len(readers) * _GATHER_SECONDS_EACH)
-                asyncio.get_running_loop().call_later(pause, self._wake_crowd, whose)
+            if len(readers) <= _MAX_IMMEDIATE_READERS:
+                _set_all(readers)
+            elif key not in self._delayed:
+                self._delayed.add(key)
+                pause = min(_MAX_DELAY_SECONDS, len(readers) * _DELAY_SECONDS_PER_READER)
+                asyncio.get_running_loop().call_later(pause, self._notify_delayed, key)
 
-    def _wake_crowd(self, whose: str | None) -> None:
-        self._gathering.discard(whose)
-        _wake(self._readers.get(whose, ()))
+    def _notify_delayed(self, key: str | None) -> None:
+        self._delayed.discard(key)
+        _set_all(self._readers.get(key, ()))
 
     @property
-    def readers(self) -> int:
-        """How many subscriptions are open."""
+    def subscription_count(self) -> int:
+        """The number of open subscriptions."""
         return sum(len(readers) for readers in self._readers.values())
 
 
-def _wake(readers: Collection[asyncio.Event]) -> None:
-    for news in readers:
-        news.set()
+def _set_all(readers: Collection[asyncio.Event]) -> None:
+    for wakeup in readers:
+        wakeup.set()

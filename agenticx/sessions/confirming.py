@@ -1,4 +1,4 @@
-"""Answers of a person: durable before they have an effect, the first one counting, and the same after a restart."""
+"""Durable answers to confirmations: the first one counts, also across a restart."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import replace
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmClosed, ConfirmRequest, DigestMismatch
 from agenticx.runtime.confirm import UnknownConfirm
 from agenticx.sessions.base import Journalled, Store
-from agenticx.sessions.recovery import answer_data, answer_of
+from agenticx.sessions.recovery import answer_from_data, answer_to_data
 
-__all__ = ["Confirming"]
+__all__ = ["DurableConfirmations"]
 
 
-class Confirming:
-    """The questions of one gate, kept in one store.
+class DurableConfirmations:
+    """The questions of one gate, with their answers kept in one store.
 
-    The gate decides at once which answer counts, and nobody is told of it before the store has it. What the turn makes
-    of the answer is handed to the store later, and a store keeps the order of its writes.
+    The gate decides at once which answer counts, and the answer is returned to nobody before the store has it. The
+    turn's reaction to the answer is passed to the store later, and a store keeps the order of its writes.
     """
 
     def __init__(self, gate: AsyncConfirmGate, store: Store) -> None:
         self._gate = gate
         self._store = store
-        self._left: dict[str, ConfirmRequest] = {}
+        self._left_open: dict[str, ConfirmRequest] = {}
 
     async def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """The questions that wait and that their readers can know of, oldest first."""
-        left = [one for one in self._left.values() if session_id in {None, one.session_id}]
-        waiting = [*left, *(one for one in self._gate.pending(session_id) if one.id not in self._left)]
+        """Return the open questions whose `confirm_required` is stored, oldest first."""
+        left = [one for one in self._left_open.values() if session_id in {None, one.session_id}]
+        waiting = [*left, *(one for one in self._gate.pending(session_id) if one.id not in self._left_open)]
         return [request for request in waiting if await self._store.journalled("asked", request.id) is not None]
 
     def leave_open(self, requests: Iterable[ConfirmRequest]) -> None:
-        """Their turns go on after the next start: until then the store alone takes their answers."""
-        self._left.update((request.id, request) for request in requests)
+        """Keep `requests` open until their turns resume after the next start; until then the store takes answers."""
+        self._left_open.update((request.id, request) for request in requests)
 
     async def answer(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
-        """Give an answer and return the decision; the first valid one counts, and the same again returns it.
+        """Give an answer and return the decision; the first valid one counts, and repeating it returns it again.
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late.
         """
@@ -45,29 +45,29 @@ class Confirming:
             raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
         if asked.data["digest"] != digest:
             raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        standing = await self._standing(asked, answer)
-        if standing is None or replace(standing, reason=None) != replace(answer, reason=None):
+        counted = await self._record_answer(asked, answer)
+        if counted is None or replace(counted, reason=None) != replace(answer, reason=None):
             raise ConfirmClosed(
                 f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended"
             )
-        return standing
+        return counted
 
-    async def _standing(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
-        """The person's answer that counts, this one or an earlier one; None if the question was closed without."""
+    async def _record_answer(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
+        """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
         closed = await self._store.journalled("closed", asked.key)
         if closed is not None:
-            return answer_of(closed.data) if closed.data["by"] == "user" else None
-        decided = self._decide(asked.key, answer)  # no wait between this and its place among the writes
+            return answer_from_data(closed.data) if closed.data["by"] == "user" else None
+        decided = self._decide(asked.key, answer)  # no await between the decision and queueing its write
         if decided is not None:
-            entry = await self._store.journal(replace(asked, kind="answered", data=answer_data(decided)))
+            entry = await self._store.journal(replace(asked, kind="answered", data=answer_to_data(decided)))
         else:
             entry = await self._store.journalled("answered", asked.key)
-        return None if entry is None else answer_of(entry.data)
+        return None if entry is None else answer_from_data(entry.data)
 
     def _decide(self, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:
-        """The answer that counts for a question that this process has put, if it was not closed without one."""
-        if request_id in self._left:
-            return answer  # unless the store has another one
+        """Return the answer that counts for a question of this process; None if it was closed without one."""
+        if request_id in self._left_open:
+            return answer  # `Store.journal` returns an earlier answer instead, if there is one
         if any(request.id == request_id for request in self._gate.pending()):
             self._gate.resolve(
                 request_id,

@@ -13,8 +13,8 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.base import Keepsake, SessionRecord, Store, StoredEvent
 from agenticx.sessions.damage import readable
-from agenticx.sessions.keeping import front_of
-from agenticx.sessions.recovery import CutTurn
+from agenticx.sessions.keeping import read_front
+from agenticx.sessions.recovery import InterruptedTurn
 from agenticx.sessions.retelling import NEVER_RUN, AtHand, messages_up_to
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.transcript import Conversation, Entry, calls_on, read_conversation, said_on
@@ -68,7 +68,7 @@ async def fork(
 
 async def _at_hand(store: Store, session_id: str, kept: Keepsake) -> AtHand:
     with readable("what a session keeps"):
-        front, _ = front_of(kept.state)
+        front, _ = read_front(kept.state)
     return AtHand(kept.messages, front, await store.compacted(session_id))
 
 
@@ -140,7 +140,9 @@ class _Past:
 
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
         ts = json.loads(turn[-1].frame_json)["ts"]
-        for event in _ending(CutTurn.of([event for event in turn if event.turn_id == turn[0].turn_id], [])):
+        for event in _ending(
+            InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
+        ):
             if event.type in _OF_QUESTIONS:
                 event.data["id"] = self._question_id(event.data["id"])
             seq = len(self.events) + 1
@@ -150,12 +152,14 @@ class _Past:
             )
 
 
-def _ending(cut: CutTurn) -> list[RuntimeEvent]:
+def _ending(cut: InterruptedTurn) -> list[RuntimeEvent]:
     """The events of a turn that a person stops there."""
     events: list[RuntimeEvent] = []
     for id_ in cut.questions.keys() - cut.responses.keys():
         events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": "stop"}))
-    events += (RuntimeEvent(EventType.TOOL_RESULT, _cancelled(call_id, name)) for call_id, name in cut.calls.items())
+    events += (
+        RuntimeEvent(EventType.TOOL_RESULT, _cancelled(call_id, name)) for call_id, name in cut.open_calls.items()
+    )
     if cut.state != "done":
         events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
     text = "The conversation was forked here."

@@ -1,7 +1,8 @@
-"""What a session keeps from one turn, and one process, to the next: its messages and what its tools left.
+"""The stored state of a session between turns and processes: its messages and tool state.
 
-What was compacted is stored once, when its summary is, and is not held in memory afterwards; opening a session does not
-read it. The state says how many of the first messages stand for how many that are stored as compacted (`front`).
+Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
+not read them. The state says how many of the first messages (summaries) replace how many stored compacted messages
+(`front`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from agenticx.runtime import RuntimeEvent, Session
 from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
 from agenticx.tools.base import ToolState
 
-__all__ = ["Keeping", "front_of", "revive"]
+__all__ = ["StateTracker", "load_session", "read_front"]
 
 _log = get_logger(__name__)
 
 
-def revive(record: SessionRecord, kept: Keepsake) -> Session:
-    """The session as its last turn left it."""
+def load_session(record: SessionRecord, kept: Keepsake) -> Session:
+    """Return the session as its last turn left it."""
     session = Session(
         id=record.id,
         workspace=Path(record.workspace),
@@ -47,8 +48,8 @@ def revive(record: SessionRecord, kept: Keepsake) -> Session:
     return session
 
 
-def front_of(state: str | None) -> tuple[int, int]:
-    """Return how many of the first messages stand for how many compacted ones, as a stored state has it."""
+def read_front(state: str | None) -> tuple[int, int]:
+    """Return from a stored state how many of the first messages replace how many compacted messages."""
     if state is None:
         return 0, 0
     messages, compacted = json.loads(state).get("front", (0, 0))
@@ -56,43 +57,46 @@ def front_of(state: str | None) -> tuple[int, int]:
 
 
 def _mark_front(session: Session, state: str | None) -> None:
-    messages, session.stored_compacted = front_of(state)
+    messages, session.stored_compacted = read_front(state)
     session.mark_replacements(messages)
 
 
-class Keeping:
-    """Follows a session and tells, beside each batch of its events, what of it has changed since the last one."""
+class StateTracker:
+    """A tracker of one session's state that computes the change to store beside each batch of events."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._messages: list[Message] = list(session.messages)
         self._state = _state_text(session)
 
-    def change(self, events: Sequence[RuntimeEvent]) -> Keepsake | None:
-        """What must be stored together with `events`; messages come and go only beside durable ones."""
+    def pending_change(self, events: Sequence[RuntimeEvent]) -> Keepsake | None:
+        """Return the change to store together with `events`, None if there is none.
+
+        Messages are added and removed only beside durable events.
+        """
         if not any(event.type in DURABLE for event in events):
             return None
-        kept = _common(self._messages, self._session.messages)
+        common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
-        if kept == len(self._messages) == len(self._session.messages) and state == self._state:
+        if common == len(self._messages) == len(self._session.messages) and state == self._state:
             return None
         return Keepsake(
-            self._session.messages[kept:],
+            self._session.messages[common:],
             None if state == self._state else state,
-            kept,
+            common,
             compacted=tuple(self._session.compacted) if self._session.replacement_count else (),
             compacted_keep=_compacted_keep(self._session),
         )
 
-    def stored(self, change: Keepsake | None) -> None:
-        """`change` is on disk."""
+    def mark_stored(self, change: Keepsake | None) -> None:
+        """Take `change`, which is stored, as the base of the next one."""
         if change is not None:
             self._messages[change.keep :] = change.messages
             self._state = self._state if change.state is None else change.state
-            _release(self._session, change)
+            _drop_stored_compacted(self._session, change)
 
-    def back_to(self, stored: Keepsake) -> None:
-        """Forget what of the conversation was not stored; what tools left is stored with the next change."""
+    def reset_to(self, stored: Keepsake) -> None:
+        """Drop the part of the conversation that was not stored; tool state is stored with the next change."""
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
         self._state = stored.state or ""
         self._session.compacted.clear()
@@ -100,25 +104,25 @@ class Keeping:
 
 
 def _compacted_keep(session: Session) -> int:
-    """The number of stored compacted messages that stay: none once the conversation no longer begins with summaries."""
+    """Return how many stored compacted messages stay: 0 once the conversation no longer begins with summaries."""
     return session.stored_compacted if session.replacement_count else 0
 
 
-def _release(session: Session, stored: Keepsake) -> None:
-    """Hold what is stored as compacted no longer in memory."""
+def _drop_stored_compacted(session: Session, stored: Keepsake) -> None:
+    """Drop the compacted messages that are stored from memory."""
     if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # compacted anew meanwhile: the next change says from where
+        return  # compacted again meanwhile: `compacted_keep` of the next change says which stored messages stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
     session.stored_compacted = stored.compacted_keep + len(stored.compacted)
 
 
-def _common(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages at the front are still the same objects."""
-    for place, (one, other) in enumerate(zip(before, now, strict=False)):
+def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """Return how many messages at the front are the same objects in both."""
+    for index, (one, other) in enumerate(zip(before, now, strict=False)):
         if one is not other:
-            return place
+            return index
     return min(len(before), len(now))
 
 
@@ -130,7 +134,7 @@ def _state_text(session: Session) -> str:
             "todos": state.todos,
             "scratchpad": state.scratchpad,
             "files": state.files,
-            "context_variables": _storable(state.context_variables),
+            "context_variables": _json_only(state.context_variables),
             "incompressible": session.incompressible,
             "front": (session.replacement_count, _compacted_keep(session) + len(session.compacted))
             if session.replacement_count
@@ -140,8 +144,8 @@ def _state_text(session: Session) -> str:
     )
 
 
-def _storable(variables: dict[str, Any]) -> dict[str, Any]:
-    """The application's own variables, those of them that are JSON; the others live as long as the process."""
+def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the application's own variables that are JSON; the others are lost when the process ends."""
     kept: dict[str, Any] = {}
     for name, value in variables.items():
         try:

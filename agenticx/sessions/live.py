@@ -1,4 +1,4 @@
-"""A session in use: its conversation, the one writer of its log in this process, and the turn that runs."""
+"""A session in use: its conversation, its only log writer in this process, and its turn."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from agenticx.runtime import EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.sessions.base import Journalled, Keepsake, SessionRecord, Store, StoredEvent, TurnRecord
-from agenticx.sessions.keeping import Keeping
-from agenticx.sessions.waiting import Waiting
+from agenticx.sessions.keeping import StateTracker
+from agenticx.sessions.waiting import MessageQueue
 
-__all__ = ["LiveSession", "RunningTurn", "to_its_end"]
+__all__ = ["LiveSession", "RunningTurn", "run_to_completion"]
 
 T = TypeVar("T")
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 class RunningTurn:
     """A turn from its claim until its generator is exhausted.
 
-    `over` and `finished` once its terminal event is stored. `parked`, and `over` too, when it waits for a person while
-    the program ends: nothing more of it may be stored, and it goes on after the next start. `title` is what a session
-    without a name is called once the turn has begun.
+    `ended` and `finished` are set once its terminal event is stored. `parked`, with `ended`, is set when the turn waits
+    for a confirmation while the program ends: nothing more of it may be stored, and it continues after the next start.
+    `title` becomes the name of a session without one once the turn has begun.
     """
 
     turn: TurnRecord
@@ -31,42 +31,43 @@ class RunningTurn:
     stop: StopSignal = field(default_factory=StopSignal)
     steering: Steering = field(default_factory=Steering)
     started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    over: bool = False
+    ended: bool = False
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     parked: bool = False
     task: asyncio.Task[None] | None = None
 
-    async def begun(self) -> TurnRecord:
-        """Wait for the turn's first stored event; whoever waits may leave without disturbing it."""
+    async def wait_begun(self) -> TurnRecord:
+        """Wait for the turn's first stored event and return the turn; cancelling the wait does not affect the turn."""
         return replace(self.turn, after_seq=await asyncio.shield(self.started))
 
 
 class LiveSession:
-    """One session; all its appends go through here, one at a time and each to its end.
+    """A session in memory; all its appends are made here, one at a time and each to completion.
 
-    Whoever holds `door` decides alone what the session does next: what runs, and what `waiting` messages do. `storing`
-    is held during each append: what its events are about is in doubt until then, and nobody else may settle that.
+    The holder of `lock` alone decides what the session does next: its next turn and its `queue`. `append_lock` is held
+    during each append: until the append is done, the state of the messages in its events is uncertain, and nobody else
+    may resolve it.
     """
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:
         self.session = session
         self.running: RunningTurn | None = None
-        self.waiting = Waiting()
-        self.door = asyncio.Lock()
-        self.storing = asyncio.Lock()
+        self.queue = MessageQueue()
+        self.lock = asyncio.Lock()
+        self.append_lock = asyncio.Lock()
         self._store = store
         self._seq = seq
-        self._doubtful = False
-        self._keeping = Keeping(session)
+        self._seq_unknown = False
+        self._state_tracker = StateTracker(session)
 
     @property
     def current(self) -> RunningTurn | None:
-        """The turn that runs."""
-        return None if self.running is None or self.running.over else self.running
+        """The turn that runs, None if there is none."""
+        return None if self.running is None or self.running.ended else self.running
 
     @property
     def seq(self) -> int:
-        """The number of the log's last event."""
+        """The sequence number of the log's last event."""
         return self._seq
 
     async def append(
@@ -78,44 +79,45 @@ class LiveSession:
         findable: frozenset[str] | None = None,
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
-        """Store `events`, and with them what the session keeps. Not to be cancelled halfway: see `to_its_end`.
+        """Store `events` and the change of the session's state; do not cancel it midway: see `run_to_completion`.
 
-        `findable` names all messages that a search is to find from now on, where some are no longer told.
+        `findable` holds the ids of all messages that a search finds from now on, where some are removed from the
+        conversation.
         """
-        async with self.storing:
-            if self._doubtful:  # nobody knows how the append before ended
+        async with self.append_lock:
+            if self._seq_unknown:  # the previous append failed and may or may not have committed
                 self._seq = await self._store.last_seq(self.session.id)
-            parked = self.running is not None and self.running.parked  # what it does now, nobody will have heard of
-            kept = None if parked else self._keeping.change(events)
+            parked = self.running is not None and self.running.parked  # none of its further events is stored
+            kept = None if parked else self._state_tracker.pending_change(events)
             if findable is not None:
                 kept = replace(kept or Keepsake(keep=len(self.session.messages)), findable=findable)
-            taken = self.waiting.taken(turn_id, events, self._seq)
-            self._doubtful = True
-            self.waiting.doubt(events)
+            taken = self.queue.taken_entries(turn_id, events, self._seq)
+            self._seq_unknown = True
+            self.queue.mark_unconfirmed(events)
             stored = await self._store.append(
                 self.session.id,
                 turn_id,
                 events,
                 expected_seq=self._seq,
                 kept=kept,
-                journal=[*journal, *self._questions(turn_id, events), *taken],
+                journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
                 record=record,
             )
-            self._doubtful = False
-            self._keeping.stored(kept)
-            self.waiting.stored(events)
+            self._seq_unknown = False
+            self._state_tracker.mark_stored(kept)
+            self.queue.mark_stored(events)
             self._seq = stored[-1].seq
             return stored
 
-    async def reread(self) -> None:
-        """Let the conversation be what is stored of it, after a write that failed: nobody else was told of more."""
-        async with self.storing:
-            self._keeping.back_to(await self._store.keepsake(self.session.id))
+    async def reload(self) -> None:
+        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to anybody."""
+        async with self.append_lock:
+            self._state_tracker.reset_to(await self._store.keepsake(self.session.id))
 
-    def _questions(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Journalled]:
-        """Questions are put and closed in the very transaction that tells of them."""
+    def _confirm_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Journalled]:
+        """Yield the journal entries that open and close questions, for the transaction that stores `events`."""
         for event in events:
-            if turn_id is None or event.type not in _QUESTIONS:
+            if turn_id is None or event.type not in _CONFIRM_EVENTS:
                 continue
             yield Journalled(
                 kind="asked" if event.type is EventType.CONFIRM_REQUIRED else "closed",
@@ -126,11 +128,11 @@ class LiveSession:
             )
 
 
-_QUESTIONS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
+_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns; a cancellation waits until it is over and is raised then."""
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; a cancellation is raised once `work` is done."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -28,7 +28,7 @@ from agenticx.sessions.base import (
     TurnRecord,
     encode_events,
 )
-from agenticx.sessions.bell import Bell
+from agenticx.sessions.bell import Notifier
 from agenticx.sessions.search import MATCHES_SHOWN, Said, Terms, said_in
 from agenticx.sessions.usage import Spent, counted
 
@@ -82,7 +82,7 @@ class MemoryStore:
         self._log: list[StoredEvent] = []
         self._position = 0
         self._journal: dict[tuple[JournalKind, str], Journalled] = {}
-        self._bell = Bell()
+        self._bell = Notifier()
 
     @property
     def outlives_the_process(self) -> bool:
@@ -107,7 +107,7 @@ class MemoryStore:
         shelf.find(said)
         if kept is not None:
             shelf.keep(kept)
-        self._bell.ring(record.id)
+        self._bell.notify(record.id)
 
     async def get(self, session_id: str) -> SessionRecord:
         return self._shelf(session_id).record
@@ -161,7 +161,7 @@ class MemoryStore:
         del self._shelves[session_id]
         self._log = [event for event in self._log if event.session_id != session_id]
         self._journal = {key: entry for key, entry in self._journal.items() if entry.session_id != session_id}
-        self._bell.ring(session_id)
+        self._bell.notify(session_id)
 
     async def claim(self, turn: TurnRecord) -> TurnRecord:
         shelf = self._shelf(turn.session_id)
@@ -220,7 +220,7 @@ class MemoryStore:
             shelf.record = record
         for entry in journal:
             self._note(entry)
-        self._bell.ring(session_id)
+        self._bell.notify(session_id)
         return stored
 
     async def journal(self, entry: Journalled) -> Journalled:

@@ -1,4 +1,4 @@
-"""What a client posts to a session, and what it is told: a turn that began, or a message that waits for one."""
+"""Messages that clients submit to a session, and the submission states they get back."""
 
 from __future__ import annotations
 
@@ -10,29 +10,39 @@ from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.sessions.base import TurnRecord
 
-__all__ = ["HubClosed", "PostState", "Posted", "TurnConflict", "TurnFailed", "TurnRequest", "WhenBusy", "check_same"]
+__all__ = [
+    "HubClosed",
+    "Submission",
+    "SubmissionState",
+    "TurnConflict",
+    "TurnFailed",
+    "TurnRequest",
+    "WhenBusy",
+    "check_same_input",
+]
 
 WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
-"""What becomes of a message while a turn runs: nothing; a turn behind it; a part of it; a turn in its stead."""
+"""Treatment of a message while a turn runs, in this order: refused; its own turn behind the running one; taken into the
+running turn; its own turn after the running one is stopped."""
 
-PostState = Literal["started", "queued", "steered", "handed_back"]
+SubmissionState = Literal["started", "queued", "steered", "handed_back"]
 
 
 class HubClosed(AgenticXError):
-    """The hub is shutting down and starts nothing any more."""
+    """A submission while the hub is shutting down; no turn begins any more."""
 
 
 class TurnConflict(AgenticXError):
-    """That `client_turn_id` was used before, for another input."""
+    """A `client_turn_id` that was used before, for another input."""
 
 
 class TurnFailed(AgenticXError):
-    """The turn broke before its first event was stored."""
+    """A turn that failed before its first event was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """What a client asks for; `model` overrides the session's for this turn."""
+    """A message that a client submits; `model` overrides the session's model for this turn."""
 
     input: str
     attachments: tuple[Attachment, ...] = ()
@@ -42,26 +52,27 @@ class TurnRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
-    """What has become of a posted message so far.
+class Submission:
+    """The current state of a submitted message.
 
     `started`: it began `turn`. `queued`: it will begin `turn`. `steered`: it is or will be taken into `turn`, which
-    another message began. `handed_back`: nothing came of it. What the log tells of it stands behind `after_seq`.
+    another message began. `handed_back`: it had no effect and was returned to the client. The log's events about it
+    come behind sequence number `after_seq`.
     """
 
-    state: PostState
+    state: SubmissionState
     turn: TurnRecord
     message_id: str | None = None
     after_seq: int = 0
 
 
-def check_same(client_turn_id: str | None, known: TurnRecord | UserMessage, request: TurnRequest) -> None:
-    """Raise `TurnConflict` unless `known`, which took the id first, said the same."""
-    if isinstance(known, UserMessage):
-        said = (known.content, fingerprint(known.attachments))
+def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessage, request: TurnRequest) -> None:
+    """Raise `TurnConflict` unless `earlier`, which used the id first, has the same input and attachments."""
+    if isinstance(earlier, UserMessage):
+        earlier_input = (earlier.content, fingerprint(earlier.attachments))
     else:
-        said = (known.input, known.attached)
-    if said != (request.input, fingerprint(request.attachments)):
+        earlier_input = (earlier.input, earlier.attached)
+    if earlier_input != (request.input, fingerprint(request.attachments)):
         raise TurnConflict(
             f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"
         )

@@ -1,9 +1,10 @@
-"""What becomes of messages that wait for a turn: taken into it, a turn of their own behind it, or handed back.
+"""Dispatch of queued messages: into the running turn, as a turn of their own, or handed back.
 
-Nothing that a person typed is lost: a message is durable when its acceptance is told, and leaves the queue in the very
-transaction that tells what came of it. One whose turn was stopped, could not begin, or was ended by a restart is handed
-back; so is one that a turn did not take in. Interrupts run in the order in which they came, each stopping the one
-before. Where the storage fails, messages stay until they can be handed back, and so do turns that could not be ended.
+No accepted message is lost: it is durable before its acceptance is reported, and leaves the queue in the transaction
+that stores its outcome. A message whose turn was stopped, could not begin, or was ended by a restart is handed back; so
+is one that a turn did not take in. Interrupts run in the order of their arrival, each stopping the turn of the one
+before. Where the storage fails, messages stay queued until they can be handed back, and turns that could not be ended
+stay pending.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import EventType
 from agenticx.sessions.base import Journalled, Store, TurnRecord
-from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
-from agenticx.sessions.posting import Posted, TurnRequest, check_same
-from agenticx.sessions.waiting import WaitingMessage, fate_of, posted_key
+from agenticx.sessions.live import LiveSession, RunningTurn, run_to_completion
+from agenticx.sessions.posting import Submission, TurnRequest, check_same_input
+from agenticx.sessions.waiting import QueuedMessage, journal_key, recorded_submission
 
-__all__ = ["Queueing", "turn_of"]
+__all__ = ["QueueDispatcher", "turn_record"]
 
-_SETTLE_AGAIN_SECONDS = (0.5, 2.0, 10.0)
-_NOW_AND_THEN_SECONDS = 30.0
+_RETRY_SECONDS = (0.5, 2.0, 10.0)
+_LAST_RETRY_SECONDS = 30.0
 _CLOSING_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
 
-def turn_of(message: WaitingMessage) -> TurnRecord:
-    """The turn that `message` begins."""
+def turn_record(message: QueuedMessage) -> TurnRecord:
+    """Return the record of the turn that `message` begins."""
     return TurnRecord(
         id=message.turn_id,
         session_id=message.session_id,
@@ -44,12 +45,12 @@ def turn_of(message: WaitingMessage) -> TurnRecord:
     )
 
 
-class Queueing:
-    """The queues of all sessions in use; those with a message are kept in memory here.
+class QueueDispatcher:
+    """The dispatcher of the queues of all sessions in use; it keeps sessions with queued messages in memory.
 
-    `open_` gets a session; `free` frees it of a turn whose end could not be stored; `begin` begins the turn of a
-    message, or gives it up, and returns False if another turn holds the session still; `gone` is told of a session that
-    is no more.
+    `open_session` returns a session. `end_pending` ends a turn of it whose end could not be stored. `begin_turn` begins
+    the turn of a message, or cancels the message, and returns False if another turn still holds the session.
+    `on_deleted` is called with the id of a session that was deleted.
     """
 
     def __init__(
@@ -57,226 +58,245 @@ class Queueing:
         store: Store,
         clock: Clock,
         *,
-        open_: Callable[[str], Awaitable[LiveSession]],
-        free: Callable[[LiveSession], Awaitable[None]],
-        begin: Callable[[LiveSession, WaitingMessage], Awaitable[bool]],
-        gone: Callable[[str], None],
+        open_session: Callable[[str], Awaitable[LiveSession]],
+        end_pending: Callable[[LiveSession], Awaitable[None]],
+        begin_turn: Callable[[LiveSession, QueuedMessage], Awaitable[bool]],
+        on_deleted: Callable[[str], None],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._open = open_
-        self._free = free
-        self._begin = begin
-        self._gone = gone
-        self._held: dict[str, LiveSession] = {}
-        self._settling: set[asyncio.Task[None]] = set()
-        self._resting: set[str] = set()  # sessions that are tried again after a pause
-        self.closing = False  # nothing begins any more
+        self._open_session = open_session
+        self._end_pending = end_pending
+        self._begin_turn = begin_turn
+        self._on_deleted = on_deleted
+        self._with_messages: dict[str, LiveSession] = {}
+        self._dispatching: set[asyncio.Task[None]] = set()
+        self._retrying: set[str] = set()  # sessions that are dispatched again after a pause
+        self.closing = False  # no turn begins any more
 
-    # --- in -----------------------------------------------------------------------------------------------------------
+    # --- queueing -----------------------------------------------------------------------------------------------------
 
-    async def join(self, live: LiveSession, message: WaitingMessage, request: TurnRequest) -> None:
-        """Have `message` wait for the turn that runs, durably. The caller holds the door."""
-        live.waiting.check_room(message.message)
+    async def enqueue(self, live: LiveSession, message: QueuedMessage, request: TurnRequest) -> None:
+        """Queue `message` durably behind the running turn. The caller holds the session's lock."""
+        live.queue.check_capacity(message.message)
         running = live.current
-        self._held[live.session.id] = live
-        live.waiting.add(message)
+        self._with_messages[live.session.id] = live
+        live.queue.add(message)
         try:
             if request.when_busy == "steer" and running is not None and await self._steer(live, running, message):
                 return
-            await live.append(None, [message.event(EventType.QUEUED)], journal=[message.entry()])
+            await live.append(None, [message.to_event(EventType.QUEUED)], journal=[message.to_journal_entry()])
         except BaseException:
-            message.unsure = message.given_up = True  # its sender is told that it was refused
-            self.settle_soon(live.session.id)
+            message.unconfirmed = message.cancelled = True  # the error below reports it to its sender as refused
+            self.dispatch_soon(live.session.id)
             raise
         if running is not None and message.interrupts:
             running.stop.set()
         if live.current is None:
-            self.settle_soon(live.session.id)
+            self.dispatch_soon(live.session.id)
 
-    async def _steer(self, live: LiveSession, running: RunningTurn, message: WaitingMessage) -> bool:
-        """Give `message` to the running turn; if that is ending, it is to begin a turn of its own after all."""
+    async def _steer(self, live: LiveSession, running: RunningTurn, message: QueuedMessage) -> bool:
+        """Pass `message` to the running turn and return True; return False if that turn is ending.
+
+        The message then needs a turn of its own.
+        """
         if running.steering.closed:
             return False
-        own, message.turn_id, message.steers = message.turn_id, running.turn.id, True
-        await live.append(None, [message.event(EventType.QUEUED)], journal=[message.entry()])
+        own_turn_id, message.turn_id, message.steers = message.turn_id, running.turn.id, True
+        await live.append(None, [message.to_event(EventType.QUEUED)], journal=[message.to_journal_entry()])
         if not running.steering.put(message.message):
-            message.turn_id, message.steers = own, False
+            message.turn_id, message.steers = own_turn_id, False
         return message.steers
 
-    async def posted_before(self, live: LiveSession, request: TurnRequest) -> Posted | None:
-        """What has become of the message of the same `client_turn_id`, if one had to wait; raises `TurnConflict`."""
+    async def find_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
+        """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`.
+
+        A message whose write was reported as failed but had committed is queued again.
+        """
         if request.client_turn_id is None:
             return None
-        key = posted_key(live.session.id, request.client_turn_id)
-        async with live.storing:  # what is written meanwhile would be found by neither
+        key = journal_key(live.session.id, request.client_turn_id)
+        async with live.append_lock:  # a message that becomes `taken` between the two reads would be in neither
             taken = await self._store.journalled("taken", key)
             entry = await self._store.journalled("posted", key) if taken is None else None
-        message = live.waiting.get(key)
+        message = live.queue.get(key)
         if taken is not None:
-            check_same(request.client_turn_id, fate_of(taken).turn, request)
-            if message is not None:  # a write of which nobody knew has taken care of it
-                live.waiting.remove(message)
-            return await self._fate(taken)
+            check_same_input(request.client_turn_id, recorded_submission(taken).turn, request)
+            if message is not None:  # a write that was reported as failed had committed its outcome
+                live.queue.remove(message)
+            return await self._resolved_submission(taken)
         if entry is None:
-            if message is not None:  # the storage refused it
-                live.waiting.remove(message)
+            if message is not None:  # the write that posted it had failed
+                live.queue.remove(message)
             return None
-        message = message or WaitingMessage.of_entry(entry)
-        check_same(request.client_turn_id, message.message, request)
-        if message.unsure:
-            await self._make_sure(live)
-            await self._take_up_again(live, message)
-        return await self.fate(live, message)
+        message = message or QueuedMessage.from_journal(entry)
+        check_same_input(request.client_turn_id, message.message, request)
+        if message.unconfirmed:
+            await self._reconcile(live)
+            await self._requeue(live, message)
+        return await self.current_submission(live, message)
 
-    async def _take_up_again(self, live: LiveSession, message: WaitingMessage) -> None:
-        """`message` was said to be refused, but stands, and is posted again."""
-        if message.gone.is_set():
+    async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
+        """Queue `message` again: its write was reported as failed but had committed.
+
+        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as
+        cancelled; the sender submits it again, and the journal has it as `posted`.
+        """
+        if message.resolved.is_set():
             return
-        message.given_up = False
+        message.cancelled = False
         running = live.current
         if message.steers and not (running is not None and running.steering.put(message.message)):
             message.turn_id, message.steers = new_id("turn"), False
-            await live.append(None, [message.event(EventType.QUEUED)])
+            await live.append(None, [message.to_event(EventType.QUEUED)])
 
-    async def fate(self, live: LiveSession, message: WaitingMessage) -> Posted:
-        """What has become of `message` so far."""
+    async def current_submission(self, live: LiveSession, message: QueuedMessage) -> Submission:
+        """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
         taken = await self._store.journalled("taken", message.key)
         if taken is not None:
-            return await self._fate(taken)
-        if message.gone.is_set():
+            return await self._resolved_submission(taken)
+        if message.resolved.is_set():
             raise SessionNotFound(f"session {live.session.id!r} was deleted")
         state = "steered" if message.steers else "queued"
-        told = message.message.message_id
-        return Posted(state=state, turn=turn_of(message), message_id=told, after_seq=live.seq)
+        message_id = message.message.message_id
+        return Submission(state=state, turn=turn_record(message), message_id=message_id, after_seq=live.seq)
 
-    async def _fate(self, taken: Journalled) -> Posted:
-        posted = fate_of(taken)
-        return replace(posted, turn=await self._store.turn(taken.session_id, taken.turn_id) or posted.turn)
+    async def _resolved_submission(self, taken: Journalled) -> Submission:
+        submission = recorded_submission(taken)
+        return replace(submission, turn=await self._store.turn(taken.session_id, taken.turn_id) or submission.turn)
 
-    # --- out ----------------------------------------------------------------------------------------------------------
+    # --- dispatching --------------------------------------------------------------------------------------------------
 
-    async def settle(self, live: LiveSession) -> None:
-        """Once nothing runs: hand back what is given up, then begin the first that waits. The caller holds the door."""
+    async def dispatch(self, live: LiveSession) -> None:
+        """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.
+
+        Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is
+        set. The caller holds the session's lock.
+        """
         if live.running is not None:
-            if not live.running.over or live.running.parked:
+            if not live.running.ended or live.running.parked:
                 return
             await live.running.finished.wait()
-        await self._free(live)
-        await self._make_sure(live)
-        while live.waiting and live.current is None:
-            back = [message for message in live.waiting if message.given_up or message.steers or self.closing]
-            if back:
-                await live.append(None, [message.event(EventType.HANDED_BACK) for message in back])
-            elif not await self._begin(live, first := live.waiting.first):
+        await self._end_pending(live)
+        await self._reconcile(live)
+        while live.queue and live.current is None:
+            returned = [message for message in live.queue if message.cancelled or message.steers or self.closing]
+            if returned:
+                await live.append(None, [message.to_event(EventType.HANDED_BACK) for message in returned])
+            elif not await self._begin_turn(live, first := live.queue.first):
                 return
-            elif live.current is not None and live.waiting.interrupted(first.turn_id):
+            elif live.current is not None and live.queue.has_interrupt(first.turn_id):
                 live.current.stop.set()
-        if not live.waiting:
-            self._held.pop(live.session.id, None)
+        if not live.queue:
+            self._with_messages.pop(live.session.id, None)
 
-    async def _make_sure(self, live: LiveSession) -> None:
-        """Leave out what failed writes have taken care of after all, and what they never stored."""
-        async with live.storing:
-            for message in [message for message in live.waiting if message.unsure]:
+    async def _reconcile(self, live: LiveSession) -> None:
+        """Remove messages whose failed writes had committed their outcome, and those that were never stored."""
+        async with live.append_lock:
+            for message in [message for message in live.queue if message.unconfirmed]:
                 taken = await self._store.journalled("taken", message.key)
                 if taken is not None or await self._store.journalled("posted", message.key) is None:
-                    live.waiting.remove(message)
-                message.unsure = False
+                    live.queue.remove(message)
+                message.unconfirmed = False
 
-    def on_ended(self, live: LiveSession, running: RunningTurn) -> None:
-        """A turn is over: what waits for it goes on; the message that could not begin it is given up."""
+    def on_turn_ended(self, live: LiveSession, running: RunningTurn) -> None:
+        """Dispatch the queue of a turn that ended; cancel the message whose turn could not begin."""
         if running.started.done() and running.started.exception() is not None:
-            live.waiting.give_up(running.turn.id)
-        if live.waiting:
-            self.settle_soon(live.session.id)
+            live.queue.cancel(running.turn.id)
+        if live.queue:
+            self.dispatch_soon(live.session.id)
 
-    def settle_soon(self, session_id: str, *, failed: bool = False) -> None:
-        """`settle` behind the caller's back, after a pause if the storage `failed` just now, until it succeeds."""
+    def dispatch_soon(self, session_id: str, *, failed: bool = False) -> None:
+        """Run `dispatch` in a task, after a pause if the storage has just `failed`, until it succeeds."""
         if failed and self.closing:
             return
-        task = asyncio.create_task(self._settle_behind(session_id, failed=failed), name=f"agx settling {session_id}")
-        self._settling.add(task)
-        task.add_done_callback(self._settled)
+        task = asyncio.create_task(
+            self._dispatch_with_retries(session_id, failed=failed), name=f"agx dispatching {session_id}"
+        )
+        self._dispatching.add(task)
+        task.add_done_callback(self._on_dispatched)
 
-    def _settled(self, task: asyncio.Task[None]) -> None:
-        self._settling.discard(task)
+    def _on_dispatched(self, task: asyncio.Task[None]) -> None:
+        self._dispatching.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("what waits in a session could not go on", exc_info=failure)
 
-    async def _settle_behind(self, session_id: str, *, failed: bool) -> None:
-        for seconds in chain(_SETTLE_AGAIN_SECONDS, repeat(_NOW_AND_THEN_SECONDS)):
-            if not failed and await to_its_end(self._try_to_settle(session_id)):
+    async def _dispatch_with_retries(self, session_id: str, *, failed: bool) -> None:
+        for seconds in chain(_RETRY_SECONDS, repeat(_LAST_RETRY_SECONDS)):
+            if not failed and await run_to_completion(self._try_dispatch(session_id)):
                 return
-            if session_id in self._resting:  # another one tries again
+            if session_id in self._retrying:  # another task retries for this session
                 return
-            self._resting.add(session_id)
+            self._retrying.add(session_id)
             try:
                 await self._clock.sleep(seconds)
             finally:
-                self._resting.discard(session_id)
+                self._retrying.discard(session_id)
             failed = False
 
-    async def _try_to_settle(self, session_id: str) -> bool:
-        """Whether the storage took it; where it does not, what waits is given up, to be handed back once it does."""
+    async def _try_dispatch(self, session_id: str) -> bool:
+        """Dispatch and return True; where the storage fails, cancel the queued messages and return False.
+
+        They are handed back once the storage accepts it.
+        """
         try:
-            await self.settle_alone(await self._open(session_id))
-        except SessionNotFound:  # deleted meanwhile, and what waits with it
-            if (live := self._held.get(session_id)) is not None:
-                self.forget(live)
-            self._gone(session_id)
+            await self.lock_and_dispatch(await self._open_session(session_id))
+        except SessionNotFound:  # deleted meanwhile, with its queue
+            if (live := self._with_messages.get(session_id)) is not None:
+                self.discard(live)
+            self._on_deleted(session_id)
         except StoreError as exc:
             _log.error("what waits in a session could not go on", session=session_id, error=str(exc))
-            if (live := self._held.get(session_id)) is not None:
-                live.waiting.give_up()
+            if (live := self._with_messages.get(session_id)) is not None:
+                live.queue.cancel()
             return False
         return True
 
-    async def settle_alone(self, live: LiveSession) -> None:
-        """`settle` for a caller without the door."""
-        async with live.door:
-            await self.settle(live)
+    async def lock_and_dispatch(self, live: LiveSession) -> None:
+        """Acquire the session's lock and dispatch its queue."""
+        async with live.lock:
+            await self.dispatch(live)
 
-    # --- the end, and the next beginning ------------------------------------------------------------------------------
+    # --- shutdown and restart -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Hand back what waits, but for what waits for a turn that goes on after the next start."""
+        """Hand back all queued messages, except those behind a turn that continues after the next start."""
         self.closing = True
-        for live in list(self._held.values()):
+        for live in list(self._with_messages.values()):
             try:
-                await self.settle_alone(live)
+                await self.lock_and_dispatch(live)
             except StoreError as exc:
                 _log.error("what waits in a session does so until the next start", error=str(exc))
-        for task in self._settling:  # they wait to try again, or for a write to end
+        for task in self._dispatching:  # each is in its retry pause or in a write
             task.cancel()
-        if self._settling:
-            await asyncio.wait(self._settling, timeout=self._clock.real(_CLOSING_SECONDS))
+        if self._dispatching:
+            await asyncio.wait(self._dispatching, timeout=self._clock.real(_CLOSING_SECONDS))
 
-    def forget(self, live: LiveSession) -> None:
-        """The session is about to be deleted."""
-        self._held.pop(live.session.id, None)
-        for message in list(live.waiting):
-            live.waiting.remove(message)
+    def discard(self, live: LiveSession) -> None:
+        """Drop the queue of a session that is being deleted."""
+        self._with_messages.pop(live.session.id, None)
+        for message in list(live.queue):
+            live.queue.remove(message)
 
-    def find(self, live: LiveSession, entry: Journalled) -> None:
-        """`entry` was posted by the process before this one, and nothing came of it."""
-        if live.waiting.get(entry.key) is None:
-            live.waiting.add(WaitingMessage.of_entry(entry))
-            self._held[live.session.id] = live
+    def restore(self, live: LiveSession, entry: Journalled) -> None:
+        """Queue the message of `entry`, which the previous process posted and did not resolve."""
+        if live.queue.get(entry.key) is None:
+            live.queue.add(QueuedMessage.from_journal(entry))
+            self._with_messages[live.session.id] = live
 
-    async def wait_on(self) -> None:
-        """Have what was found wait for the turn that goes on; where none does, it is handed back."""
-        for live in list(self._held.values()):
-            async with live.door:
+    async def resume(self) -> None:
+        """Queue restored messages behind the turn that resumes; hand them back where none does."""
+        for live in list(self._with_messages.values()):
+            async with live.lock:
                 if live.current is None:
-                    live.waiting.give_up()
-                elif live.waiting.interrupted():
+                    live.queue.cancel()
+                elif live.queue.has_interrupt():
                     live.current.stop.set()
                 else:
                     self._steer_again(live, live.current)
-                await self.settle(live)
+                await self.dispatch(live)
 
     def _steer_again(self, live: LiveSession, running: RunningTurn) -> None:
-        for message in live.waiting:
+        for message in live.queue:
             if message.steers and message.message not in running.steering.left:
                 running.steering.put(message.message)

@@ -1,8 +1,8 @@
-"""What becomes of a turn whose process died: it goes on where that is exact, else it is ended in so many words.
+"""Recovery of a turn whose process died: resumed where that is exact, else ended explicitly.
 
-The log says what was shown, the journal which calls had begun. A call that had begun and has no result may have taken
-effect, so it is told as unknown and never run again, unless its tool is idempotent and its turn goes on; one that had
-not begun is cancelled.
+The log holds the events that were shown, the journal the calls that had begun. A begun call without a result may have
+taken effect, so its outcome is reported as unknown and it never runs again, unless its tool is idempotent and its turn
+resumes. A call that had not begun is cancelled.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.base import Journalled, StoredEvent
 from agenticx.sessions.damage import readable
 
-__all__ = ["CutTurn", "answer_data", "answer_of", "resume_point"]
+__all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "resume_point"]
 
 NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 
 
 @dataclass(slots=True)
-class CutTurn:
-    """A turn as its log and its journal leave it; `began` and `answers` are of calls and of questions, by their ids."""
+class InterruptedTurn:
+    """The state of a turn in its log and its journal.
+
+    `begun_calls` holds ids of calls, `answers` the journalled answers by the ids of their questions.
+    """
 
     session_id: str = ""
     state: str = "idle"
@@ -38,41 +41,41 @@ class CutTurn:
     message_id: str = ""
     text: str = ""
     ended: bool = False
-    calls: dict[str, str] = field(default_factory=dict[str, str])  # those without a result: id → name
+    open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    began: frozenset[str] = frozenset()
+    begun_calls: frozenset[str] = frozenset()
     answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
 
     @classmethod
-    def of(cls, events: Sequence[StoredEvent], journal: Sequence[Journalled]) -> CutTurn:
+    def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[Journalled]) -> InterruptedTurn:
         """Fold the events of one turn and its journal; raises `Damaged`."""
-        cut = cls()
+        turn = cls()
         with readable(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
-                cut.session_id = event.session_id
-                cut.ended = cut.ended or event.terminal
-                cut._take(event.type, json.loads(event.frame_json)["data"])
-            cut.began = frozenset(entry.data["call_id"] for entry in journal if entry.kind == "began")
-            cut.answers = {entry.key: answer_of(entry.data) for entry in journal if entry.kind == "answered"}
-        return cut
+                turn.session_id = event.session_id
+                turn.ended = turn.ended or event.terminal
+                turn._apply(event.type, json.loads(event.frame_json)["data"])
+            turn.begun_calls = frozenset(entry.data["call_id"] for entry in journal if entry.kind == "began")
+            turn.answers = {entry.key: answer_from_data(entry.data) for entry in journal if entry.kind == "answered"}
+        return turn
 
-    def _take(self, type_: str, data: dict[str, Any]) -> None:
+    def _apply(self, type_: str, data: dict[str, Any]) -> None:
         match type_:
             case "state":
                 self.state = data["state"]
             case "round_start":
                 self.round = data["round"]
             case "usage":
-                spent = _usage(data)
-                self.usage = spent if self.usage is None else self.usage + spent
+                usage = _usage(data)
+                self.usage = usage if self.usage is None else self.usage + usage
             case "token" if data["text"]:
                 before = self.text if data["message_id"] == self.message_id else ""
                 self.message_id, self.text = data["message_id"], before + data["text"]
             case "tool_call":
-                self.calls[data["tool_call_id"]] = data["name"]
+                self.open_calls[data["tool_call_id"]] = data["name"]
             case "tool_result":
-                self.calls.pop(data["tool_call_id"], None)
+                self.open_calls.pop(data["tool_call_id"], None)
             case "confirm_required":
                 self.questions[data["id"]] = data
             case "confirm_response":
@@ -80,14 +83,14 @@ class CutTurn:
             case _:
                 pass
 
-    # --- going on -----------------------------------------------------------------------------------------------------
+    # --- resuming -----------------------------------------------------------------------------------------------------
 
-    def asked(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
-        """The questions of calls that may still begin, or begin `again`: call id and question."""
+    def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
+        """Yield call id and question for each call that may still begin, or begins `again`."""
         for id_, data in self.questions.items():
             call_id, response = data["context"].get("tool_call_id", ""), self.responses.get(id_)
-            if call_id in self.calls and (call_id not in self.began or call_id in again):
-                answer = self.answers.get(id_) if response is None else answer_of(response)
+            if call_id in self.open_calls and (call_id not in self.begun_calls or call_id in again):
+                answer = self.answers.get(id_) if response is None else answer_from_data(response)
                 yield (
                     call_id,
                     ResumedQuestion(
@@ -107,61 +110,64 @@ class CutTurn:
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def unsaid(self, messages: Sequence[Message]) -> list[Message]:
-        """What the conversation lacks of what was shown: the text of a reply that was cut, results of its calls."""
-        said = {message.message_id for message in messages if isinstance(message, AssistantMessage)}
-        lacking: list[Message] = []
-        if self.text and self.message_id not in said:
-            lacking.append(AssistantMessage(content=self.text, partial=True, message_id=self.message_id))
-        answered = _results(messages)
-        for call_id, name in self.calls.items():
-            if call_id not in answered:
-                text, outcome = self._verdict(call_id)
-                lacking.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
-        return lacking
+    def missing_messages(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages that were shown and are not in `messages`.
 
-    def ending(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
-        """The events that end the turn; `messages` is the conversation with what `unsaid` added."""
+        These are the text of an interrupted reply and the results of its calls.
+        """
+        present = {message.message_id for message in messages if isinstance(message, AssistantMessage)}
+        missing: list[Message] = []
+        if self.text and self.message_id not in present:
+            missing.append(AssistantMessage(content=self.text, partial=True, message_id=self.message_id))
+        answered = _results(messages)
+        for call_id, name in self.open_calls.items():
+            if call_id not in answered:
+                text, outcome = self._call_outcome(call_id)
+                missing.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
+        return missing
+
+    def closing_events(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
+        """Return the events that end the turn; `messages` is the conversation including `missing_messages`."""
         events: list[RuntimeEvent] = []
         for id_ in self.questions.keys() - self.responses.keys():
             no = {"id": id_, "approved": False, "by": "restart"}
             events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, no))
         results = _results(messages)
-        events += (_result_event(results[call_id]) for call_id in self.calls if call_id in results)
+        events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":
             events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
         return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True})]
 
-    def _verdict(self, call_id: str) -> tuple[str, ToolOutcome]:
-        return (OUTCOME_UNKNOWN, "unknown") if call_id in self.began else (NOT_BEGUN, "cancelled")
+    def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
+        return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")
 
 
 def resume_point(
-    cut: CutTurn, messages: Sequence[Message], idempotent: Callable[[str], bool] = lambda _name: False
+    turn: InterruptedTurn, messages: Sequence[Message], idempotent: Callable[[str], bool] = lambda _name: False
 ) -> ResumePoint | None:
-    """Where the turn goes on: at a question to the person, if nothing is under way; None where that is not so.
+    """Return where the turn resumes: at a question to the user while no call is under way; None if impossible.
 
-    Calls under way beside the question are no hindrance if all of their tools, by name, are `idempotent`: they begin
+    Calls under way beside the question do not prevent it if all of their tools, by name, are `idempotent`: they begin
     again, with the answers that were given for them.
     """
-    under_way, calls = cut.began & cut.calls.keys(), _calls(messages)
-    if not any(cut.asked()) or not cut.calls.keys() <= calls.keys():
+    under_way, calls = turn.begun_calls & turn.open_calls.keys(), _calls(messages)
+    if not any(turn.open_questions()) or not turn.open_calls.keys() <= calls.keys():
         return None
-    if not all(idempotent(cut.calls[call_id]) for call_id in under_way):
+    if not all(idempotent(turn.open_calls[call_id]) for call_id in under_way):
         return None
-    questions = dict(cut.asked(under_way))
+    questions = dict(turn.open_questions(under_way))
     return ResumePoint(
-        round=cut.round,
-        calls=tuple(calls[call_id] for call_id in cut.calls),
+        round=turn.round,
+        calls=tuple(calls[call_id] for call_id in turn.open_calls),
         questions=questions,
         state="executing",
-        usage=cut.usage,
-        last_text=cut.text,
+        usage=turn.usage,
+        last_text=turn.text,
     )
 
 
 def _calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """The calls of the last reply."""
+    """Return the calls of the last reply by their ids."""
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             return {call.id: call for call in message.tool_calls}
@@ -183,8 +189,8 @@ def _result_event(message: ToolMessage) -> RuntimeEvent:
     return RuntimeEvent(EventType.TOOL_RESULT, data)
 
 
-def answer_of(data: Mapping[str, Any]) -> ConfirmAnswer:
-    """An answer as the journal or a `confirm_response` tells it."""
+def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
+    """Return the answer in the data of a journal entry or a `confirm_response`."""
     return ConfirmAnswer(
         approved=data["approved"],
         by=data.get("by", "user"),
@@ -194,8 +200,8 @@ def answer_of(data: Mapping[str, Any]) -> ConfirmAnswer:
     )
 
 
-def answer_data(answer: ConfirmAnswer) -> dict[str, Any]:
-    """An answer as the journal keeps it."""
+def answer_to_data(answer: ConfirmAnswer) -> dict[str, Any]:
+    """Return the data of an answer's journal entry."""
     data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
     return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}
 

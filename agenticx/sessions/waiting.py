@@ -1,9 +1,9 @@
-"""Messages of a person that wait for the running turn: each durable from its acceptance until something came of it.
+"""The message queue of a session: each message is durable from its acceptance on.
 
-A message is `posted` in the journal before anyone is told that it was accepted, and `taken` in the very transaction
-that stores what came of it: the `turn_started` of its own turn, the `steered` of the one that took it in, or its
-`handed_back`; what came with it is in the journal no longer then. One that was posted and not taken is found again
-after whatever ended the process.
+A message is stored as `posted` in the journal before its acceptance is reported, and as `taken` in the transaction that
+stores its outcome: the `turn_started` of its own turn, the `steered` of the turn that took it in, or its `handed_back`.
+Its attachments leave the journal then. A message that is `posted` and not `taken` is restored at the next start,
+however the process ended.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.base import Journalled, TurnRecord
 from agenticx.sessions.damage import readable
-from agenticx.sessions.posting import Posted, PostState, TurnRequest
+from agenticx.sessions.posting import Submission, SubmissionState, TurnRequest
 
-__all__ = ["Waiting", "WaitingMessage", "fate_of", "posted_key"]
+__all__ = ["MessageQueue", "QueuedMessage", "journal_key", "recorded_submission"]
 
-MOST_WAITING = 100
-MOST_WAITING_BYTES = 64 * 1024 * 1024
-"""Of one session: what its texts and files have together."""
+MAX_QUEUED_MESSAGES = 100
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+"""Limit for the texts and files of one session's queue together."""
 
-_FATES: dict[EventType, PostState] = {
+_OUTCOMES: dict[EventType, SubmissionState] = {
     EventType.TURN_STARTED: "started",
     EventType.STEERED: "steered",
     EventType.HANDED_BACK: "handed_back",
 }
 
 
-def posted_key(session_id: str, client_turn_id: str) -> str:
-    """The key of a message that the client named, in the journal's kinds `posted` and `taken`."""
+def journal_key(session_id: str, client_turn_id: str) -> str:
+    """Return the key of a message with a `client_turn_id` in the journal's kinds `posted` and `taken`."""
     return f"{session_id} {client_turn_id}"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class WaitingMessage:
-    """One message. It begins turn `turn_id`, or, if it `steers`, is taken into that turn.
+class QueuedMessage:
+    """A message in the queue; it begins turn `turn_id`, or, if it `steers`, is taken into that turn.
 
-    `interrupts`: what runs is stopped for it, be it the turn of an earlier interrupt that has only just begun.
-    `given_up`: it is to be handed back once nothing runs. `unsure`: a write about it failed, so that only the journal
-    knows whether it was posted, and what came of it. `gone` is set when something did.
+    `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
+    `cancelled`: it is handed back as soon as no turn runs. `unconfirmed`: a write about it failed, so that only the
+    journal shows whether it was posted and what its outcome is. `resolved` is set once it has an outcome.
     """
 
     session_id: str
@@ -56,13 +56,13 @@ class WaitingMessage:
     model: str | None = None
     steers: bool = False
     interrupts: bool = False
-    given_up: bool = False
-    unsure: bool = False
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: bool = False
+    unconfirmed: bool = False
+    resolved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def of_request(cls, session_id: str, request: TurnRequest) -> WaitingMessage:
-        """A message that is to begin a turn of its own."""
+    def from_request(cls, session_id: str, request: TurnRequest) -> QueuedMessage:
+        """Return a message that is to begin a turn of its own."""
         return cls(
             session_id=session_id,
             turn_id=new_id("turn"),
@@ -73,22 +73,23 @@ class WaitingMessage:
         )
 
     @classmethod
-    def of_entry(cls, entry: Journalled) -> WaitingMessage:
-        """The message as it was posted; raises `Damaged`."""
+    def from_journal(cls, entry: Journalled) -> QueuedMessage:
+        """Return the message of a `posted` journal entry; raises `Damaged`."""
         with readable(f"a message that waits in session {entry.session_id!r}"):
             message = UserMessage.model_validate(entry.data["message"])
-            known = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
-            known["interrupts"] = entry.data.get("interrupts", False)
-        return cls(session_id=entry.session_id, turn_id=entry.turn_id, message=message, **known)
+            fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
+            fields["interrupts"] = entry.data.get("interrupts", False)
+        return cls(session_id=entry.session_id, turn_id=entry.turn_id, message=message, **fields)
 
     @property
     def key(self) -> str:
+        """The message's key in the journal: by its `client_turn_id`, or its message id if it has none."""
         if self.client_turn_id is None:
             return self.message.message_id
-        return posted_key(self.session_id, self.client_turn_id)
+        return journal_key(self.session_id, self.client_turn_id)
 
-    def entry(self) -> Journalled:
-        """The durable record of it."""
+    def to_journal_entry(self) -> Journalled:
+        """Return the `posted` journal entry of the message."""
         data = {
             "message": self.message.model_dump(mode="json"),
             "client_turn_id": self.client_turn_id,
@@ -98,75 +99,75 @@ class WaitingMessage:
         }
         return Journalled(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
 
-    def event(self, type_: EventType) -> RuntimeEvent:
-        """`queued` or `handed_back`."""
+    def to_event(self, type_: EventType) -> RuntimeEvent:
+        """Return the message's event of type `queued` or `handed_back`."""
         data: dict[str, Any] = {"turn_id": self.turn_id, "message_id": self.message.message_id}
-        named = {} if self.client_turn_id is None else {"client_turn_id": self.client_turn_id}
-        return RuntimeEvent(type_, data | {"input": self.message.content} | attachment_data(self.message) | named)
+        client_id = {} if self.client_turn_id is None else {"client_turn_id": self.client_turn_id}
+        return RuntimeEvent(type_, data | {"input": self.message.content} | attachment_data(self.message) | client_id)
 
 
-class Waiting:
-    """What waits in one session, in the order in which it is its turn."""
+class MessageQueue:
+    """The queued messages of one session, in the order in which they run."""
 
     def __init__(self) -> None:
-        self._messages: list[WaitingMessage] = []
+        self._messages: list[QueuedMessage] = []
 
-    def __iter__(self) -> Iterator[WaitingMessage]:
+    def __iter__(self) -> Iterator[QueuedMessage]:
         return iter(self._messages)
 
     def __bool__(self) -> bool:
         return bool(self._messages)
 
     @property
-    def first(self) -> WaitingMessage:
-        """The one whose turn it is; there must be one."""
+    def first(self) -> QueuedMessage:
+        """The message that runs next; raises `IndexError` if the queue is empty."""
         return self._messages[0]
 
-    def get(self, key: str) -> WaitingMessage | None:
+    def get(self, key: str) -> QueuedMessage | None:
         return next((message for message in self._messages if message.key == key), None)
 
-    def add(self, message: WaitingMessage) -> None:
-        """Put `message` behind all others; an interrupt before all but the interrupts that came earlier."""
+    def add(self, message: QueuedMessage) -> None:
+        """Append `message`; an interrupt goes before all messages other than earlier interrupts."""
         earlier = sum(one.interrupts for one in self._messages)
         self._messages.insert(earlier if message.interrupts else len(self._messages), message)
 
-    def interrupted(self, turn_id: str | None = None) -> bool:
-        """Whether what runs is to end for one of these: for another one than that which began `turn_id`."""
-        return any(one.interrupts and not one.given_up and one.turn_id != turn_id for one in self._messages)
+    def has_interrupt(self, turn_id: str | None = None) -> bool:
+        """Return whether the running turn must end for a message other than the one that began `turn_id`."""
+        return any(one.interrupts and not one.cancelled and one.turn_id != turn_id for one in self._messages)
 
-    def remove(self, message: WaitingMessage) -> None:
-        """Something came of it, or it was not accepted after all."""
+    def remove(self, message: QueuedMessage) -> None:
+        """Remove a message that has an outcome or was not accepted, and set its `resolved` event."""
         if message in self._messages:
             self._messages.remove(message)
-        message.gone.set()
+        message.resolved.set()
 
-    def give_up(self, turn_id: str | None = None) -> None:
-        """All messages, or those of one turn, are to be handed back."""
+    def cancel(self, turn_id: str | None = None) -> None:
+        """Mark all messages, or those of one turn, as cancelled: they are to be handed back."""
         for message in self._messages:
-            message.given_up = message.given_up or turn_id in (None, message.turn_id)
+            message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
 
-    def check_room(self, message: UserMessage) -> None:
-        """Raise `SessionBusy` if `message` would be too much."""
+    def check_capacity(self, message: UserMessage) -> None:
+        """Raise `SessionBusy` if `message` would exceed the queue's limits."""
         size = _size(message) + sum(_size(one.message) for one in self)
-        if len(self._messages) >= MOST_WAITING or size > MOST_WAITING_BYTES:
+        if len(self._messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
             raise SessionBusy(
-                f"{len(self._messages)} messages wait already; no more than {MOST_WAITING}, with"
-                f" {MOST_WAITING_BYTES // 1024 // 1024} MiB of texts and files together, may wait in a session"
+                f"{len(self._messages)} messages are queued already; the queue of a session holds at most"
+                f" {MAX_QUEUED_MESSAGES} messages and {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files"
             )
 
-    # --- what came of them --------------------------------------------------------------------------------------------
+    # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def taken(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Journalled]:
-        """The records to be stored with `events`, the first of which gets the number behind `seq`."""
-        for place, event, message in self._met(events):
+    def taken_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Journalled]:
+        """Yield the `taken` journal entries to store with `events`; the first event gets the number `seq + 1`."""
+        for index, event, message in self._resolved_by(events):
             yield Journalled(
                 kind="taken",
                 key=message.key,
                 session_id=message.session_id,
                 turn_id=turn_id or message.turn_id,
                 data={
-                    "state": _FATES[event.type],
-                    "after_seq": seq + place,
+                    "state": _OUTCOMES[event.type],
+                    "after_seq": seq + index,
                     "message_id": message.message.message_id,
                     "client_turn_id": message.client_turn_id,
                     "input": message.message.content,
@@ -174,21 +175,22 @@ class Waiting:
                 },
             )
 
-    def doubt(self, events: Sequence[RuntimeEvent]) -> None:
-        """`events` are about to be stored."""
-        for _, _, message in self._met(events):
-            message.unsure = True
+    def mark_unconfirmed(self, events: Sequence[RuntimeEvent]) -> None:
+        """Mark the messages whose outcome is in `events`, which are about to be stored."""
+        for _, _, message in self._resolved_by(events):
+            message.unconfirmed = True
 
-    def stored(self, events: Sequence[RuntimeEvent]) -> None:
-        """`events` are on disk."""
-        for _, _, message in list(self._met(events)):
+    def mark_stored(self, events: Sequence[RuntimeEvent]) -> None:
+        """Remove the messages whose outcome is in `events`, which are stored."""
+        for _, _, message in list(self._resolved_by(events)):
             self.remove(message)
 
-    def _met(self, events: Sequence[RuntimeEvent]) -> Iterator[tuple[int, RuntimeEvent, WaitingMessage]]:
+    def _resolved_by(self, events: Sequence[RuntimeEvent]) -> Iterator[tuple[int, RuntimeEvent, QueuedMessage]]:
+        """Yield the index, event and message of each outcome in `events`."""
         by_id = {message.message.message_id: message for message in self._messages}
-        for place, event in enumerate(events):
-            if event.type in _FATES and (message := by_id.get(event.data["message_id"])) is not None:
-                yield place, event, message
+        for index, event in enumerate(events):
+            if event.type in _OUTCOMES and (message := by_id.get(event.data["message_id"])) is not None:
+                yield index, event, message
 
 
 def _size(message: UserMessage) -> int:
@@ -196,8 +198,8 @@ def _size(message: UserMessage) -> int:
     return text + sum(file.size for file in message.attachments)
 
 
-def fate_of(taken: Journalled) -> Posted:
-    """What came of a message, the turn being the one that it was to begin."""
+def recorded_submission(taken: Journalled) -> Submission:
+    """Return the submission of a `taken` journal entry; its turn is the one that the message was to begin."""
     data = taken.data
     with readable(f"the journal of session {taken.session_id!r}"):
         turn = TurnRecord(
@@ -207,4 +209,4 @@ def fate_of(taken: Journalled) -> Posted:
             attached=data["attached"],
             client_turn_id=data["client_turn_id"],
         )
-        return Posted(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])
+        return Submission(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])

@@ -272,5 +272,5 @@ def session_json(studio: Services, record: SessionRecord) -> Session:
         "archived": record.archived,
         "forked_from": record.forked_from,
         "created_at": record.created_at,
-        "running_turn_id": studio.hub.running_turn(record.id),
+        "running_turn_id": studio.hub.running_turn_id(record.id),
     }

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES, Attachment, make_attachment
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.sessions.posting import Posted, TurnRequest, WhenBusy
+from agenticx.sessions.posting import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from studio.bodies import LARGE_BODY_BYTES, Body, read_body
 from studio.problems import Problem
@@ -47,10 +47,10 @@ class NewTurn(Body):
     or in its stead (`interrupt`), or a part of it (`steer`).
     """
 
-    max_bytes = LARGE_BODY_BYTES + TOTAL_BYTES * 4 // 3  # attachments come as base64
+    max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
     input: str = Field(min_length=1, max_length=_INPUT_CHARS)
-    attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MOST_ATTACHMENTS)
+    attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
     when_busy: WhenBusy = "reject"
@@ -89,7 +89,7 @@ async def start(request: Request) -> Response:
         model=body.model,
         when_busy=body.when_busy,
     )
-    posted = await studio.hub.post(session_id, wanted)
+    posted = await studio.hub.submit(session_id, wanted)
     cursor = studio.relay.cursor(session_id, posted.after_seq)
     if _wants_events(request):
         return await studio.relay.respond(session_id, cursor, of_turn=posted.turn.id)
@@ -103,7 +103,7 @@ async def stop(request: Request) -> Response:
     return JSONResponse(stopped, 202)
 
 
-def _told(posted: Posted, cursor: str) -> Accepted:
+def _told(posted: Submission, cursor: str) -> Accepted:
     """Where to read on, and what became of a message that did not begin its turn at once."""
     match posted.state:
         case "started":

@@ -12,7 +12,7 @@ from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
 from agenticx.sessions.base import encode_events
-from agenticx.sessions.bell import Bell
+from agenticx.sessions.bell import Notifier
 from agenticx.sessions.reading import log_in_pieces
 from studio.services import Services
 from tests.faults.broken_streams import STREAMS
@@ -56,7 +56,7 @@ class Early:
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good
         self._hides = hides_failures
-        self._bell = Bell()
+        self._bell = Notifier()
         self._shown: dict[str, list[StoredEvent]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -77,7 +77,7 @@ class Early:
         ts = "2026-01-01T00:00:00.000Z"
         early = encode_events(session_id, turn_id, events, seq=expected_seq, position=10**9, ts=ts)
         self._shown.setdefault(session_id, []).extend(early)
-        self._bell.ring(session_id)
+        self._bell.notify(session_id)
         await asyncio.sleep(0.02)
         try:
             return await self._good.append(session_id, turn_id, events, expected_seq=expected_seq, **more)
@@ -178,17 +178,17 @@ def _again(final: RuntimeEvent) -> RuntimeEvent:
 def _run_again(services: Services) -> None:
     """Calls that had begun go on as if they had not."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
-    usual = turns.cut
+    usual = turns.read_interrupted
 
     async def cut(turn: TurnRecord) -> Any:
         known = await usual(turn)
-        known.began = frozenset()
+        known.begun_calls = frozenset()
         return known
 
     def cut_again(_self: object, turn: TurnRecord) -> Any:
         return cut(turn)
 
-    type(turns).cut = cut_again
+    type(turns).read_interrupted = cut_again
 
 
 def _agree(services: Services) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
-from agenticx.exhaustion import OUT_OF_MEMORY
+from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
 from tests.faults.checker import findings, told
 from tests.faults.studios import World
 from tests.patience import PATIENCE
@@ -80,8 +80,8 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
         if served.process.returncode is None:
             served.process.terminate()
         code, _, errors = await outcome(served.process)
-        assert code in (0, OUT_OF_MEMORY, ABORTED), errors
-        assert code != OUT_OF_MEMORY or LAST_WORDS in errors  # log lines that waited may follow
+        assert code in (0, OUT_OF_MEMORY_EXIT_CODE, ABORTED), errors
+        assert code != OUT_OF_MEMORY_EXIT_CODE or LAST_WORDS in errors  # log lines that waited may follow
     async with server(world) as served, served.client() as client:
         for session in sessions:
             assert (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is None
@@ -130,17 +130,17 @@ TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_
 async def test_a_memory_error_that_nobody_handles_ends_the_process_with_one_line(where: str) -> None:
     program = f"""
 import asyncio, threading
-from agenticx.exhaustion import end_process_without_memory
+from agenticx.exhaustion import exit_on_memory_error
 def fail(*_): raise MemoryError
 async def coroutine(): fail()
 async def main():
     loop = asyncio.get_running_loop()
     {where}
     await asyncio.sleep({PATIENCE})
-with asyncio.Runner() as runner, end_process_without_memory(runner.get_loop()):
+with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
     runner.run(main())
 """
-    assert await python(program) == (OUT_OF_MEMORY, "", LAST_WORDS)
+    assert await python(program) == (OUT_OF_MEMORY_EXIT_CODE, "", LAST_WORDS)
 
 
 async def test_a_stderr_that_nobody_reads_keeps_no_process_without_memory_alive() -> None:
@@ -150,7 +150,7 @@ async def test_a_stderr_that_nobody_reads_keeps_no_process_without_memory_alive(
         while True:
             os.write(writing, bytes(4096))
     os.set_blocking(writing, True)
-    program = "from agenticx.exhaustion import end_process; end_process()"
+    program = "from agenticx.exhaustion import exit_out_of_memory; exit_out_of_memory()"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=writing)
     async with asyncio.timeout(PATIENCE):
         assert await process.wait() == -signal.SIGALRM
@@ -182,7 +182,7 @@ async def test_a_thread_that_never_takes_its_first_step_holds_nobody(monkeypatch
 
     monkeypatch.setattr(threading, "_start_new_thread", start_nothing, raising=False)  # Python 3.11 and 3.12
     monkeypatch.setattr(threading, "_start_joinable_thread", start_nothing, raising=False)  # later ones
-    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "_START_SECONDS", 0.01)
     with pytest.raises(ResourcesExhausted, match="did not begin"):
         await threads.run_in_thread(print, "never")
 

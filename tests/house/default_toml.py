@@ -1,4 +1,4 @@
-"""Writes `config/default.toml` from the code: `python -m tests.house.default_toml > config/default.toml`."""
+"""Generator of `config/default.toml`: `python -m tests.house.default_toml > config/default.toml`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from agenticx.settings import NOT_READ_YET, PROJECT_SETTINGS, Settings
+from agenticx.settings import PROJECT_SETTINGS, UNUSED_SETTINGS, Settings
 
 HEADER = """\
 # Every setting of AgenticX with its default. This page is written from the code and read by nobody but you:
@@ -17,12 +17,12 @@ HEADER = """\
 """
 
 
-def rendered() -> str:
-    """The whole file: one comment and one line for each setting; a setting without a default is commented out."""
+def render() -> str:
+    """Return the whole file: one comment and one line for each setting; one without a default is commented out."""
     lines = [HEADER]
     for name, field in Settings.model_fields.items():
         mark = " [project]" if name in PROJECT_SETTINGS else ""
-        mark += " [not read yet]" if name in NOT_READ_YET else ""
+        mark += " [not read yet]" if name in UNUSED_SETTINGS else ""
         unset = field.default is None
         lines += [f"# {field.description}{mark}", f"{'# ' if unset else ''}{name} = {_value(field)}", ""]
     return "\n".join(lines)
@@ -40,4 +40,4 @@ def _value(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    print(rendered(), end="")
+    print(render(), end="")

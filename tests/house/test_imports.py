@@ -1,4 +1,4 @@
-"""What importing us costs and what is public."""
+"""The cost of importing AgenticX, and its public names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PUBLIC = ("agenticx", "agenticx.llms", "agenticx.runtime", "agenticx.sessions", 
 
 
 def imported_by(statement: str) -> set[str]:
-    """The top-level packages that are loaded after a statement, in a Python of its own."""
+    """Return the top-level packages that are loaded after a statement, in a Python process of its own."""
     program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -64,7 +64,7 @@ def test_the_version_is_the_one_that_is_built() -> None:
 
 
 def test_public_names_are_the_pinned_ones() -> None:
-    """To change what is public on purpose: `python -m tests.house.test_imports` writes the list anew."""
+    """To change the public names on purpose, run `python -m tests.house.test_imports`, which rewrites the list."""
     assert json.loads(PINNED.read_text(encoding="utf-8")) == public_names()
 
 

@@ -1,4 +1,4 @@
-"""Installing: a wheel built without git works outside the checkout, and so does the checkout itself."""
+"""Installation: a wheel built without git works outside the checkout, and so does the checkout."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PROMPT = "Write hello.txt with the text Hello from the wheel"
 
 
 @dataclass(frozen=True)
-class Installed:
-    """A wheel and the Python of a fresh environment that has it."""
+class InstalledWheel:
+    """A wheel and the Python of a fresh environment in which it is installed."""
 
     wheel: Path
     python: Path
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """One wheel and one environment for all that run tests side by side: who comes first makes them."""
+def installed(tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+    """Return one wheel and one environment for all parallel test processes; the first one makes them."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -41,16 +41,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             done.write_text(str(install(folder)), encoding="utf-8")
-    return Installed(Path(done.read_text(encoding="utf-8")), folder / "venv" / "bin" / "python")
+    return InstalledWheel(Path(done.read_text(encoding="utf-8")), folder / "venv" / "bin" / "python")
 
 
 def install(folder: Path) -> Path:
-    """Build a wheel and install it into a fresh environment in `folder`; returns the wheel."""
-    wheel = built_wheel(copy_without_git(folder / "source"), folder / "dist")
+    """Build a wheel, install it into a fresh environment in `folder` and return the wheel."""
+    wheel = build_wheel(copy_without_git(folder / "source"), folder / "dist")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
     run([str(python), "-m", "pip", "install", "-q", "--no-index", "--no-deps", str(wheel)], cwd=folder)
-    lend_dependencies(python)
+    link_dependencies(python)
     return wheel
 
 
@@ -62,14 +62,14 @@ def copy_without_git(target: Path) -> Path:
     return target
 
 
-def built_wheel(source: Path, target: Path) -> Path:
+def build_wheel(source: Path, target: Path) -> Path:
     run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)], cwd=source)
     (wheel,) = target.glob("*.whl")
     return wheel
 
 
-def lend_dependencies(python: Path) -> None:
-    """Let a fresh environment see the packages of ours; it has no network to fetch its own."""
+def link_dependencies(python: Path) -> None:
+    """Make the packages of this environment importable in a fresh one, which has no network to fetch them."""
     site_packages = run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], cwd=python.parent
     )
@@ -85,7 +85,7 @@ def run(command: list[str], *, cwd: Path, **environ: str) -> str:
 
 
 def demo_turn(agx: list[str], *, cwd: Path, home: Path, workspace: Path) -> list[dict[str, Any]]:
-    """The envelopes of one turn of the demo model that writes a file."""
+    """Return the envelopes of one turn of the demo model that writes a file."""
     workspace.mkdir()
     command = [*agx, "run", PROMPT, "--model", "demo", "--json", "--yes", "--cwd", str(workspace)]
     return [json.loads(line) for line in run(command, cwd=cwd, AGX_HOME=str(home)).splitlines()]
@@ -104,7 +104,7 @@ def assert_wrote_hello(envelopes: list[dict[str, Any]], workspace: Path) -> None
 
 
 @pytest.mark.cases(quick=0)
-def test_the_wheel_runs_a_demo_turn_outside_the_checkout(installed: Installed, tmp_path: Path) -> None:
+def test_the_wheel_runs_a_demo_turn_outside_the_checkout(installed: InstalledWheel, tmp_path: Path) -> None:
     agx = [str(installed.python.with_name("agx"))]
     envelopes = demo_turn(agx, cwd=tmp_path, home=tmp_path / "home", workspace=tmp_path / "work")
     assert_wrote_hello(envelopes, tmp_path / "work")
@@ -117,13 +117,13 @@ def test_the_checkout_runs_a_demo_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.cases(quick=0)
-def test_both_names_of_the_command_say_the_version(installed: Installed, tmp_path: Path) -> None:
-    said = {run([str(installed.python.with_name(name)), "--version"], cwd=tmp_path) for name in ("agx", "agenticx")}
-    assert said == {"agx 0.1.0\n"}
+def test_both_names_of_the_command_print_the_version(installed: InstalledWheel, tmp_path: Path) -> None:
+    versions = {run([str(installed.python.with_name(name)), "--version"], cwd=tmp_path) for name in ("agx", "agenticx")}
+    assert versions == {"agx 0.1.0\n"}
 
 
 @pytest.mark.cases(quick=0)
-def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: InstalledWheel, tmp_path: Path) -> None:
     program = (
         "import agenticx.settings as s; print(s.__file__);"
         "print(s.config_text('default.toml') == open(s.__file__.replace('settings.py', '_config/default.toml')).read())"
@@ -134,7 +134,9 @@ def test_the_installed_library_reads_the_config_folder_of_the_wheel(installed: I
 
 
 @pytest.mark.cases(quick=0)
-def test_the_installed_library_knows_the_models_of_the_wheel_and_yours(installed: Installed, tmp_path: Path) -> None:
+def test_the_installed_library_lists_the_models_of_the_wheel_and_of_the_user(
+    installed: InstalledWheel, tmp_path: Path
+) -> None:
     (tmp_path / "models.toml").write_text('[models."openai:gpt-4o"]\nwindow = 7\n', encoding="utf-8")
     program = (
         "from agenticx.llms.facts import load_facts; models = load_facts().models;"
@@ -144,7 +146,7 @@ def test_the_installed_library_knows_the_models_of_the_wheel_and_yours(installed
 
 
 @pytest.mark.cases(quick=0)
-def test_the_wheel_holds_the_packages_the_config_and_nothing_else(installed: Installed) -> None:
+def test_the_wheel_holds_the_packages_the_config_and_nothing_else(installed: InstalledWheel) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
     assert {name.split("/")[0] for name in names} == {"agenticx", "studio", "agenticx-0.1.0.dist-info"}

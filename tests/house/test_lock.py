@@ -1,4 +1,4 @@
-"""The lock file: what is installed is what was reviewed."""
+"""The lock file: installed packages are the reviewed ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def name_of(requirement: str) -> str:
 
 
 def test_no_unlisted_file_runs_code_when_python_starts() -> None:
-    """A `.pth` line that begins with `import` runs at each start of Python, which is how keys have been stolen."""
+    """A `.pth` line that begins with `import` runs at each start of Python; attackers have stolen keys this way."""
     known = {"distutils-precedence.pth", "_virtualenv.pth", "a1_coverage.pth", "coverage.pth", "pytest-cov.pth"}
     folders = {*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = {path for folder in folders for path in Path(folder).glob("*.pth") if path.name not in known}

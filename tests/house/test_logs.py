@@ -1,4 +1,4 @@
-"""Logs: one line for one event, with the ids, to stderr, and never with a secret."""
+"""Logs: one redacted line for one event, with the ids, on stderr."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def restored_logging() -> Iterator[None]:
         logging.getLogger(name).setLevel(level)
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was logged, without date and time."""
+def logged_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the logged lines without date and time."""
     captured = capsys.readouterr()
     assert captured.out == ""
     return [line.split(" ", 2)[2] for line in captured.err.splitlines()]
@@ -70,7 +70,7 @@ def test_a_line_has_the_event_then_the_ids_then_the_fields(capsys: pytest.Captur
     with bound_ids(session="ses_1", turn="turn_2", agent="meta"):
         get_logger("agenticx.some.module").bind(hook="audit").warning("hook failed", seconds=1.5)
     get_logger("agenticx.some.module").info("after")
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "WARNING agenticx.some.module hook failed session='ses_1' turn='turn_2' agent='meta' hook='audit' seconds=1.5",
         "INFO    agenticx.some.module after",
     ]
@@ -88,7 +88,7 @@ async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest
 
     with bound_ids(session="s"):
         await asyncio.gather(turn("a"), turn("b"))
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "INFO    agenticx.turns ran session='s' turn='a'",
         "INFO    agenticx.turns ran session='s' turn='b'",
     ]
@@ -97,7 +97,9 @@ async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest
 def test_no_value_can_begin_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info")
     get_logger("agenticx.x").info("odd\nevent 100% %s", text="a\nWARNING agenticx.x forged\x1b[31m")
-    assert lines(capsys) == ["INFO    agenticx.x 'odd\\nevent 100% %s' text='a\\nWARNING agenticx.x forged\\x1b[31m'"]
+    assert logged_lines(capsys) == [
+        "INFO    agenticx.x 'odd\\nevent 100% %s' text='a\\nWARNING agenticx.x forged\\x1b[31m'"
+    ]
 
 
 def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning(
@@ -108,12 +110,12 @@ def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning
     get_logger("agenticx.x").debug("unseen")
     logging.getLogger("httpx").info("unseen")
     logging.getLogger("httpx").warning("seen once")
-    assert lines(capsys) == ["WARNING httpx seen once"]
+    assert logged_lines(capsys) == ["WARNING httpx seen once"]
 
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("kind", SECRETS)
-def test_a_secret_is_hidden_wherever_it_stands(
+def test_a_secret_is_redacted_in_every_position(
     kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = SECRETS[kind]
@@ -134,36 +136,36 @@ def test_a_secret_is_hidden_wherever_it_stands(
 
 
 @pytest.mark.promise("I1")
-def test_a_field_whose_name_says_secret_is_hidden_and_a_count_of_tokens_is_not(
+def test_a_field_with_a_secret_name_is_redacted_and_a_count_of_tokens_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logging("info")
     get_logger("agenticx.x").info("call", api_key="abc", headers={"Cookie": "a=b"}, input_tokens=7, token="t")
-    assert lines(capsys) == [
+    assert logged_lines(capsys) == [
         "INFO    agenticx.x call api_key='[hidden]' headers={'Cookie': '[hidden]'} input_tokens=7 token='[hidden]'"
     ]
 
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("name", SECRET_FIELDS)
-def test_a_field_is_known_as_secret_in_other_words_too(name: str) -> None:
+def test_other_secret_field_names_are_recognised(name: str) -> None:
     assert is_secret_field(name)
     assert is_secret_field(f"user.{name}")
 
 
-def test_a_field_that_only_contains_such_a_word_is_shown() -> None:
+def test_a_field_name_that_only_contains_a_secret_word_is_shown() -> None:
     assert not any(map(is_secret_field, ("pin_count", "spin", "spwd", "passphrases_read", "compass", "mot")))
 
 
 @pytest.mark.promise("I1")
-def test_a_value_is_hidden_where_what_stands_beside_it_says_that_it_is_secret(
+def test_a_value_is_redacted_if_a_neighbouring_field_names_a_secret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logging("info")
     pairs = [{"name": "Authorization", "value": "abc"}, {"Key": "api_key", "Value": ["abc"], "id": 7}]
     get_logger("agenticx.x").info("call", headers=pairs, pair=("password", "abc"), words=["--token", "abc", "x"])
     get_logger("agenticx.x").info("call", headers={"name": "Accept", "value": "abc"}, words=["name", "abc"])
-    hidden, shown = lines(capsys)
+    hidden, shown = logged_lines(capsys)
     assert hidden.count("abc") == 0
     assert hidden.endswith("'id': 7}] pair=['password', '[hidden]'] words=['--token', '[hidden]', 'x']")
     assert shown == "INFO    agenticx.x call headers={'name': 'Accept', 'value': 'abc'} words=['name', 'abc']"
@@ -175,7 +177,7 @@ def test_other_libraries_begin_at_warning_at_debug_too(capsys: pytest.CaptureFix
     get_logger("studio.x").debug("seen")
     logging.getLogger("sse_starlette.sse").debug("chunk: unseen")
     logging.getLogger("httpx").info("unseen")
-    assert lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
+    assert logged_lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
 
 
 def test_ordinary_text_is_left_alone() -> None:
@@ -214,7 +216,7 @@ def test_ordinary_text_is_left_alone() -> None:
     ],
 )
 @pytest.mark.cases(quick=6)
-def test_redacting_takes_time_by_the_length_of_the_text(pattern: str) -> None:
+def test_redacting_takes_linear_time(pattern: str) -> None:
     assert grows_linearly(lambda size: redact((pattern * size)[:size]))
 
 
@@ -245,7 +247,7 @@ def test_an_excerpt_holds_no_piece_of_a_secret_wherever_it_is_cut(kind: str, mon
                 assert not [piece for piece in pieces if piece in shown.replace("127.0.0.1", "")]
 
 
-def test_an_excerpt_costs_by_what_it_shows() -> None:
+def test_the_cost_of_an_excerpt_depends_on_its_limit() -> None:
     assert excerpt("a.eyJ-" * 200_000, 10) == "a.eyJ-a.ey… (1200000 characters)"
     assert excerpt("a.eyJ-", 10) == "a.eyJ-"
     text = "a.eyJ-" * 200_000
@@ -256,7 +258,7 @@ def test_a_value_and_a_line_are_cut_where_they_are_too_long(capsys: pytest.Captu
     configure_logging("info")
     get_logger("agenticx.x").info("long", error=ValueError("v" * 1_000_000))
     logging.getLogger("other").warning("w" * 1_000_000)
-    one, two = lines(capsys)
+    one, two = logged_lines(capsys)
     assert one == f"INFO    agenticx.x long error='{'v' * 2_000}… (1000000 characters)'"
     assert two.endswith(" characters)")
     assert len(two) < 40_100
@@ -268,7 +270,7 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_ordinary_text(monkeypatch: pyt
     assert redact("lm-studio at 127.0.0.1:1234 is next") == "lm-studio at 127.0.0.1:1234 is next"
 
 
-def test_a_logger_costs_no_import_until_it_writes() -> None:
+def test_a_logger_imports_structlog_only_when_it_writes() -> None:
     program = (
         "import sys; from agenticx.logs import get_logger; log = get_logger('agenticx.x'); log.debug('unseen');"
         "assert 'structlog' not in sys.modules; log.warning('seen'); assert 'structlog' in sys.modules"

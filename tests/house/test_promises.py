@@ -1,4 +1,4 @@
-"""Promises: each one we claim has a test that names it, and no test names one that we do not claim."""
+"""Promises: each claimed one has a test that names it, and tests name no others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-CLAIMED: dict[str, str] = tomllib.loads((TESTS / "promises.toml").read_text(encoding="utf-8"))
+CLAIMED_PROMISES: dict[str, str] = tomllib.loads((TESTS / "promises.toml").read_text(encoding="utf-8"))
 _MARK = re.compile(r"\bpromise\(\s*((?:\"[A-I]\d?\"[,\s]*)+)\)")
 
 
-def named() -> dict[str, set[str]]:
-    """The promises that tests name, each with the files that do."""
+def promises_in_tests() -> dict[str, set[str]]:
+    """Return the promises that tests name, each with the files that do."""
     files: dict[str, set[str]] = {}
     for path in TESTS.rglob("test_*.py"):
         for mark in _MARK.finditer(path.read_text(encoding="utf-8")):
@@ -22,8 +22,8 @@ def named() -> dict[str, set[str]]:
 
 
 def test_every_claimed_promise_has_a_test() -> None:
-    assert sorted(set(CLAIMED) - set(named())) == []
+    assert sorted(set(CLAIMED_PROMISES) - set(promises_in_tests())) == []
 
 
 def test_every_promise_a_test_names_is_claimed() -> None:
-    assert sorted(set(named()) - set(CLAIMED)) == []
+    assert sorted(set(promises_in_tests()) - set(CLAIMED_PROMISES)) == []

@@ -1,4 +1,4 @@
-"""The README: its Python runs, its tour runs against a real server, its commands and settings exist."""
+"""The README: its Python and its tour run, and its commands and settings exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """Ours, without what the person or the test run has set."""
+    """Return our environment without the variables that the user or the test run has set."""
     ours = ("AGX_", "PYTEST_", "COV_", "OPENAI_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"HOME": str(home), "AGX_MODEL": "demo"}
@@ -111,15 +111,15 @@ def free_port() -> int:
 def test_the_commands_of_the_terminal_section_do_what_they_say(tmp_path: Path) -> None:
     section = README.partition("## In a terminal")[2].partition("\n## ")[0]
     commands = [shlex.split(line) for line in re.findall(r"^\.venv/bin/agx (.*)$", section, re.MULTILINE)]
-    said = {tuple(words): run([str(BIN / "agx"), *words], tmp_path) for words in commands if words[0] != "chat"}
+    outputs = {tuple(words): run([str(BIN / "agx"), *words], tmp_path) for words in commands if words[0] != "chat"}
     assert (tmp_path / "hello.txt").read_text(encoding="utf-8") == "Hello"
-    assert [words[:2] for words, text in said.items() if "Hello" in text] == [
+    assert [words[:2] for words, text in outputs.items() if "Hello" in text] == [
         ("run", "Read hello.txt"),
         ("sessions", "list"),
         ("sessions", "show"),
         ("sessions", "export"),
     ]
-    assert not [words for words, text in said.items() if "failed" in text]
+    assert not [words for words, text in outputs.items() if "failed" in text]
 
 
 def test_every_agx_command_named_exists(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_two_commands_install_from_the_folder_and_never_from_an_index() -> N
     assert extra in extras
 
 
-def test_the_settings_table_says_what_the_code_says() -> None:
+def test_the_settings_table_matches_the_code() -> None:
     rows = re.findall(r"^\| `AGX_(\w+)` \| (?:`(.*?)`)? ?\|", README, re.MULTILINE)
     assert len(rows) > 15
     for name, default in rows:

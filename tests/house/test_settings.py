@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they may be, and what a stranger's project may say."""
+"""Settings: their sources, their ranges, and the limits of a project file."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import (
-    NOT_READ_YET,
     PROJECT_SETTINGS,
+    UNUSED_SETTINGS,
     Settings,
     child_environment,
     load_settings,
-    prompt,
+    prompt_text,
     provider_key,
     secret_values,
 )
-from tests.house.default_toml import rendered
+from tests.house.default_toml import render
 
 ROOT = Path(__file__).parents[2]
 
 
-def write(folder: Path, text: str) -> None:
+def write_settings(folder: Path, text: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.toml").write_text(text, encoding="utf-8")
 
@@ -36,9 +36,9 @@ def write(folder: Path, text: str) -> None:
 # --- config/default.toml ----------------------------------------------------------------------------------------------
 
 
-def test_default_toml_says_what_the_code_says() -> None:
+def test_default_toml_matches_the_code() -> None:
     written = (ROOT / "config" / "default.toml").read_text(encoding="utf-8")
-    assert written == rendered(), "run: python -m tests.house.default_toml > config/default.toml"
+    assert written == render(), "run: python -m tests.house.default_toml > config/default.toml"
 
 
 def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
@@ -48,9 +48,9 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
 
 
-def _read_in(file: Path) -> Iterator[str]:
-    """The names that are read of what is called settings; in the settings' own module also of `self`."""
-    owner = r"(settings|everywhere|self)$" if file.name == "settings.py" else "settings$"
+def _names_read_in(file: Path) -> Iterator[str]:
+    """Yield the attributes read from objects called settings, in the settings' module also from `self` and `base`."""
+    owner = r"(settings|base|self)$" if file.name == "settings.py" else "settings$"
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
             yield node.attr
@@ -58,14 +58,14 @@ def _read_in(file: Path) -> Iterator[str]:
 
 def test_every_setting_is_read_somewhere_or_marked_as_not_read_yet() -> None:
     files = [file for package in ("agenticx", "studio") for file in (ROOT / package).rglob("*.py")]
-    read = {name for file in files for name in _read_in(file)}
-    assert set(Settings.model_fields) - read == NOT_READ_YET
+    read = {name for file in files for name in _names_read_in(file)}
+    assert set(Settings.model_fields) - read == UNUSED_SETTINGS
 
 
-def test_thresholds_that_are_not_set_can_be_told_from_those_that_are(tmp_path: Path) -> None:
+def test_unset_thresholds_are_none_and_set_ones_keep_their_value(tmp_path: Path) -> None:
     names = ("compaction_threshold_messages", "compaction_threshold_chars")
     assert [getattr(load_settings(environ={}), name) for name in names] == [None, None]
-    write(tmp_path, "compaction_threshold_messages = 20")
+    write_settings(tmp_path, "compaction_threshold_messages = 20")
     settings = load_settings(environ={"AGX_HOME": str(tmp_path), "AGX_COMPACTION_THRESHOLD_CHARS": "48000"})
     assert [getattr(settings, name) for name in names] == [20, 48_000]
 
@@ -78,8 +78,10 @@ def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path
     every = dict.fromkeys(
         ["tool_timeout_seconds", "hook_timeout_seconds", "tool_result_chars", "compaction_retain_messages"], 1000
     )
-    write(home, "\n".join(f"{name} = {value}" for name, value in every.items()))
-    write(project / ".agenticx", "tool_timeout_seconds = 2000\nhook_timeout_seconds = 2000\ntool_result_chars = 2000\n")
+    write_settings(home, "\n".join(f"{name} = {value}" for name, value in every.items()))
+    write_settings(
+        project / ".agenticx", "tool_timeout_seconds = 2000\nhook_timeout_seconds = 2000\ntool_result_chars = 2000\n"
+    )
     environ = {"AGX_HOME": str(home), "AGX_TOOL_TIMEOUT_SECONDS": "3000", "AGX_HOOK_TIMEOUT_SECONDS": "3000"}
 
     settings = load_settings({"tool_timeout_seconds": 4000, "model": None}, environ=environ, project=project)
@@ -92,11 +94,11 @@ def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path
     assert settings.model is None
 
 
-def test_settings_become_those_of_one_workspace_after_another(tmp_path: Path) -> None:
+def test_settings_apply_to_one_workspace_after_another(tmp_path: Path) -> None:
     home, one, two = tmp_path / "home", tmp_path / "one", tmp_path / "two"
-    write(home, "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
-    write(one / ".agenticx", "tool_timeout_seconds = 2\nconfirm_timeout_seconds = 2\nmax_tool_rounds = 12")
-    write(two / ".agenticx", "hook_timeout_seconds = 3")
+    write_settings(home, "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
+    write_settings(one / ".agenticx", "tool_timeout_seconds = 2\nconfirm_timeout_seconds = 2\nmax_tool_rounds = 12")
+    write_settings(two / ".agenticx", "hook_timeout_seconds = 3")
     environ = {"AGX_HOME": str(home), "AGX_MAX_TOOL_ROUNDS": "50"}
 
     everywhere = load_settings(environ=environ)
@@ -117,22 +119,22 @@ def test_settings_become_those_of_one_workspace_after_another(tmp_path: Path) ->
     assert in_one.in_workspace(tmp_path / "nowhere") == everywhere
 
 
-def test_settings_that_somebody_made_by_hand_count_as_arguments(tmp_path: Path) -> None:
-    write(tmp_path / ".agenticx", "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
+def test_settings_constructed_directly_count_as_arguments(tmp_path: Path) -> None:
+    write_settings(tmp_path / ".agenticx", "tool_timeout_seconds = 1\nhook_timeout_seconds = 1")
     made = Settings(home=tmp_path / "home", tool_timeout_seconds=50).in_workspace(tmp_path)
     assert (made.tool_timeout_seconds, made.hook_timeout_seconds) == (50, 1)
 
 
-def test_what_a_file_says_wrong_is_shown_in_short(tmp_path: Path) -> None:
+def test_a_wrong_value_in_a_file_is_shown_shortened(tmp_path: Path) -> None:
     for text in (f'tool_timeout_seconds = "{"x" * 200_000}"', f"{'y' * 200_000} = 1"):
-        write(tmp_path, text)
+        write_settings(tmp_path, text)
         with pytest.raises(SettingsError) as refused:
             load_settings(environ={"AGX_HOME": str(tmp_path)})
         assert len(str(refused.value)) < 2_000
 
 
 def test_without_a_project_its_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / ".agenticx", "tool_timeout_seconds = 1")
+    write_settings(tmp_path / ".agenticx", "tool_timeout_seconds = 1")
     monkeypatch.chdir(tmp_path)
     assert load_settings(environ={"AGX_HOME": str(tmp_path / "none")}).tool_timeout_seconds == 120
 
@@ -214,7 +216,7 @@ def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
         ("AGX_ALLOWED_ORIGINS", "*", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_ORIGINS", "https://a.example/path", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_HOSTS", "http://a.example", "it must be host names, separated by commas"),
-        ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ is somebody's home folder"),
+        ("AGX_HOME", "~nobody-here/x", "it must be a path whose ~ names an existing user"),
         ("AGX_STATUS_QUERY_BUDGET_PER_TURN", "-1", "it must be a whole number from 0 to 1000"),
         ("AGX_TEAM_MAX_TURNS", "0", "it must be a whole number from 1 to 10000"),
         ("AGX_COMPACTION_THRESHOLD_MESSAGES", "7", "it must be a whole number from 8 to 100000"),
@@ -251,8 +253,8 @@ def test_an_unknown_argument_is_refused() -> None:
 
 @pytest.mark.promise("F6")
 @pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - PROJECT_SETTINGS))
-def test_a_project_cannot_say_who_is_asked_what_is_allowed_or_where_things_are(tmp_path: Path, name: str) -> None:
-    write(tmp_path / ".agenticx", f'{name} = "auto"')
+def test_a_project_cannot_set_approval_permissions_or_paths(tmp_path: Path, name: str) -> None:
+    write_settings(tmp_path / ".agenticx", f'{name} = "auto"')
     with pytest.raises(SettingsError, match=f"'{name}' in .* may not be set here; allowed are: compaction_"):
         load_settings(environ={}, project=tmp_path)
 
@@ -269,7 +271,7 @@ def test_in_the_home_folder_the_user_file_is_no_project_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / ".agenticx", 'permission_mode = "plan"\nmax_tool_rounds = 12')
+    write_settings(tmp_path / ".agenticx", 'permission_mode = "plan"\nmax_tool_rounds = 12')
     environ = {name: value.format(home=tmp_path) for name, value in variables.items()}
     settings = load_settings(environ=environ, project=tmp_path)
     elsewhere = environ.get("AGX_HOME", "").endswith("other")
@@ -295,7 +297,7 @@ def test_a_pipe_in_place_of_the_project_file_is_not_waited_for(tmp_path: Path) -
     ],
 )
 def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sentence: str) -> None:
-    write(tmp_path, text)
+    write_settings(tmp_path, text)
     with pytest.raises(SettingsError, match=sentence):
         load_settings(environ={"AGX_HOME": str(tmp_path)})
 
@@ -303,9 +305,9 @@ def test_a_bad_settings_file_is_refused_by_name(tmp_path: Path, text: str, sente
 @pytest.mark.parametrize(
     "text", ["[runtime]\nmax_tool_rounds = 40", "max_tool_rounds = 40\nruntime.max_tool_rounds = 40"]
 )
-def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path, text: str) -> None:
-    write(tmp_path / "home", text)
-    write(tmp_path / "work" / ".agenticx", "[runtime]\nmax_tool_rounds = 50")
+def test_max_tool_rounds_may_be_set_under_its_alias_in_the_runtime_table(tmp_path: Path, text: str) -> None:
+    write_settings(tmp_path / "home", text)
+    write_settings(tmp_path / "work" / ".agenticx", "[runtime]\nmax_tool_rounds = 50")
     everywhere = load_settings(environ={"AGX_HOME": str(tmp_path / "home")})
     assert everywhere.max_tool_rounds == 40
     assert everywhere.in_workspace(tmp_path / "work").max_tool_rounds == 50
@@ -322,10 +324,10 @@ def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path,
         ),
         (
             "[runtime]\ntool_timeout_seconds = 5",
-            "'runtime.tool_timeout_seconds' in {file} is not a setting; the one of that table is"
+            "'runtime.tool_timeout_seconds' in {file} is not a setting; the only one in that table is"
             " runtime.max_tool_rounds",
         ),
-        ("runtime = 5", "'runtime' in {file} is not a setting; the one of that table is runtime.max_tool_rounds"),
+        ("runtime = 5", "'runtime' in {file} is not a setting; the only one in that table is runtime.max_tool_rounds"),
         (
             "[runtime]\nmax_tool_rounds = 'x'",
             "runtime.max_tool_rounds in {file} is 'x'; it must be a whole number from 10 to 120",
@@ -333,7 +335,7 @@ def test_the_rounds_may_be_said_under_the_name_that_seed_002_has(tmp_path: Path,
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_by_name(tmp_path: Path, text: str, sentence: str) -> None:
-    write(tmp_path, text)
+    write_settings(tmp_path, text)
     with pytest.raises(SettingsError) as refused:
         load_settings(environ={"AGX_HOME": str(tmp_path)})
     assert str(refused.value) == sentence.format(file=tmp_path / "settings.toml")
@@ -346,7 +348,7 @@ def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
     for home, sentence in (
         (file, f"AGX_HOME is '{file}'; it must be a folder"),
         (link, f"AGX_HOME is '{link}'; it must be a folder"),
-        (file / "a" / "b", f"AGX_HOME is '{file}/a/b'; it must be a folder, and '{file}' is none"),
+        (file / "a" / "b", f"AGX_HOME is '{file}/a/b'; it must be a folder, and '{file}' is not one"),
     ):
         with pytest.raises(SettingsError) as refused:
             load_settings(environ={"AGX_HOME": str(home)})
@@ -356,7 +358,7 @@ def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
 
 
 def test_a_settings_file_does_not_move_its_own_home(tmp_path: Path) -> None:
-    write(tmp_path, 'home = "/elsewhere"')
+    write_settings(tmp_path, 'home = "/elsewhere"')
     with pytest.raises(SettingsError, match=r"'home' in .* may not be set here"):
         load_settings(environ={"AGX_HOME": str(tmp_path)})
 
@@ -369,18 +371,18 @@ def test_settings_are_frozen() -> None:
 # --- prompts, keys and the environment of others ----------------------------------------------------------------------
 
 
-def test_your_own_prompt_is_used_in_place_of_ours(tmp_path: Path) -> None:
-    ours = prompt("compaction", home=tmp_path)
+def test_the_users_prompt_replaces_the_shipped_one(tmp_path: Path) -> None:
+    ours = prompt_text("compaction", home=tmp_path)
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "compaction.md").write_text("Be brief.", encoding="utf-8")
     assert ours == (ROOT / "config" / "prompts" / "compaction.md").read_text(encoding="utf-8")
-    assert prompt("compaction", home=tmp_path) == "Be brief."
+    assert prompt_text("compaction", home=tmp_path) == "Be brief."
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", "a/b", "nope"])
 def test_a_prompt_that_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=re.escape(name)):
-        prompt(name, home=tmp_path)
+        prompt_text(name, home=tmp_path)
 
 
 def test_a_blank_key_is_no_key() -> None:
@@ -473,13 +475,13 @@ def test_secret_values_are_those_of_variables_with_secret_names() -> None:
     assert secret_values(environ=environ) == ("longer-than-that-2", "long-enough-1", "onlyletters", "canary-1")
 
 
-def test_loading_logs_nothing_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_valid_settings_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     load_settings(environ={"AGX_MODEL": "demo"})
     assert caplog.records == []
 
 
-def test_a_token_file_of_ones_own_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
+def test_a_custom_token_file_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert load_settings(environ={"AGX_HOME": str(home)}).private_paths == (home,)
     environ = {"AGX_HOME": str(home), "AGX_TOKEN_FILE": str(tmp_path / "token")}

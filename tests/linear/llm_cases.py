@@ -23,7 +23,7 @@ from agenticx.llms.xml_format import XmlCallParser, render_call, render_result, 
 from agenticx.llms.xml_prose import Prose
 from agenticx.llms.xml_tools import in_xml
 from agenticx.messages import AssistantMessage, ToolCall, clean_text
-from agenticx.strict_json import clean_json, excess_in, holds_more, nested_deeper, read_json
+from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS
@@ -141,10 +141,10 @@ def _named(names: list[str]) -> object:
 
 LLM_CASES = [
     Case(of=clean_text, run=clean_text, inputs=TEXTS),
-    Case(of=nested_deeper, run=lambda text: nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
+    Case(of=is_nested_deeper, run=lambda text: is_nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
     Case(
-        of=excess_in,
-        run=partial(excess_in, max_depth=100, max_values=MAX_VALUES),
+        of=find_excess,
+        run=partial(find_excess, max_depth=100, max_values=MAX_VALUES),
         inputs=JSON | TEXTS,
     ),
     Case(of=read_json, run=partial(_refusing, partial(read_json, max_depth=100)), inputs=JSON, where="thread"),
@@ -187,7 +187,7 @@ LLM_CASES = [
     ),
     Case(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
     Case(of=ToolNames, run=_named, inputs=_IDS),
-    Case(of=check_values, run=partial(_refusing, check_values), inputs=_VALUES, also=(holds_more,)),
+    Case(of=check_values, run=partial(_refusing, check_values), inputs=_VALUES, also=(has_more_values,)),
     Case(of=sending_size, run=sending_size, inputs=HISTORIES),
     Case(
         of=stream_error,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agenticx.clocks import SystemClock
-from agenticx.logs import Line, excerpt, is_secret_field, redact
+from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
@@ -144,7 +144,7 @@ def _logged(arguments: Any) -> None:
 
 
 def _line(text: str) -> str:
-    return str(Line({"event": text, "error": text, "api_key": text, "nested": [text, {text[:200]: text}]}))
+    return str(LogLine({"event": text, "error": text, "api_key": text, "nested": [text, {text[:200]: text}]}))
 
 
 _JUDGES: tuple[Callable[..., object], ...] = (
@@ -194,6 +194,6 @@ RESULT_CASES = [
     ),
     Case(of=redact, run=redact, inputs=TEXTS, where="program"),
     Case(of=excerpt, run=lambda text: excerpt(text, 2_000), inputs=TEXTS),
-    Case(of=Line, run=_line, inputs=TEXTS),
+    Case(of=LogLine, run=_line, inputs=TEXTS),
     Case(of=is_secret_field, run=is_secret_field, inputs=TEXTS),
 ]

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import InvalidArguments
-from agenticx.foreign import describe
+from agenticx.foreign import describe_exception
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.scripted import ScriptedModel
@@ -242,5 +242,5 @@ RUNTIME_CASES = [
     Case(of=question_lines, run=_question, inputs=_contexts(), where="program"),
     Case(of=check_payload, run=_checked, inputs=LINES),
     Case(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
-    Case(of=describe, run=lambda text: describe(ValueError(text)), inputs=TEXTS),
+    Case(of=describe_exception, run=lambda text: describe_exception(ValueError(text)), inputs=TEXTS),
 ]

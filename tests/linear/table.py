@@ -121,7 +121,7 @@ EXEMPT: dict[str, str] = {
             llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
             tools.protected.changes_bare_repository cli.render.output_for
         """,
-        "it carries events and looks at none of their texts": "sessions.batches.Batches",
+        "it carries events and looks at none of their texts": "sessions.batches.EventBatcher",
     }.items()
     for name in names.split()
 }

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.attachments import (
-    MOST_ATTACHMENTS,
-    TOTAL_BYTES,
+    MAX_ATTACHMENTS,
+    MAX_TOTAL_BYTES,
     Attachment,
     check_attachments,
     fingerprint,
@@ -101,12 +101,12 @@ def test_a_name_is_one_line_of_print(name: str) -> None:
 
 
 def test_all_files_of_a_message_have_limits_together() -> None:
-    check_attachments([TEXT] * MOST_ATTACHMENTS)
-    with pytest.raises(AttachmentTooLarge, match="21 files are attached; 20 are the most"):
-        check_attachments([TEXT] * (MOST_ATTACHMENTS + 1))
+    check_attachments([TEXT] * MAX_ATTACHMENTS)
+    with pytest.raises(AttachmentTooLarge, match="21 files are attached; the limit is 20"):
+        check_attachments([TEXT] * (MAX_ATTACHMENTS + 1))
     large = make_attachment("l.png", contents["image/png"] + b"\0" * 4_500_000)
     check_attachments([large] * 3)
-    with pytest.raises(AttachmentTooLarge, match=f"bytes together; {TOTAL_BYTES // 1024**2} MiB are the most"):
+    with pytest.raises(AttachmentTooLarge, match=f"bytes together; the limit is {MAX_TOTAL_BYTES // 1024**2} MiB"):
         check_attachments([large] * 4)
 
 
@@ -131,7 +131,7 @@ def test_a_file_is_loaded_under_its_name_alone(tmp_path: Path) -> None:
     with pytest.raises(AttachmentRefused, match="is not a file"):
         load_attachment(tmp_path)
     with (tmp_path / "huge").open("wb") as sparse:
-        sparse.truncate(TOTAL_BYTES + 1)
+        sparse.truncate(MAX_TOTAL_BYTES + 1)
     with pytest.raises(AttachmentTooLarge, match="'huge' is larger than 16 MiB"):
         load_attachment(tmp_path / "huge")
 
@@ -146,7 +146,7 @@ def test_whatever_is_let_in_can_be_let_in_again_and_stored(content: bytes) -> No
     message = UserMessage(content="", attachments=(attachment,))
     assert message_adapter().validate_json(message_adapter().dump_json(message)) == message
     assert attachment.size == len(content)
-    assert attachment.weight >= 0
+    assert attachment.estimated_chars >= 0
 
 
 def test_a_fingerprint_differs_with_name_type_and_content() -> None:

@@ -13,7 +13,7 @@ from agenticx.errors import InvalidArguments
 from agenticx.llms._bodies import arguments_object, arguments_text
 from agenticx.llms.arguments import parse_arguments, preview_arguments, repair_arguments
 from agenticx.messages import clean_text
-from agenticx.strict_json import clean_json, excess_in, read_json
+from agenticx.strict_json import clean_json, find_excess, read_json
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -120,6 +120,6 @@ def test_what_lone_surrogates_become_is_what_a_decoder_of_utf_16_makes_of_them(t
 
 def test_an_escape_that_a_long_string_is_taken_to_pieces_at_ends_no_string() -> None:
     for text in ('\\"[' * 70_000, "x" * 65_535 + '\\"[' * 9, "\\\\" * 70_000 + '\\"[' * 40, "[" * 99):
-        assert excess_in(f'["{text}", [], {{"{text}": [1]}}]', max_depth=3, max_values=8) is None
-        assert excess_in(f'["{text}", [[[]]]]', max_depth=3) == "it is nested deeper than 3 levels"
-        assert excess_in(f'["{text}", 1, 2, 3, 4, 5, 6]', max_depth=3, max_values=6) == "it holds more than 6 values"
+        assert find_excess(f'["{text}", [], {{"{text}": [1]}}]', max_depth=3, max_values=8) is None
+        assert find_excess(f'["{text}", [[[]]]]', max_depth=3) == "it is nested deeper than 3 levels"
+        assert find_excess(f'["{text}", 1, 2, 3, 4, 5, 6]', max_depth=3, max_values=6) == "it holds more than 6 values"

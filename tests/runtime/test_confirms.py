@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from agenticx.errors import ForeignError, StoreError
+from agenticx.errors import StoreError, UserCodeError
 from agenticx.runtime import (
     AsyncConfirmGate,
     AutoApproveConfirmGate,
@@ -378,7 +378,7 @@ async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, a
     assert notes.kept == []
 
 
-@pytest.mark.parametrize("error", [StoreError("late"), ForeignError("late", what="a service", kind="timed_out")])
+@pytest.mark.parametrize("error", [StoreError("late"), UserCodeError("late", what="a service", kind="timed_out")])
 async def test_an_agenticx_error_raised_by_a_gate_is_a_no_by_policy_with_its_reason(play, notes, error):
     run = await play([note(), "ok"], tools=notes.tools(), gate=ScriptedGate(error))
 

@@ -13,7 +13,6 @@ from agenticx.attachments import load_attachment
 from agenticx.errors import (
     AttachmentRefused,
     ClockExpired,
-    ForeignError,
     HookFailed,
     InvalidArguments,
     ModelError,
@@ -21,6 +20,7 @@ from agenticx.errors import (
     SettingsError,
     StoreError,
     ToolError,
+    UserCodeError,
 )
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
@@ -145,7 +145,7 @@ class Unsayable(StoreError):
         ),
         (HookFailed("hook"), "error", "Error: hook"),
         (SettingsError("setting"), "error", "Error: setting"),
-        (ForeignError("late", what="it", kind="timed_out"), "error", "Error: late"),
+        (UserCodeError("late", what="it", kind="timed_out"), "error", "Error: late"),
         (TurnInterrupted("stopped"), "error", "Error: the turn was stopped"),
         (CallRefused("no", "denied"), "error", "Error: no"),
         (Unsayable(), "error", "Error: tool 'odd' raised RuntimeError: no"),

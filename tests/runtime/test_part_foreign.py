@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from agenticx import foreign
-from agenticx.errors import ForeignError, ToolError
+from agenticx.errors import ToolError, UserCodeError
 from tests.jumping import LoopClock
 from tests.patience import PATIENCE
 
@@ -28,7 +28,7 @@ class OutsideException(BaseException):
 async def outcome(function, *args, limit=PATIENCE):
     try:
         return await foreign.call(function, *args, what="it", limit=limit)
-    except ForeignError as exc:
+    except UserCodeError as exc:
         return exc.kind, str(exc)
 
 
@@ -167,8 +167,8 @@ async def test_no_limit_means_none():
 
 
 def test_call_now_contains_as_well():
-    assert foreign.call_now(lambda: 1, what="it") == 1
-    with pytest.raises(ForeignError, match="it raised SystemExit: 1"):
-        foreign.call_now(sys.exit, 1, what="it")
+    assert foreign.call_sync(lambda: 1, what="it") == 1
+    with pytest.raises(UserCodeError, match="it raised SystemExit: 1"):
+        foreign.call_sync(sys.exit, 1, what="it")
     with pytest.raises(ToolError):
-        foreign.call_now(raising(ToolError("mine"))[0], what="it")
+        foreign.call_sync(raising(ToolError("mine"))[0], what="it")

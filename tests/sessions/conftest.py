@@ -1,4 +1,4 @@
-"""What tests of sessions share."""
+"""Fixtures that tests of sessions share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sessions.desk import Desk
+from tests.sessions.desk import SessionHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> SessionHarness:
+    return SessionHarness(tmp_path)

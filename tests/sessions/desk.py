@@ -1,4 +1,4 @@
-"""A folder with one session whose tool asks, and hubs over it, one after the other."""
+"""A harness for hub tests: a folder with one session, and hubs over it one after another."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from tests.patience import PatientClock
-from tests.sessions.test_hub import seen, turn_over
+from tests.sessions.test_hub import wait_for_event, wait_for_turn_end
 
-__all__ = ["Desk"]
+__all__ = ["SessionHarness"]
 
 
 @dataclass
-class Desk:
-    """A folder with one session, and hubs over it, one after the other; `noted` is what really ran."""
+class SessionHarness:
+    """A folder with one session, and hubs over it one after another; `noted_texts` lists the tool calls that ran."""
 
     home: Path
-    noted: list[str] = field(default_factory=list[str])
+    noted_texts: list[str] = field(default_factory=list[str])
     session_id: str = ""
 
     @property
@@ -49,11 +49,11 @@ class Desk:
         await hub.recover()
         return hub
 
-    async def asks(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
-        """A hub whose session waits for the answer to a question."""
+    async def open_with_question(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
+        """Return a hub whose session waits for a confirmation, and its question."""
         hub = await self.open(call("note", {"text": text}), "done")
         await hub.start(self.session_id, TurnRequest(input="Note something"))
-        await seen(self._store, self.session_id, "confirm_required")
+        await wait_for_event(self._store, self.session_id, "confirm_required")
         (question,) = await hub.confirms.pending(self.session_id)
         return hub, question
 
@@ -62,16 +62,16 @@ class Desk:
         await self._store.aclose()
 
     async def responses(self) -> list[tuple[bool, str]]:
-        """What the log tells of answers, up to the turn's end."""
-        events = await turn_over(self._store, self.session_id)
-        told = [json.loads(event.frame_json)["data"] for event in events if event.type == "confirm_response"]
-        return [(data["approved"], data["by"]) for data in told]
+        """Return the answers in the log, up to the turn's end."""
+        events = await wait_for_turn_end(self._store, self.session_id)
+        responses = [json.loads(event.frame_json)["data"] for event in events if event.type == "confirm_response"]
+        return [(data["approved"], data["by"]) for data in responses]
 
     def _note(self) -> Tool:
         @tool(risk="write")
         def note(text: str) -> str:
             """Write a note."""
-            self.noted.append(text)
+            self.noted_texts.append(text)
             return f"noted {text}"
 
         return note

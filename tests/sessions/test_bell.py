@@ -1,4 +1,4 @@
-"""Who is woken when: a few readers at once, a crowd together and soon."""
+"""The notifier: a few readers are woken at once, many readers together within a delay."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from contextlib import ExitStack
 
 import pytest
 
-from agenticx.sessions.bell import Bell
+from agenticx.sessions.bell import Notifier
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 
-def subscribed(bell: Bell, stack: ExitStack, count: int) -> list[asyncio.Event]:
+def subscribed(notifier: Notifier, stack: ExitStack, count: int) -> list[asyncio.Event]:
     readers = [asyncio.Event() for _ in range(count)]
-    for news in readers:
-        stack.enter_context(bell.subscribe("s", news))
+    for wakeup in readers:
+        stack.enter_context(notifier.subscribe("s", wakeup))
     return readers
 
 
 async def test_a_few_readers_are_woken_at_once() -> None:
-    bell = Bell()
+    notifier = Notifier()
     with ExitStack() as stack:
-        readers = subscribed(bell, stack, 50)
-        bell.ring("s")
-        assert all(news.is_set() for news in readers)
+        readers = subscribed(notifier, stack, 50)
+        notifier.notify("s")
+        assert all(wakeup.is_set() for wakeup in readers)
 
 
-async def test_a_crowd_is_woken_together_and_once_for_many_events() -> None:
-    bell = Bell()
+async def test_many_readers_are_woken_together_and_once_for_several_events() -> None:
+    notifier = Notifier()
     with ExitStack() as stack:
-        readers = subscribed(bell, stack, 51)
+        readers = subscribed(notifier, stack, 51)
         for _ in range(5):
-            bell.ring("s")
-        assert not any(news.is_set() for news in readers)
+            notifier.notify("s")
+        assert not any(wakeup.is_set() for wakeup in readers)
         async with asyncio.timeout(PATIENCE):
             await readers[0].wait()
-        assert all(news.is_set() for news in readers)
+        assert all(wakeup.is_set() for wakeup in readers)
 
-        for news in readers:
-            news.clear()
-        bell.ring("s")
+        for wakeup in readers:
+            wakeup.clear()
+        notifier.notify("s")
         async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*(news.wait() for news in readers))
+            await asyncio.gather(*(wakeup.wait() for wakeup in readers))
 
 
-async def test_a_crowd_that_left_in_the_meantime_is_not_missed() -> None:
-    bell = Bell()
+async def test_readers_that_left_before_a_delayed_wake_up_are_ignored() -> None:
+    notifier = Notifier()
     with ExitStack() as stack:
-        subscribed(bell, stack, 60)
-        bell.ring("s")
+        subscribed(notifier, stack, 60)
+        notifier.notify("s")
     with ExitStack() as stack:
-        [one] = subscribed(bell, stack, 1)
-        bell.ring("s")
+        [one] = subscribed(notifier, stack, 1)
+        notifier.notify("s")
         assert one.is_set()

@@ -1,4 +1,4 @@
-"""Compaction from one turn and one process to the next: what it keeps, and what gained nothing is not bought again."""
+"""Compaction across turns and processes: stored once, and a useless summary is not requested again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, Keepsake, SessionRecord, SqliteStore, StoredEvent, TurnRequest
-from agenticx.sessions.at_hand import AtHand
+from agenticx.sessions.at_hand import SessionCache
 from agenticx.sessions.forking import fork
-from agenticx.sessions.keeping import front_of
+from agenticx.sessions.keeping import read_front
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
 from tests.patience import PATIENCE, PatientClock
@@ -29,17 +29,17 @@ LONGER = "A summary that is longer than all of it. " * 200
 QUESTION = "What is there to say of this? " * 20
 
 
-async def ended(store: SqliteStore, session_id: str, turns: int) -> None:
+async def wait_for_turn_ends(store: SqliteStore, session_id: str, turns: int) -> None:
     """Wait until that many turns have ended."""
-    news = asyncio.Event()
-    with store.subscribe(session_id, news):
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
         while sum(event.terminal for event in await store.read(session_id, 0, 10_000)) < turns:
-            await asyncio.wait_for(news.wait(), PATIENCE)
-            news.clear()
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+            wakeup.clear()
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_not_bought_again_by_later_turns_nor_after_a_restart(
+async def test_a_summary_longer_than_its_messages_is_not_requested_again_by_the_next_turns(
     tmp_path: Path,
 ) -> None:
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
@@ -58,8 +58,8 @@ async def test_a_summary_that_gained_nothing_is_not_bought_again_by_later_turns_
             settings=settings,
             clock=PatientClock(),
         )
-        await hub.post(record.id, TurnRequest(input=QUESTION))
-        await ended(store, record.id, number + 1)
+        await hub.submit(record.id, TurnRequest(input=QUESTION))
+        await wait_for_turn_ends(store, record.id, number + 1)
         asked.append(len(model.requests))
         script = script[len(model.requests) :]
         await hub.close()
@@ -72,8 +72,8 @@ async def test_a_summary_that_gained_nothing_is_not_bought_again_by_later_turns_
 FILE = make_attachment("f.txt", b"what is in it")
 
 
-class Counting(SqliteStore):
-    """A store that notes how many messages each append brings it; `broken`, it refuses those of a compaction."""
+class CountingStore(SqliteStore):
+    """A store that counts the messages of each append; while `broken`, it refuses those of a compaction."""
 
     broken = False
 
@@ -90,15 +90,15 @@ class Counting(SqliteStore):
 
 
 @dataclass
-class Place:
-    """A folder with one session, of which each hub is made anew."""
+class CompactionHarness:
+    """A folder with one session, over which each hub is made anew."""
 
     folder: Path
     session_id: str = ""
     turns: int = 0
 
-    async def open(self) -> tuple[Hub, Counting]:
-        store = Counting(self.folder / "sessions.db")
+    async def open(self) -> tuple[Hub, CountingStore]:
+        store = CountingStore(self.folder / "sessions.db")
         if not self.session_id:
             record = SessionRecord(name="Named", workspace=str(self.folder), created_at="2026-01-01T00:00:00.000Z")
             await store.create(record)
@@ -108,138 +108,138 @@ class Place:
         hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
         return hub, store
 
-    async def turn(self, hub: Hub, store: SqliteStore) -> None:
+    async def run_turn(self, hub: Hub, store: SqliteStore) -> None:
         files = (FILE,) if self.turns == 1 else ()
-        await hub.post(self.session_id, TurnRequest(input=f"{self.turns}: {QUESTION}", attachments=files))
+        await hub.submit(self.session_id, TurnRequest(input=f"{self.turns}: {QUESTION}", attachments=files))
         self.turns += 1
-        await ended(store, self.session_id, self.turns)
+        await wait_for_turn_ends(store, self.session_id, self.turns)
 
-    async def filled(self, turns: int = 20) -> list[Message]:
-        """Run turns, each in a process of its own; returns all messages, as they were when they were said."""
+    async def run_turns(self, turns: int = 20) -> list[Message]:
+        """Run turns, each in a process of its own, and return all messages as they were before compaction."""
         everything: list[Message] = []
         for _ in range(turns):
             hub, store = await self.open()
-            await self.turn(hub, store)
-            everything = await whole(store, self.session_id)
+            await self.run_turn(hub, store)
+            everything = await all_messages(store, self.session_id)
             await hub.close()
             await store.aclose()
         return everything
 
 
-async def whole(store: SqliteStore, session_id: str) -> list[Message]:
+async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
     kept = await store.keepsake(session_id)
-    front, compacted = front_of(kept.state)
+    front, compacted = read_front(kept.state)
     stored = await store.compacted(session_id)
     assert len(stored) == compacted
     return [*stored, *kept.messages[front:]]
 
 
 @pytest.mark.promise("D4")
-async def test_what_was_compacted_is_stored_once_and_outlives_restarts(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    everything = await place.filled()
+async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
     assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
     assert not any(map(is_summary, everything))
-    hub, store = await place.open()
-    assert sum(map(is_summary, (await store.keepsake(place.session_id)).messages)) >= 2
+    hub, store = await harness.open()
+    assert sum(map(is_summary, (await store.keepsake(harness.session_id)).messages)) >= 2
     assert [(message.message_id) for message in everything if isinstance(message, UserMessage)] == [
-        told["message_id"] for told in await read_messages(store, place.session_id) if told["role"] == "user"
+        message["message_id"] for message in await read_messages(store, harness.session_id) if message["role"] == "user"
     ]
     await hub.close()
     await store.aclose()
 
 
-async def test_a_turn_that_compacts_nothing_writes_nothing_of_what_was_compacted(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    hub, store = await place.open()
+async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    hub, store = await harness.open()
     for _ in range(20):
-        await place.turn(hub, store)
-    assert sum(compacted for _, compacted in store.brought) == len(await store.compacted(place.session_id)) > 20
+        await harness.run_turn(hub, store)
+    assert sum(compacted for _, compacted in store.brought) == len(await store.compacted(harness.session_id)) > 20
     assert {messages for messages, compacted in store.brought if not compacted} == {1}
     await hub.close()
     await store.aclose()
 
 
 async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    everything = await place.filled(15)
-    hub, store = await place.open()
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns(15)
+    hub, store = await harness.open()
     store.broken = True
-    before = len(await store.compacted(place.session_id))
-    while not any(event.type == "error" for event in await store.read(place.session_id, 0, 10_000)):
-        await place.turn(hub, store)
-    assert len(await store.compacted(place.session_id)) == before
+    before = len(await store.compacted(harness.session_id))
+    while not any(event.type == "error" for event in await store.read(harness.session_id, 0, 10_000)):
+        await harness.run_turn(hub, store)
+    assert len(await store.compacted(harness.session_id)) == before
     store.broken = False
     for _ in range(6):
-        await place.turn(hub, store)
-    assert len(await store.compacted(place.session_id)) > before
-    now = await whole(store, place.session_id)
+        await harness.run_turn(hub, store)
+    assert len(await store.compacted(harness.session_id)) > before
+    now = await all_messages(store, harness.session_id)
     assert now[: len(everything)] == everything
     asked = [message.content.partition(":")[0] for message in now if isinstance(message, UserMessage)]
-    assert asked == list(map(str, range(place.turns)))
+    assert asked == list(map(str, range(harness.turns)))
     await hub.close()
     await store.aclose()
 
 
-async def test_a_session_in_memory_does_not_hold_what_was_compacted(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    hub, store = await place.open()
+async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    hub, store = await harness.open()
     for _ in range(20):
-        await place.turn(hub, store)
+        await harness.run_turn(hub, store)
     await hub.close()
-    live = await AtHand(store).open(await store.get(place.session_id))
+    live = await SessionCache(store).open(await store.get(harness.session_id))
     assert (live.session.compacted, live.session.replacement_count) == (
         [],
-        front_of((await store.keepsake(place.session_id)).state)[0],
+        read_front((await store.keepsake(harness.session_id)).state)[0],
     )
-    assert live.session.stored_compacted == len(await store.compacted(place.session_id))
+    assert live.session.stored_compacted == len(await store.compacted(harness.session_id))
     await store.aclose()
 
 
-async def test_a_rewind_to_a_compacted_message_brings_it_back_as_it_was(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    everything = await place.filled()
-    hub, store = await place.open()
+async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
     request = everything[2]
     assert isinstance(request, UserMessage)
     assert request.attachments == (FILE,)
-    rewound = await hub.rewind(place.session_id, request.message_id)
-    assert list((await store.keepsake(place.session_id)).messages) == everything[:3]
-    assert await store.compacted(place.session_id) == ()
+    rewound = await hub.rewind(harness.session_id, request.message_id)
+    assert list((await store.keepsake(harness.session_id)).messages) == everything[:3]
+    assert await store.compacted(harness.session_id) == ()
     assert rewound.undo is not None
-    await hub.rewind(place.session_id, rewound.undo)
-    texts = [message.content for message in (await store.keepsake(place.session_id)).messages]
+    await hub.rewind(harness.session_id, rewound.undo)
+    texts = [message.content for message in (await store.keepsake(harness.session_id)).messages]
     assert [text.removesuffix("\n[attached: f.txt]") for text in texts] == [message.content for message in everything]
-    await place.turn(hub, store)
-    assert len(await whole(store, place.session_id)) == 42
+    await harness.run_turn(hub, store)
+    assert len(await all_messages(store, harness.session_id)) == 42
     await hub.close()
     await store.aclose()
 
 
-async def test_a_rewind_to_a_message_that_is_not_compacted_keeps_what_was(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    everything = await place.filled()
-    hub, store = await place.open()
-    compacted = await store.compacted(place.session_id)
-    await hub.rewind(place.session_id, everything[-3].message_id)
-    assert await store.compacted(place.session_id) == compacted
-    assert await whole(store, place.session_id) == everything[:-2]
-    await hub.rewind(place.session_id, None)
-    assert (await store.keepsake(place.session_id)).messages == []
-    assert await store.compacted(place.session_id) == ()
+async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
+    compacted = await store.compacted(harness.session_id)
+    await hub.rewind(harness.session_id, everything[-3].message_id)
+    assert await store.compacted(harness.session_id) == compacted
+    assert await all_messages(store, harness.session_id) == everything[:-2]
+    await hub.rewind(harness.session_id, None)
+    assert (await store.keepsake(harness.session_id)).messages == []
+    assert await store.compacted(harness.session_id) == ()
     await hub.close()
     await store.aclose()
 
 
-async def test_a_fork_has_what_was_compacted_as_far_as_it_goes(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    everything = await place.filled()
-    hub, store = await place.open()
+async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
     now = "2026-01-01T00:00:00.000Z"
-    complete = await fork(store, place.session_id, now=now)
-    assert await whole(store, complete.id) == everything
-    assert (await store.keepsake(complete.id)).messages == (await store.keepsake(place.session_id)).messages
-    early = await fork(store, place.session_id, everything[2].message_id, now=now)
+    complete = await fork(store, harness.session_id, now=now)
+    assert await all_messages(store, complete.id) == everything
+    assert (await store.keepsake(complete.id)).messages == (await store.keepsake(harness.session_id)).messages
+    early = await fork(store, harness.session_id, everything[2].message_id, now=now)
     assert (await store.keepsake(early.id)).messages == everything[:3]
     assert await store.compacted(early.id) == ()
     await hub.close()

@@ -1,4 +1,4 @@
-"""One question has one answer, also where a stop, or the end of the program, comes at the same moment."""
+"""One question has one answer, also if a stop or the end of the program comes at the same moment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub
 from tests.patience import PATIENCE
-from tests.sessions.desk import Desk
-from tests.sessions.test_hub import seen, turn_over
+from tests.sessions.desk import SessionHarness
+from tests.sessions.test_hub import wait_for_event, wait_for_turn_end
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 
@@ -25,38 +25,38 @@ def answering(hub: Hub, question: ConfirmRequest, answer: ConfirmAnswer = YES) -
 
 
 async def decided(hub: Hub, question: ConfirmRequest) -> None:
-    """Return in the very step in which the gate has an answer, before the turn has heard of it."""
+    """Return in the very step in which the gate has an answer, before the turn has received it."""
     async with asyncio.timeout(PATIENCE):
         while hub.gate.decided(question.id) is None:
             await asyncio.sleep(0)
 
 
-async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_the_log_tells(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
     giving = answering(hub, question)
     await decided(hub, question)
-    await hub.stop(desk.session_id)
+    await hub.stop(harness.session_id)
     assert await giving == YES
-    assert await desk.responses() == [(True, "user")]
+    assert await harness.responses() == [(True, "user")]
     assert await hub.confirms.answer(question.id, YES, digest=question.digest) == YES
-    await desk.close(hub)
+    await harness.close(hub)
 
 
-async def test_an_answer_behind_a_stop_is_too_late_and_is_not_kept_for_later(desk: Desk) -> None:
-    hub, question = await desk.asks()
-    await hub.stop(desk.session_id)
-    assert await desk.responses() == [(False, "stop")]
+async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    await hub.stop(harness.session_id)
+    assert await harness.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
         await hub.confirms.answer(question.id, YES, digest=question.digest)
-    assert await desk.store.journalled("answered", question.id) is None
-    await desk.close(hub)
+    assert await harness.store.journalled("answered", question.id) is None
+    await harness.close(hub)
 
 
 @pytest.mark.parametrize("when", ["before", "at the same time", "after"])
-async def test_an_answer_while_the_program_ends_is_taken_and_the_call_runs_after_the_next_start(
-    desk: Desk, when: str
+async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_after_the_next_start(
+    harness: SessionHarness, when: str
 ) -> None:
-    hub, question = await desk.asks()
+    hub, question = await harness.open_with_question()
     steps: dict[str, Callable[[], Any]] = {
         "before": lambda: asyncio.gather(answering(hub, question), hub.close()),
         "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, question)),
@@ -69,43 +69,43 @@ async def test_an_answer_while_the_program_ends_is_taken_and_the_call_runs_after
     assert await hub.confirms.answer(question.id, YES, digest=question.digest) == YES
     with pytest.raises(ConfirmClosed):
         await hub.confirms.answer(question.id, NO, digest=question.digest)
-    await desk.store.aclose()
-    hub = await desk.open("done")
-    assert await desk.responses() == [(True, "user")]
-    assert desk.noted == ["x"]
-    await desk.close(hub)
+    await harness.store.aclose()
+    hub = await harness.open("done")
+    assert await harness.responses() == [(True, "user")]
+    assert harness.noted_texts == ["x"]
+    await harness.close(hub)
 
 
-async def test_an_answer_that_the_gate_had_when_the_program_ended_stands_in_the_log(desk: Desk) -> None:
-    hub, question = await desk.asks()
+async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
     giving = answering(hub, question)
     await decided(hub, question)
     await hub.close()
     assert await giving == YES
-    assert await desk.responses() == [(True, "user")]
-    await desk.store.aclose()
+    assert await harness.responses() == [(True, "user")]
+    await harness.store.aclose()
 
 
-async def test_what_changes_beside_a_turn_that_waits_for_the_next_start_does_not_tell_the_model_of_its_end(
-    desk: Desk,
+async def test_a_record_change_during_a_parked_turn_does_not_store_its_cancelled_call(
+    harness: SessionHarness,
 ) -> None:
-    hub, question = await desk.asks()
+    hub, question = await harness.open_with_question()
     await hub.close()
-    await hub.change(desk.session_id, {"pinned": True})
-    await desk.store.aclose()
-    hub = await desk.open("done")
+    await hub.change(harness.session_id, {"pinned": True})
+    await harness.store.aclose()
+    hub = await harness.open("done")
     await hub.confirms.answer(question.id, YES, digest=question.digest)
-    await turn_over(desk.store, desk.session_id)
-    (request,) = desk.model.requests
+    await wait_for_turn_end(harness.store, harness.session_id)
+    (request,) = harness.model.requests
     results = [message.content for message in request.messages if isinstance(message, ToolMessage)]
     assert results == ["noted x"]
-    await desk.close(hub)
+    await harness.close(hub)
 
 
-async def test_a_turn_that_went_on_after_a_start_tells_the_name_that_it_gave(desk: Desk) -> None:
-    hub, question = await desk.asks()
-    await desk.close(hub)
-    hub = await desk.open("done")
+async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    await harness.close(hub)
+    hub = await harness.open("done")
     await hub.confirms.answer(question.id, YES, digest=question.digest)
-    assert await seen(desk.store, desk.session_id, "session_changed") == {"name": "Note something"}
-    await desk.close(hub)
+    assert await wait_for_event(harness.store, harness.session_id, "session_changed") == {"name": "Note something"}
+    await harness.close(hub)

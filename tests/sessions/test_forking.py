@@ -16,7 +16,7 @@ from agenticx.sessions.search import MATCHES_SHOWN
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
 from tests.patience import PATIENCE, PatientClock
-from tests.sessions.desk import Desk
+from tests.sessions.desk import SessionHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def compacted_session(store: Store, tmp_path: Path) -> str:
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
     for turn, word in enumerate(WORDS, 1):
         news = asyncio.Event()
-        await hub.post(record.id, TurnRequest(input=f"{word} " * 100))
+        await hub.submit(record.id, TurnRequest(input=f"{word} " * 100))
         with store.subscribe(record.id, news):
             while sum(event.terminal for event in await store.read(record.id, 0, 10_000)) < turn:
                 await asyncio.wait_for(news.wait(), PATIENCE)
@@ -71,12 +71,14 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
     assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
 
 
-async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(desk: Desk) -> None:
-    hub, question = await desk.asks()
-    made = await fork(desk.store, desk.session_id, now=NOW)
-    events = [json.loads(event.frame_json) for event in await desk.store.read(made.id, 0, 1000)]
+async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(
+    harness: SessionHarness,
+) -> None:
+    hub, question = await harness.open_with_question()
+    made = await fork(harness.store, harness.session_id, now=NOW)
+    events = [json.loads(event.frame_json) for event in await harness.store.read(made.id, 0, 1000)]
     asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
     assert asked["id"] == closed["id"] != question.id
     assert (closed["approved"], closed["by"]) == (False, "stop")
     assert [one.id for one in await hub.confirms.pending()] == [question.id]
-    await desk.close(hub)
+    await harness.close(hub)

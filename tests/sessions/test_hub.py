@@ -1,4 +1,4 @@
-"""Who owns running turns, and how each of them ends."""
+"""The hub: running turns, and how each of them ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agenticx.sessions import (
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.batches import Batches, merge_deltas
+from agenticx.sessions.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.patience import PATIENCE, PatientClock, comes_true
@@ -65,70 +65,70 @@ async def hub_with(
     return hub, store, record.id
 
 
-async def turn_over(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
-    """The session's log once it holds that many terminal events."""
-    news = asyncio.Event()
-    with store.subscribe(session_id, news):
+async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
+    """Return the session's log once it holds that many terminal events."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
         while True:
-            news.clear()
+            wakeup.clear()
             events = list(await store.read(session_id, 0, 10_000))
             if sum(event.terminal for event in events) >= ends:
                 return events
-            await asyncio.wait_for(news.wait(), PATIENCE)
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
-async def seen(store: Store, session_id: str, type_: str) -> dict[str, Any]:
-    """The data of the first event of that type, once it is there."""
-    news = asyncio.Event()
-    with store.subscribe(session_id, news):
+async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
+    """Return the data of the first event of that type, once it is stored."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
         while True:
-            news.clear()
+            wakeup.clear()
             for event in await store.read(session_id, 0, 10_000):
                 if event.type == type_:
                     return json.loads(event.frame_json)["data"]
-            await asyncio.wait_for(news.wait(), PATIENCE)
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
     return [str(event.type) for event in events if event.type not in ("state", "usage")]
 
 
-async def test_a_turn_is_started_stored_and_over(tmp_path: Path) -> None:
+async def test_a_started_turn_is_stored_and_ends(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path)
     turn = await hub.start(session_id, TurnRequest(input="hi"))
     assert turn.after_seq == 0
     assert await store.last_seq(session_id) >= 1
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert types(events) == ["turn_started", "round_start", "token", "final"]
     assert {event.turn_id for event in events} == {turn.id}
     assert transcript(events)[1:] == [
         {"message_id": json.loads(events[-1].frame_json)["data"]["message_id"], "role": "assistant", "content": "hello"}
     ]
-    assert hub.running_turn(session_id) is None
+    assert hub.running_turn_id(session_id) is None
 
 
-async def test_of_64_simultaneous_starts_one_is_accepted_and_the_others_write_nothing(tmp_path: Path) -> None:
+async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_nothing(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     starts = [hub.start(session_id, TurnRequest(input=str(number))) for number in range(64)]
     outcomes = await asyncio.gather(*starts, return_exceptions=True)
     assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 63
     await hub.stop(session_id)
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert types(events).count("turn_started") == 1
     assert types(events)[-1] == "error"
 
 
-async def test_the_same_client_turn_id_again_is_the_same_turn_running_or_over(tmp_path: Path) -> None:
+async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel(["one", "two"]), tmp_path)
     request = TurnRequest(input="hi", client_turn_id="c1")
     first, second = await asyncio.gather(hub.start(session_id, request), hub.start(session_id, request))
     assert first == second
-    await turn_over(store, session_id)
+    await wait_for_turn_end(store, session_id)
     assert await hub.start(session_id, request) == first
     with pytest.raises(TurnConflict, match="c1"):
         await hub.start(session_id, TurnRequest(input="other", client_turn_id="c1"))
     assert (await hub.start(session_id, TurnRequest(input="next"))).id != first.id
-    await turn_over(store, session_id, ends=2)
+    await wait_for_turn_end(store, session_id, ends=2)
 
 
 async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: Path) -> None:
@@ -137,20 +137,20 @@ async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: 
     stopped = await hub.stop(session_id)
     assert stopped is not None
     assert stopped.id == turn.id
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
     assert await hub.stop(session_id) is None
     await hub.start(session_id, TurnRequest(input="more"))
-    await turn_over(store, session_id, ends=2)
+    await wait_for_turn_end(store, session_id, ends=2)
 
 
 async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([call("note", {"text": "x"}), "done"]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
-    asked = await seen(store, session_id, "confirm_required")
+    asked = await wait_for_event(store, session_id, "confirm_required")
     assert [question.id for question in hub.gate.pending(session_id)] == [asked["id"]]
     hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert types(events) == [
         "turn_started",
         "round_start",
@@ -163,11 +163,11 @@ async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> No
         "token",
         "final",
     ]
-    said = transcript(events)
-    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
-    assert said[1]["tool_calls"][0]["name"] == "note"
-    assert said[2]["content"] == "noted x"
-    assert said[2]["tool_call_id"] == said[1]["tool_calls"][0]["id"]
+    messages = transcript(events)
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1]["tool_calls"][0]["name"] == "note"
+    assert messages[2]["content"] == "noted x"
+    assert messages[2]["tool_call_id"] == messages[1]["tool_calls"][0]["id"]
 
 
 async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_id(tmp_path: Path) -> None:
@@ -177,18 +177,18 @@ async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_
     await store.create(second)
     for session_id in (first, second.id):
         turn = await hub.start(session_id, TurnRequest(input="hi"))
-        await turn_over(store, session_id)
+        await wait_for_turn_end(store, session_id)
         (began,) = await store.journal_of(session_id, turn.id)
         assert (began.kind, began.data) == ("began", {"call_id": "call_0", "name": "look", "arguments": "{}"})
 
 
-async def test_a_call_id_that_a_forgotten_call_may_have_had_is_not_given_again_after_a_restart(tmp_path: Path) -> None:
+async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(tmp_path: Path) -> None:
     random_id = "call_9XkD0fLlqJhYw2Zs8TnB4mQe"
     again = [[call("look", {}, id="call_0"), call("look", {}, id=random_id)], "done"]
     first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
     await first.start(session_id, TurnRequest(input="hi"))
-    events = await turn_over(store, session_id)
-    summary = Keepsake([SystemMessage(content="What was said before.")])
+    events = await wait_for_turn_end(store, session_id)
+    summary = Keepsake([SystemMessage(content="A summary of the earlier messages.")])
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
     await store.append(session_id, None, [changed], expected_seq=events[-1].seq, kept=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
@@ -197,14 +197,14 @@ async def test_a_call_id_that_a_forgotten_call_may_have_had_is_not_given_again_a
         store, models=lambda _name: model, tools=lambda _record: [look], settings=settings, clock=PatientClock()
     )
     await second.start(session_id, TurnRequest(input="more"))
-    events = await turn_over(store, session_id, ends=2)
+    events = await wait_for_turn_end(store, session_id, ends=2)
     calls = [json.loads(event.frame_json)["data"]["tool_call_id"] for event in events if event.type == "tool_call"]
     assert calls[0] != "call_0"
     assert calls[1] == random_id
 
 
-class StoreThatBreaks(MemoryStore):
-    """Refuses the `nth` append, and those behind it up to `times`."""
+class FailingStore(MemoryStore):
+    """A store whose `nth` append fails, and those after it up to `times`."""
 
     def __init__(self, nth: int, error: Exception, times: int = 1) -> None:
         super().__init__()
@@ -226,28 +226,28 @@ class StoreThatBreaks(MemoryStore):
 
 
 async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
-    store = StoreThatBreaks(2, StoreError("disk full"))
+    store = FailingStore(2, StoreError("disk full"))
     slow = ScriptedModel([[say("a"), hang()], "better"])
     hub, _, session_id = await hub_with(slow, tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
     await hub.start(session_id, TurnRequest(input="again"))
-    assert types(await turn_over(store, session_id, ends=2))[-1] == "final"
+    assert types(await wait_for_turn_end(store, session_id, ends=2))[-1] == "final"
 
 
-async def test_an_end_that_the_storage_refuses_is_stored_once_it_takes_it_though_nobody_asks(tmp_path: Path) -> None:
-    store = StoreThatBreaks(2, StoreError("disk full"), times=4)
+async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(tmp_path: Path) -> None:
+    store = FailingStore(2, StoreError("disk full"), times=4)
     clock = PatientClock({1.0: 0.001, 2.0: 0.002, 4.0: 0.004})
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
     await hub.start(session_id, TurnRequest(input="hi"))
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert types(events) == ["turn_started", "error"]
     assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
     await hub.close()
 
 
-async def test_a_claim_that_failed_but_stands_does_not_hold_the_session(tmp_path: Path) -> None:
+async def test_a_failed_claim_that_had_committed_does_not_block_the_session(tmp_path: Path) -> None:
     class Unanswering(MemoryStore):
         failures = 1
 
@@ -262,44 +262,44 @@ async def test_a_claim_that_failed_but_stands_does_not_hold_the_session(tmp_path
     with pytest.raises(StoreError, match="did not answer"):
         await hub.start(session_id, TurnRequest(input="hi"))
     await hub.start(session_id, TurnRequest(input="again"))
-    assert "final" in types(await turn_over(store, session_id))
+    assert "final" in types(await wait_for_turn_end(store, session_id))
 
 
 async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
-    store = StoreThatBreaks(2, RuntimeError("a bug"))
+    store = FailingStore(2, RuntimeError("a bug"))
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert json.loads(events[-1].frame_json)["data"] == {
-        "text": "The turn broke off because of an error in AgenticX.",
+        "text": "The turn failed because of an error in AgenticX.",
         "code": "internal",
         "fatal": True,
     }
 
 
 async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
-    store = StoreThatBreaks(1, StoreError("disk full"))
+    store = FailingStore(1, StoreError("disk full"))
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
         await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
     assert await store.last_seq(session_id) == 0
     await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
-    await turn_over(store, session_id)
+    await wait_for_turn_end(store, session_id)
 
 
-async def test_changing_a_session_is_an_event_of_the_session_beside_a_running_turn(tmp_path: Path) -> None:
+async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_id(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     record = await hub.change(session_id, {"name": "new", "tools": ("note",)})
     assert (record.name, record.tools) == ("new", ("note",))
-    assert await seen(store, session_id, "session_changed") == {"name": "new", "tools": ["note"]}
+    assert await wait_for_event(store, session_id, "session_changed") == {"name": "new", "tools": ["note"]}
     await hub.stop(session_id)
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert [event.turn_id for event in events if event.type == "session_changed"] == [None]
 
 
-async def test_deleting_a_session_ends_what_it_runs(tmp_path: Path) -> None:
+async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
     model = ScriptedModel([[say("a"), hang()]])
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -310,7 +310,7 @@ async def test_deleting_a_session_ends_what_it_runs(tmp_path: Path) -> None:
     assert await store.read_all(0, 10) == []
 
 
-async def test_who_posts_while_a_session_is_deleted_is_told_so_or_that_it_is_gone(tmp_path: Path) -> None:
+async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(tmp_path: Path) -> None:
     for yields in range(0, 60, 2):
         hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]] * 4), tmp_path)
         posts = [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi", when_busy="queue"))) for _ in "abc"]
@@ -319,8 +319,8 @@ async def test_who_posts_while_a_session_is_deleted_is_told_so_or_that_it_is_gon
         deleting = asyncio.create_task(hub.delete(session_id))
         posts += [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi"))) for _ in "de"]
         await deleting
-        for told in await asyncio.gather(*posts, return_exceptions=True):
-            assert isinstance(told, TurnRecord | SessionNotFound | SessionBusy)
+        for result in await asyncio.gather(*posts, return_exceptions=True):
+            assert isinstance(result, TurnRecord | SessionNotFound | SessionBusy)
         assert await store.read_all(0, 10) == []
         await hub.close()
 
@@ -329,7 +329,7 @@ async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     await hub.close()
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
     with pytest.raises(HubClosed):
         await hub.start(session_id, TurnRequest(input="hi"))
@@ -343,7 +343,7 @@ def token(text: str, offset: int, message_id: str = "m", **more: Any) -> Runtime
     return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": offset, **more})
 
 
-async def test_what_waits_while_a_batch_is_written_becomes_the_next_batch() -> None:
+async def test_events_that_arrive_while_a_batch_is_written_become_the_next_batch() -> None:
     gate = asyncio.Event()
     batches: list[list[Any]] = []
 
@@ -358,7 +358,7 @@ async def test_what_waits_while_a_batch_is_written_becomes_the_next_batch() -> N
         await gate.wait()
         batches.append([event.data.get("text", "state") for event in batch])
 
-    await Batches(write).drain(source())
+    await EventBatcher(write).drain(source())
     assert batches == [["a"], ["b", "state"]]
 
 
@@ -378,31 +378,31 @@ async def test_a_source_that_runs_ahead_waits_for_the_writer() -> None:
         await asyncio.sleep(0)
         ahead -= len(batch)
 
-    await Batches(write, most=10).drain(source())
+    await EventBatcher(write, max_events=10).drain(source())
     assert ahead == 0
     assert most_ahead <= 21
 
 
-async def test_a_call_begins_only_once_the_log_tells_of_it(tmp_path: Path) -> None:
+async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> None:
     class SlowStore(MemoryStore):
         async def append(self, session_id: str, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
             await asyncio.sleep(0.01)
             return await super().append(session_id, *args, **kwargs)
 
-    told: list[list[str]] = []
+    logs_seen: list[list[str]] = []
 
     @tool(risk="read")
     async def peek() -> str:
         """Read the log."""
-        told.append(types(await store.read(session_id, 0, 100)))
+        logs_seen.append(types(await store.read(session_id, 0, 100)))
         return "done"
 
     hub, store, session_id = await hub_with(
         ScriptedModel([call("peek", {}), "done"]), tmp_path, store=SlowStore(), tools=[peek]
     )
     await hub.start(session_id, TurnRequest(input="hi"))
-    await turn_over(store, session_id)
-    assert [one[-1] for one in told] == ["tool_call"]
+    await wait_for_turn_end(store, session_id)
+    assert [one[-1] for one in logs_seen] == ["tool_call"]
 
 
 async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
@@ -424,9 +424,9 @@ async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None
         return None
 
     with pytest.raises(ValueError, match="writer"):
-        await Batches(refuse).drain(source(False))
+        await EventBatcher(refuse).drain(source(False))
     with pytest.raises(LookupError, match="source"):
-        await Batches(accept).drain(source(True))
+        await EventBatcher(accept).drain(source(True))
     assert closed == ["closed", "closed"]
 
 
@@ -443,17 +443,17 @@ async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
     ]
 
 
-async def test_a_session_that_was_put_aside_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Path) -> None:
     model = ScriptedModel(["one", "two"])
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="first"))
-    await turn_over(store, session_id)
+    await wait_for_turn_end(store, session_id)
     for _ in range(300):
         other = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
         await store.create(other)
         await hub.change(other.id, {"name": "another"})
     await hub.start(session_id, TurnRequest(input="second"))
-    await turn_over(store, session_id, ends=2)
+    await wait_for_turn_end(store, session_id, ends=2)
     assert [message.content for message in model.requests[-1].messages if message.role != "system"] == [
         "first",
         "one",
@@ -461,7 +461,7 @@ async def test_a_session_that_was_put_aside_goes_on_where_it_was(tmp_path: Path)
     ]
 
 
-async def test_a_tool_that_is_refused_by_its_own_hub_is_a_failed_call_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_continues(tmp_path: Path) -> None:
     @tool(risk="read")
     async def begin(where: str) -> str:
         """Begin a turn of this session, of none, or after the store failed."""
@@ -474,7 +474,7 @@ async def test_a_tool_that_is_refused_by_its_own_hub_is_a_failed_call_and_the_tu
     hub, store, session_id = await hub_with(ScriptedModel([calls, "done"]), tmp_path, tools=[begin])
     await hub.start(session_id, TurnRequest(input="go"))
 
-    events = await turn_over(store, session_id)
+    events = await wait_for_turn_end(store, session_id)
     results = [json.loads(event.frame_json)["data"] for event in events if event.type == "tool_result"]
     assert [(data["outcome"], data["result"].startswith("Error: ")) for data in results] == [("error", True)] * 3
     assert types(events)[-1] == "final"

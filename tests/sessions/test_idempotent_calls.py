@@ -1,4 +1,4 @@
-"""Calls that had begun when the process died: run again where their tools say that they may be, else never."""
+"""Calls that had begun when the process died: run again only if their tools are idempotent."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.patience import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 
-class Dying:
-    """The store as a process sees it that may die: then nothing of what it does arrives any more."""
+class MortalStore:
+    """A store that raises on every use once it is `dead`, as if the process had died."""
 
     def __init__(self, store: Store) -> None:
         self._store, self.dead = store, False
@@ -38,15 +38,15 @@ class Dying:
 
 
 async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str, Any]]:
-    """The session's log once it has an event of that type."""
-    news = asyncio.Event()
-    with store.subscribe(session_id, news):
+    """Return the session's log once it has an event of that type."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
         while True:
-            news.clear()
+            wakeup.clear()
             events = [json.loads(event.frame_json) for event in await store.read(session_id, 0, 10_000)]
             if any(event["type"] == until for event in events):
                 return events
-            await asyncio.wait_for(news.wait(), PATIENCE)
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize("idempotent", [True, False, None])
@@ -83,9 +83,9 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
             clock=PatientClock(),
         )
 
-    dying = Dying(inner)
+    dying = MortalStore(inner)
     first = hub_on(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]))
-    await first.post(record.id, TurnRequest(input="go"))
+    await first.submit(record.id, TurnRequest(input="go"))
     await begun.wait()
     (asked,) = (
         one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")

@@ -1,4 +1,4 @@
-"""A session's name, and the log that tells of it, whatever ends the program in between."""
+"""A session's name and its event in the log, whenever the program ends in between."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from tests.patience import PatientClock
-from tests.sessions.test_hub import turn_over
+from tests.sessions.test_hub import wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 
 
-class Dying(SqliteStore):
-    """Writes nothing any more from the first event of a type on, as if the process had died there."""
+class DyingStore(SqliteStore):
+    """A store that writes nothing from the first event of a type on, as if the process had died there."""
 
     def __init__(self, path: Path, *, before: EventType) -> None:
         super().__init__(path)
@@ -37,58 +37,60 @@ class Dying(SqliteStore):
         return await super().append(session_id, turn_id, events, **beside)
 
 
-def hub_of(store: SqliteStore, home: Path, *script: Any) -> Hub:
+def make_hub(store: SqliteStore, home: Path, *script: Any) -> Hub:
     settings = load_settings({"home": home}, environ={})
     model = ScriptedModel(script)
     return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
 
 
-async def session_in(store: SqliteStore, home: Path) -> str:
+async def create_session(store: SqliteStore, home: Path) -> str:
     record = SessionRecord(workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     return record.id
 
 
-async def names_told(store: SqliteStore, session_id: str) -> list[str]:
+async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
     events = await store.read(session_id, 0, 1000)
     return [json.loads(event.frame_json)["data"]["name"] for event in events if event.type == "session_changed"]
 
 
 @pytest.mark.parametrize("death", [EventType.FINAL, EventType.SESSION_CHANGED])
-async def test_a_name_that_was_not_told_yet_is_told_after_a_restart_and_once(tmp_path: Path, death: EventType) -> None:
-    store = Dying(tmp_path / "sessions.db", before=death)
-    session_id = await session_in(store, tmp_path)
-    hub = hub_of(store, tmp_path, "done")
+async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
+    tmp_path: Path, death: EventType
+) -> None:
+    store = DyingStore(tmp_path / "sessions.db", before=death)
+    session_id = await create_session(store, tmp_path)
+    hub = make_hub(store, tmp_path, "done")
     await hub.start(session_id, TurnRequest(input="Fix the build"))
     await hub.close()
     assert (await store.get(session_id)).name == "Fix the build"
     await store.aclose()
     for _ in range(2):
         again = SqliteStore(tmp_path / "sessions.db")
-        await hub_of(again, tmp_path).recover()
-        assert await names_told(again, session_id) == ["Fix the build"]
+        await make_hub(again, tmp_path).recover()
+        assert await announced_names(again, session_id) == ["Fix the build"]
         await again.aclose()
 
 
-async def test_a_name_that_a_person_gave_meanwhile_is_the_one_that_was_told(tmp_path: Path) -> None:
+async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
-    session_id = await session_in(store, tmp_path)
-    hub = hub_of(store, tmp_path, [say("a"), hang()])
+    session_id = await create_session(store, tmp_path)
+    hub = make_hub(store, tmp_path, [say("a"), hang()])
     await hub.start(session_id, TurnRequest(input="Fix the build"))
     await hub.change(session_id, {"name": "Mine"})
     await hub.stop(session_id)
-    await turn_over(store, session_id)
+    await wait_for_turn_end(store, session_id)
     await hub.close()
-    await hub_of(store, tmp_path).recover()
-    assert await names_told(store, session_id) == ["Mine"]
+    await make_hub(store, tmp_path).recover()
+    assert await announced_names(store, session_id) == ["Mine"]
     assert await store.journal_open("named", "told") == []
     await store.aclose()
 
 
 async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path) -> None:
-    store = Dying(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
-    session_id = await session_in(store, tmp_path)
+    store = DyingStore(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
+    session_id = await create_session(store, tmp_path)
     with pytest.raises(StoreError):
-        await hub_of(store, tmp_path).change(session_id, {"name": "Mine"})
+        await make_hub(store, tmp_path).change(session_id, {"name": "Mine"})
     assert (await store.get(session_id)).name is None
     await store.aclose()

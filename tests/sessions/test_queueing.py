@@ -1,4 +1,4 @@
-"""Messages for a session that is busy: each becomes a turn, a part of one, or is handed back; none is lost."""
+"""Messages for a busy session: queued, steered or handed back, and never lost."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from agenticx.sessions import (
     HubClosed,
     Journalled,
     MemoryStore,
-    Posted,
     SessionRecord,
     SqliteStore,
     Store,
     StoredEvent,
+    Submission,
     TurnConflict,
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.waiting import WaitingMessage
+from agenticx.sessions.waiting import QueuedMessage
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -45,8 +45,8 @@ def note(text: str) -> str:
     return f"noted {text}"
 
 
-class Desk:
-    """One session of a hub, and what its log tells."""
+class QueueHarness:
+    """One session of a hub, and what is in its log."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self.store = store
@@ -55,7 +55,7 @@ class Desk:
         self.models: dict[str | None, ScriptedModel] = {}
 
     async def open(self, model: ScriptedModel) -> Hub:
-        """A hub that runs the session with `model`, as a new process would make it."""
+        """Return a hub that runs the session with `model`, as a new process would make it."""
         self.models = {None: model}
         self.hub = Hub(
             self.store,
@@ -69,23 +69,23 @@ class Desk:
         await self.hub.recover()
         return self.hub
 
-    async def post(self, text: str, when_busy: Any = "queue", **fields: Any) -> Posted:
-        return await self.hub.post(self.record.id, TurnRequest(input=text, when_busy=when_busy, **fields))
+    async def submit(self, text: str, when_busy: Any = "queue", **fields: Any) -> Submission:
+        return await self.hub.submit(self.record.id, TurnRequest(input=text, when_busy=when_busy, **fields))
 
-    async def until(self, done: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        """The session's envelopes once they are `done`; they are held to the grammar."""
-        news = asyncio.Event()
-        with self.store.subscribe(self.record.id, news):
+    async def wait_until(self, done: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        """Return the session's envelopes once they are `done`; they must follow the grammar."""
+        wakeup = asyncio.Event()
+        with self.store.subscribe(self.record.id, wakeup):
             while True:
-                news.clear()
+                wakeup.clear()
                 events = [json.loads(event.frame_json) for event in await self.store.read(self.record.id, 0, 10_000)]
                 if done(events):
                     check_grammar(events, complete=False)
                     return events
-                await asyncio.wait_for(news.wait(), PATIENCE)
+                await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
-    async def seen(self, type_: str, times: int = 1) -> list[dict[str, Any]]:
-        return await self.until(lambda events: sum(event["type"] == type_ for event in events) >= times)
+    async def wait_for(self, type_: str, times: int = 1) -> list[dict[str, Any]]:
+        return await self.wait_until(lambda events: sum(event["type"] == type_ for event in events) >= times)
 
     async def transcript(self) -> list[str]:
         events = await self.store.read(self.record.id, 0, 10_000)
@@ -93,34 +93,34 @@ class Desk:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[QueueHarness]:
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "sessions.db")
-    desk = Desk(tmp_path, store)
-    yield desk
-    await desk.hub.close()
-    await desk.store.aclose()
+    harness = QueueHarness(tmp_path, store)
+    yield harness
+    await harness.hub.close()
+    await harness.store.aclose()
 
 
-def told(events: Sequence[dict[str, Any]]) -> list[str]:
-    """The events without those of the model and of state: `turn_started one`, `queued two`, `final`, …"""
+def outline_of(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the events other than those of the model and of state: `turn_started one`, `queued two`, `final`, …"""
     wanted = {"turn_started": "input", "queued": "input", "handed_back": "input", "steered": "text", "error": "code"}
     wanted |= {"final": "text", "tool_result": "outcome", "confirm_required": "question"}
-    told = [f"{event['type']} {event['data'][wanted[event['type']]]}" for event in events if event["type"] in wanted]
-    return ["confirm_required" if line.startswith("confirm") else line for line in told]
+    lines = [f"{event['type']} {event['data'][wanted[event['type']]]}" for event in events if event["type"] in wanted]
+    return ["confirm_required" if line.startswith("confirm") else line for line in lines]
 
 
-async def test_queued_messages_run_in_order_each_as_the_message_that_was_announced(desk: Desk) -> None:
-    await desk.open(ScriptedModel([call("note", {"text": "x"}), "one done", "two done", "three done"]))
-    first = await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    queued = [await desk.post("two", client_turn_id="c2"), await desk.post("three", attachments=(PNG,))]
+async def test_queued_messages_run_in_order_each_as_the_message_that_was_announced(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([call("note", {"text": "x"}), "one done", "two done", "three done"]))
+    first = await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    queued = [await harness.submit("two", client_turn_id="c2"), await harness.submit("three", attachments=(PNG,))]
     assert [posted.state for posted in (first, *queued)] == ["started", "queued", "queued"]
     assert [posted.after_seq for posted in queued] == [
-        await desk.store.last_seq(desk.record.id) - 1 + n for n in (0, 1)
+        await harness.store.last_seq(harness.record.id) - 1 + n for n in (0, 1)
     ]
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    events = await desk.seen("final", 3)
-    assert told(events) == [
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await harness.wait_for("final", 3)
+    assert outline_of(events) == [
         "turn_started one",
         "confirm_required",
         "queued two",
@@ -134,8 +134,8 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     ]
     announced = [event for event in events if event["type"] == "queued"]
     begun = [event for event in events if event["type"] == "turn_started"][1:]
-    kept = [entry for event in begun for entry in await desk.store.journal_of(desk.record.id, event["turn_id"])]
-    assert [entry.kind for entry in kept] == ["taken", "taken"]  # what came with them is in the log alone
+    kept = [entry for event in begun for entry in await harness.store.journal_of(harness.record.id, event["turn_id"])]
+    assert [entry.kind for entry in kept] == ["taken", "taken"]  # their attachments are only in the log
     assert PNG.data not in str(kept)
     assert [event["turn_id"] for event in announced] == [None, None]
     assert announced[0]["data"] == {
@@ -147,9 +147,9 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     assert announced[1]["data"]["attachments"] == begun[1]["data"]["attachments"] == [PNG.summary]
     for posted, event in zip(queued, begun, strict=True):
         assert (event["turn_id"], event["data"]["message_id"]) == (posted.turn.id, posted.message_id)
-    said = [message for message in desk.models[None].requests[-1].messages if isinstance(message, UserMessage)]
-    assert [(message.content, message.attachments) for message in said] == [("one", ()), ("two", ()), ("three", (PNG,))]
-    assert await desk.transcript() == [
+    sent = [message for message in harness.models[None].requests[-1].messages if isinstance(message, UserMessage)]
+    assert [(message.content, message.attachments) for message in sent] == [("one", ()), ("two", ()), ("three", (PNG,))]
+    assert await harness.transcript() == [
         "user: one",
         "assistant: ",
         "tool: noted x",
@@ -162,22 +162,22 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
 
 
 @pytest.mark.parametrize("when_busy", ["reject", "queue", "steer", "interrupt"])
-async def test_a_free_session_begins_a_turn_in_any_mode(desk: Desk, when_busy: str) -> None:
-    await desk.open(ScriptedModel(["yes"]))
-    posted = await desk.post("go", when_busy)
+async def test_a_free_session_begins_a_turn_in_any_mode(harness: QueueHarness, when_busy: str) -> None:
+    await harness.open(ScriptedModel(["yes"]))
+    posted = await harness.submit("go", when_busy)
     assert (posted.state, posted.after_seq, posted.message_id) == ("started", 0, None)
-    assert told(await desk.seen("final")) == ["turn_started go", "final yes"]
+    assert outline_of(await harness.wait_for("final")) == ["turn_started go", "final yes"]
 
 
-async def test_a_message_is_taken_into_the_turn_that_runs_after_the_results_of_its_round(desk: Desk) -> None:
-    await desk.open(ScriptedModel([call("note", {"text": "x"}), "as you say"]))
-    first = await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    steered = await desk.post("rather so", "steer", attachments=(PNG,))
+async def test_a_steered_message_follows_the_results_of_the_running_round(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([call("note", {"text": "x"}), "as you say"]))
+    first = await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    steered = await harness.submit("rather so", "steer", attachments=(PNG,))
     assert (steered.state, steered.turn.id) == ("steered", first.turn.id)
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    events = await desk.seen("final")
-    assert told(events) == [
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await harness.wait_for("final")
+    assert outline_of(events) == [
         "turn_started one",
         "confirm_required",
         "queued rather so",
@@ -188,8 +188,8 @@ async def test_a_message_is_taken_into_the_turn_that_runs_after_the_results_of_i
     (event,) = (event for event in events if event["type"] == "steered")
     data = {"message_id": steered.message_id, "text": "rather so", "attachments": [PNG.summary]}
     assert (event["turn_id"], event["data"]) == (first.turn.id, data)
-    assert desk.models[None].requests[1].messages[-1].content == "rather so"
-    assert await desk.transcript() == [
+    assert harness.models[None].requests[1].messages[-1].content == "rather so"
+    assert await harness.transcript() == [
         "user: one",
         "assistant: ",
         "tool: noted x",
@@ -198,13 +198,13 @@ async def test_a_message_is_taken_into_the_turn_that_runs_after_the_results_of_i
     ]
 
 
-async def test_an_interrupt_ends_the_turn_and_runs_right_behind_it_while_the_others_wait_on(desk: Desk) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()], "instead", "later"]))
-    await desk.post("one")
-    await desk.post("two")
-    posted = await desk.post("three", "interrupt")
-    events = await desk.seen("final", 2)
-    assert told(events) == [
+async def test_an_interrupt_ends_the_running_turn_and_runs_before_other_queued_messages(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([[say("so"), hang()], "instead", "later"]))
+    await harness.submit("one")
+    await harness.submit("two")
+    posted = await harness.submit("three", "interrupt")
+    events = await harness.wait_for("final", 2)
+    assert outline_of(events) == [
         "turn_started one",
         "queued two",
         "queued three",
@@ -221,12 +221,12 @@ async def test_an_interrupt_ends_the_turn_and_runs_right_behind_it_while_the_oth
     assert posted.after_seq == events[ended]["seq"]
 
 
-async def test_a_steered_message_is_told_at_once_and_once_more_when_it_is_taken_in(desk: Desk) -> None:
-    await desk.open(ScriptedModel([call("note", {"text": "x"}), "as you say"]))
-    first = await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    steered = await desk.post("rather so", "steer", client_turn_id="c2", attachments=(PNG,))
-    queued = (await desk.seen("queued"))[-1]
+async def test_a_steered_message_has_an_event_when_accepted_and_another_when_taken_in(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([call("note", {"text": "x"}), "as you say"]))
+    first = await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    steered = await harness.submit("rather so", "steer", client_turn_id="c2", attachments=(PNG,))
+    queued = (await harness.wait_for("queued"))[-1]
     assert (queued["turn_id"], queued["data"]) == (
         None,
         {
@@ -237,22 +237,24 @@ async def test_a_steered_message_is_told_at_once_and_once_more_when_it_is_taken_
             "client_turn_id": "c2",
         },
     )
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    events = await desk.seen("final")
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await harness.wait_for("final")
     ours = [event for event in events if event["data"].get("message_id") == steered.message_id]
     assert [(event["type"], event["turn_id"]) for event in ours] == [("queued", None), ("steered", first.turn.id)]
-    assert (await desk.transcript()).count("user: rather so") == 1
+    assert (await harness.transcript()).count("user: rather so") == 1
 
 
-async def test_of_interrupts_posted_at_once_each_begins_in_its_order_and_is_stopped_for_the_next(desk: Desk) -> None:
+async def test_simultaneous_interrupts_begin_in_order_each_stopped_for_the_next(
+    harness: QueueHarness,
+) -> None:
     model = ScriptedModel([[say("so"), hang()], "the last word", "later"])
-    await desk.open(model)
-    await desk.post("one")
-    await desk.seen("token")
-    await desk.post("two")
-    posted = await asyncio.gather(*(desk.post(text, "interrupt") for text in ("A", "B", "C")))
-    events = await desk.seen("final", 2)
-    assert [line for line in told(events) if not line.startswith("queued")] == [
+    await harness.open(model)
+    await harness.submit("one")
+    await harness.wait_for("token")
+    await harness.submit("two")
+    posted = await asyncio.gather(*(harness.submit(text, "interrupt") for text in ("A", "B", "C")))
+    events = await harness.wait_for("final", 2)
+    assert [line for line in outline_of(events) if not line.startswith("queued")] == [
         "turn_started one",
         "error stopped",
         "turn_started A",
@@ -266,28 +268,28 @@ async def test_of_interrupts_posted_at_once_each_begins_in_its_order_and_is_stop
     ]
     begun = [event["turn_id"] for event in events if event["type"] == "turn_started"]
     assert [one.turn.id for one in posted] == begun[1:4]
-    said = [message.content for message in model.requests[1].messages if isinstance(message, UserMessage)]
-    assert said == ["one", "A", "B", "C"], "nobody was paid for an answer to those that were superseded"
+    sent = [message.content for message in model.requests[1].messages if isinstance(message, UserMessage)]
+    assert sent == ["one", "A", "B", "C"], "the model is not called for superseded messages"
 
 
-async def test_interrupts_keep_their_place_over_a_restart_and_end_the_turn_that_goes_on(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, SqliteStore(tmp_path / "sessions.db"))
-    await desk.open(ScriptedModel([call("note", {"text": "x"})]))
-    first = await desk.post("one")
-    await desk.seen("confirm_required")
-    await desk.post("two")
+async def test_interrupts_keep_their_order_over_a_restart_and_end_the_resumed_turn(tmp_path: Path) -> None:
+    harness = QueueHarness(tmp_path, SqliteStore(tmp_path / "sessions.db"))
+    await harness.open(ScriptedModel([call("note", {"text": "x"})]))
+    first = await harness.submit("one")
+    await harness.wait_for("confirm_required")
+    await harness.submit("two")
     for name in ("A", "B"):  # accepted, and then the process dies before it has stopped the turn
         request = TurnRequest(input=name, when_busy="interrupt")
-        entry = WaitingMessage.of_request(desk.record.id, request).entry()
-        await desk.store.journal(entry)
-    await desk.hub.close()
-    await desk.store.aclose()
+        entry = QueuedMessage.from_request(harness.record.id, request).to_journal_entry()
+        await harness.store.journal(entry)
+    await harness.hub.close()
+    await harness.store.aclose()
 
-    desk.store = SqliteStore(tmp_path / "sessions.db")
-    await desk.open(ScriptedModel(["B done", "two done"]))
-    events = await desk.seen("final", 2)
+    harness.store = SqliteStore(tmp_path / "sessions.db")
+    await harness.open(ScriptedModel(["B done", "two done"]))
+    events = await harness.wait_for("final", 2)
     assert first.turn.id == events[0]["turn_id"]
-    assert [line for line in told(events) if line.split()[0] in ("turn_started", "error", "final")] == [
+    assert [line for line in outline_of(events) if line.split()[0] in ("turn_started", "error", "final")] == [
         "turn_started one",
         "error stopped",
         "turn_started A",
@@ -297,18 +299,18 @@ async def test_interrupts_keep_their_place_over_a_restart_and_end_the_turn_that_
         "turn_started two",
         "final two done",
     ]
-    await desk.hub.close()
-    await desk.store.aclose()
+    await harness.hub.close()
+    await harness.store.aclose()
 
 
-async def test_a_stop_hands_back_all_that_waits_and_what_comes_afterwards_runs(desk: Desk) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()], "next"]))
-    first = await desk.post("one")
-    posted = [await desk.post("two", attachments=(PNG,)), await desk.post("three", "steer")]
-    await desk.hub.stop(desk.record.id)
-    after = await desk.post("four")
-    events = await desk.seen("final")
-    assert [line for line in told(events) if line != "queued four"] == [
+async def test_a_stop_hands_back_all_queued_messages_and_a_later_one_runs(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([[say("so"), hang()], "next"]))
+    first = await harness.submit("one")
+    posted = [await harness.submit("two", attachments=(PNG,)), await harness.submit("three", "steer")]
+    await harness.hub.stop(harness.record.id)
+    after = await harness.submit("four")
+    events = await harness.wait_for("final")
+    assert [line for line in outline_of(events) if line != "queued four"] == [
         "turn_started one",
         "queued two",
         "queued three",
@@ -325,11 +327,11 @@ async def test_a_stop_hands_back_all_that_waits_and_what_comes_afterwards_runs(d
     assert [event["data"]["turn_id"] for event in back] == [posted[0].turn.id, first.turn.id]
     assert back[0]["data"]["attachments"] == [PNG.summary]
     assert after.turn.id == events[-1]["turn_id"]
-    assert await desk.transcript() == ["user: one", "assistant: so", "user: four", "assistant: next"]
+    assert await harness.transcript() == ["user: one", "assistant: so", "user: four", "assistant: next"]
 
 
 class HeldClock(SystemClock):
-    """No pause ends before it `runs`."""
+    """A clock whose pauses do not end before `runs` is set."""
 
     def __init__(self) -> None:
         self.runs = asyncio.Event()
@@ -338,15 +340,15 @@ class HeldClock(SystemClock):
         await self.runs.wait()
 
 
-async def test_a_turn_that_fails_hands_back_what_it_did_not_take_in_and_the_next_one_runs(desk: Desk) -> None:
+async def test_a_failed_turn_hands_back_untaken_messages_and_the_next_one_runs(harness: QueueHarness) -> None:
     failing, clock = [say("so"), pause(0.2), fail(ModelError("gone", code="provider.transport"))], HeldClock()
-    await desk.open(ScriptedModel([failing, "fine"], clock=clock))
-    await desk.post("one")
-    await desk.seen("token")
-    await desk.post("two")
-    await desk.post("hurry", "steer")
+    await harness.open(ScriptedModel([failing, "fine"], clock=clock))
+    await harness.submit("one")
+    await harness.wait_for("token")
+    await harness.submit("two")
+    await harness.submit("hurry", "steer")
     clock.runs.set()
-    assert told(await desk.seen("final")) == [
+    assert outline_of(await harness.wait_for("final")) == [
         "turn_started one",
         "queued two",
         "queued hurry",
@@ -357,100 +359,104 @@ async def test_a_turn_that_fails_hands_back_what_it_did_not_take_in_and_the_next
     ]
 
 
-async def test_the_same_client_turn_id_tells_what_became_of_the_message_in_any_mode(desk: Desk) -> None:
-    await desk.open(ScriptedModel([call("note", {"text": "x"}), "one done", "two done", [say("so"), hang()]]))
-    first = await desk.post("one", "reject", client_turn_id="c1")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    queued, again = await asyncio.gather(*(desk.post("two", client_turn_id="c2") for _ in range(2)))
-    steered = await desk.post("so", "steer", client_turn_id="c3")
+async def test_a_repeated_client_turn_id_returns_the_state_of_the_message_in_any_mode(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([call("note", {"text": "x"}), "one done", "two done", [say("so"), hang()]]))
+    first = await harness.submit("one", "reject", client_turn_id="c1")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    queued, again = await asyncio.gather(*(harness.submit("two", client_turn_id="c2") for _ in range(2)))
+    steered = await harness.submit("so", "steer", client_turn_id="c3")
 
     async def all_modes(text: str, client_turn_id: str) -> set[tuple[str, str, str | None]]:
         modes = ("reject", "queue", "steer", "interrupt")
-        answers = [await desk.post(text, mode, client_turn_id=client_turn_id) for mode in modes]
+        answers = [await harness.submit(text, mode, client_turn_id=client_turn_id) for mode in modes]
         return {(answer.state, answer.turn.id, answer.message_id) for answer in answers}
 
     assert await all_modes("one", "c1") == {("started", first.turn.id, None)}
     assert await all_modes("two", "c2") == {("queued", queued.turn.id, queued.message_id)}
     assert (again.turn.id, again.message_id) == (queued.turn.id, queued.message_id)
     assert await all_modes("so", "c3") == {("steered", first.turn.id, steered.message_id)}
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    events = await desk.seen("final", 2)
-    assert told(events)[4:] == ["tool_result ok", "steered so", "final one done", "turn_started two", "final two done"]
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await harness.wait_for("final", 2)
+    assert outline_of(events)[4:] == [
+        "tool_result ok",
+        "steered so",
+        "final one done",
+        "turn_started two",
+        "final two done",
+    ]
     assert await all_modes("two", "c2") == {("started", queued.turn.id, queued.message_id)}
     assert await all_modes("so", "c3") == {("steered", first.turn.id, steered.message_id)}
     begun = next(event for event in events if event["data"].get("client_turn_id") == "c2" and event["turn_id"])
-    assert (await desk.post("two", client_turn_id="c2")).after_seq == begun["seq"] - 1
+    assert (await harness.submit("two", client_turn_id="c2")).after_seq == begun["seq"] - 1
 
-    await desk.post("three")
-    back = await desk.post("four", client_turn_id="c4")
-    await desk.hub.stop(desk.record.id)
-    await desk.seen("handed_back")
+    await harness.submit("three")
+    back = await harness.submit("four", client_turn_id="c4")
+    await harness.hub.stop(harness.record.id)
+    await harness.wait_for("handed_back")
     assert await all_modes("four", "c4") == {("handed_back", back.turn.id, back.message_id)}
     for used in ("c1", "c2", "c3", "c4"):
         for mode in ("reject", "queue", "steer", "interrupt"):
             with pytest.raises(TurnConflict, match=used):
-                await desk.post("other", mode, client_turn_id=used)
+                await harness.submit("other", mode, client_turn_id=used)
     with pytest.raises(TurnConflict, match="c2"):
-        await desk.post("two", client_turn_id="c2", attachments=(PNG,))
+        await harness.submit("two", client_turn_id="c2", attachments=(PNG,))
 
 
-async def test_no_more_than_a_hundred_messages_wait(desk: Desk) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()]]))
-    await desk.post("one")
+async def test_no_more_than_a_hundred_messages_are_queued(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
     for number in range(100):
-        await desk.post(str(number))
-    before = await desk.store.last_seq(desk.record.id)
+        await harness.submit(str(number))
+    before = await harness.store.last_seq(harness.record.id)
     for mode in ("queue", "steer", "interrupt"):
-        with pytest.raises(SessionBusy, match="100 messages wait"):
-            await desk.post("too much", mode)
-    assert await desk.store.last_seq(desk.record.id) == before
+        with pytest.raises(SessionBusy, match="100 messages are queued"):
+            await harness.submit("too much", mode)
+    assert await harness.store.last_seq(harness.record.id) == before
 
 
-async def test_a_deleted_session_takes_what_waits_with_it(desk: Desk) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()]]))
-    await desk.post("one")
-    await desk.post("two")
-    await desk.hub.delete(desk.record.id)
+async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
+    await harness.submit("two")
+    await harness.hub.delete(harness.record.id)
     with pytest.raises(SessionNotFound):
-        await desk.post("three")
-    assert await desk.store.journal_open("posted", "taken") == []
+        await harness.submit("three")
+    assert await harness.store.journal_open("posted", "taken") == []
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
-async def test_deleting_a_session_while_messages_come_in_is_nothing_to_log_an_error_of(
-    desk: Desk, when_busy: str, caplog: pytest.LogCaptureFixture
+async def test_deleting_a_session_while_messages_arrive_logs_no_error(
+    harness: QueueHarness, when_busy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()], *["yes"] * 10]))
-    await desk.post("one")
-    await desk.seen("token")
-    posting = [asyncio.create_task(desk.post(str(number), when_busy)) for number in range(5)]
+    await harness.open(ScriptedModel([[say("so"), hang()], *["yes"] * 10]))
+    await harness.submit("one")
+    await harness.wait_for("token")
+    posting = [asyncio.create_task(harness.submit(str(number), when_busy)) for number in range(5)]
     await asyncio.sleep(0)
-    await desk.hub.delete(desk.record.id)
-    for told in await asyncio.gather(*posting, return_exceptions=True):
-        assert isinstance(told, (Posted, SessionNotFound))
-    await desk.hub.close()
+    await harness.hub.delete(harness.record.id)
+    for result in await asyncio.gather(*posting, return_exceptions=True):
+        assert isinstance(result, (Submission, SessionNotFound))
+    await harness.hub.close()
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [
-        one for one in logged if "ignores cancellation" not in one
-    ] == []  # that the machine stood still is no error
+    assert [one for one in logged if "ignores cancellation" not in one] == []  # a slow machine is no error
 
 
-async def test_a_message_whose_model_is_gone_is_handed_back_and_the_next_one_runs(desk: Desk) -> None:
-    await desk.open(ScriptedModel([call("note", {"text": "x"}), "one done", "three done"]))
-    desk.models["other"] = ScriptedModel([])
-    await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    await desk.post("two", model="other")
-    await desk.post("three")
+async def test_a_message_whose_model_is_unknown_is_handed_back_and_the_next_one_runs(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([call("note", {"text": "x"}), "one done", "three done"]))
+    harness.models["other"] = ScriptedModel([])
+    await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    await harness.submit("two", model="other")
+    await harness.submit("three")
 
     def refuse(name: str | None) -> ScriptedModel:
         if name == "other":
             raise StoreError("no such model")
-        return desk.models[name]
+        return harness.models[name]
 
-    desk.hub._models = refuse  # pyright: ignore[reportPrivateUsage]
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    assert told(await desk.seen("final", 2))[-4:] == [
+    harness.hub._models = refuse  # pyright: ignore[reportPrivateUsage]
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    assert outline_of(await harness.wait_for("final", 2))[-4:] == [
         "final one done",
         "handed_back two",
         "turn_started three",
@@ -461,14 +467,14 @@ async def test_a_message_whose_model_is_gone_is_handed_back_and_the_next_one_run
 # --- the end of a process ---------------------------------------------------------------------------------------------
 
 
-async def test_a_clean_end_hands_back_what_waits_for_a_turn_that_it_stops(desk: Desk) -> None:
-    await desk.open(ScriptedModel([[say("so"), hang()]]))
-    await desk.post("one")
-    await desk.post("two")
-    await desk.post("three", "steer")
-    await desk.hub.close()
-    events = await desk.seen("handed_back", 2)
-    assert told(events) == [
+async def test_closing_hands_back_messages_queued_behind_a_turn_that_it_stops(harness: QueueHarness) -> None:
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
+    await harness.submit("two")
+    await harness.submit("three", "steer")
+    await harness.hub.close()
+    events = await harness.wait_for("handed_back", 2)
+    assert outline_of(events) == [
         "turn_started one",
         "queued two",
         "queued three",
@@ -477,29 +483,32 @@ async def test_a_clean_end_hands_back_what_waits_for_a_turn_that_it_stops(desk: 
         "handed_back three",
     ]
     with pytest.raises(HubClosed):
-        await desk.post("four")
+        await harness.submit("four")
 
 
-async def test_what_waits_for_a_turn_that_waits_for_a_person_does_so_after_a_restart(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, SqliteStore(tmp_path / "sessions.db"))
-    await desk.open(ScriptedModel([call("note", {"text": "x"})]))
-    first = await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    posted = [await desk.post("two", client_turn_id="c2"), await desk.post("so", "steer", client_turn_id="c3")]
-    await desk.hub.close()
-    before = await desk.store.last_seq(desk.record.id)
-    await desk.store.aclose()
+async def test_messages_behind_a_turn_that_waits_for_a_confirmation_stay_queued_over_a_restart(tmp_path: Path) -> None:
+    harness = QueueHarness(tmp_path, SqliteStore(tmp_path / "sessions.db"))
+    await harness.open(ScriptedModel([call("note", {"text": "x"})]))
+    first = await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    posted = [
+        await harness.submit("two", client_turn_id="c2"),
+        await harness.submit("so", "steer", client_turn_id="c3"),
+    ]
+    await harness.hub.close()
+    before = await harness.store.last_seq(harness.record.id)
+    await harness.store.aclose()
 
-    desk.store = SqliteStore(tmp_path / "sessions.db")
-    await desk.open(ScriptedModel(["one done", "two done"]))
-    assert await desk.store.last_seq(desk.record.id) == before
-    again = [await desk.post("two", client_turn_id="c2"), await desk.post("so", "steer", client_turn_id="c3")]
+    harness.store = SqliteStore(tmp_path / "sessions.db")
+    await harness.open(ScriptedModel(["one done", "two done"]))
+    assert await harness.store.last_seq(harness.record.id) == before
+    again = [await harness.submit("two", client_turn_id="c2"), await harness.submit("so", "steer", client_turn_id="c3")]
     assert [(one.state, one.turn.id, one.message_id) for one in again] == [
         ("queued", posted[0].turn.id, posted[0].message_id),
         ("steered", first.turn.id, posted[1].message_id),
     ]
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    assert told(await desk.seen("final", 2)) == [
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    assert outline_of(await harness.wait_for("final", 2)) == [
         "turn_started one",
         "confirm_required",
         "queued two",
@@ -510,12 +519,12 @@ async def test_what_waits_for_a_turn_that_waits_for_a_person_does_so_after_a_res
         "turn_started two",
         "final two done",
     ]
-    await desk.hub.close()
-    await desk.store.aclose()
+    await harness.hub.close()
+    await harness.store.aclose()
 
 
-class StoreThatTarries(MemoryStore):
-    """Lets whoever stored the end of a turn wait, while everybody else sees it already."""
+class SlowFinishStore(MemoryStore):
+    """A store that delays the caller that stored the end of a turn, while all others see the end already."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -529,21 +538,21 @@ class StoreThatTarries(MemoryStore):
         return stored
 
 
-async def test_nothing_overtakes_what_waits_in_the_moment_when_a_turn_ends(tmp_path: Path) -> None:
-    store = StoreThatTarries()
-    desk = Desk(tmp_path, store)
-    await desk.open(ScriptedModel([[say("so"), hang()], "two done", "three done"]))
-    await desk.post("one")
-    two = asyncio.create_task(desk.post("two", "interrupt"))
+async def test_no_message_overtakes_queued_ones_at_the_moment_when_a_turn_ends(tmp_path: Path) -> None:
+    store = SlowFinishStore()
+    harness = QueueHarness(tmp_path, store)
+    await harness.open(ScriptedModel([[say("so"), hang()], "two done", "three done"]))
+    await harness.submit("one")
+    two = asyncio.create_task(harness.submit("two", "interrupt"))
     await store.ended.wait()
-    later = [asyncio.create_task(desk.post("three")), asyncio.create_task(desk.post("four", "reject"))]
+    later = [asyncio.create_task(harness.submit("three")), asyncio.create_task(harness.submit("four", "reject"))]
     for _ in range(100):
         await asyncio.sleep(0)
     store.on.set()
     with pytest.raises(SessionBusy):
         await later[1]
     assert [(await posted).state for posted in (two, later[0])] == ["started", "queued"]
-    assert [line for line in told(await desk.seen("final", 2)) if not line.startswith("queued")] == [
+    assert [line for line in outline_of(await harness.wait_for("final", 2)) if not line.startswith("queued")] == [
         "turn_started one",
         "error stopped",
         "turn_started two",
@@ -551,11 +560,11 @@ async def test_nothing_overtakes_what_waits_in_the_moment_when_a_turn_ends(tmp_p
         "turn_started three",
         "final three done",
     ]
-    await desk.hub.close()
+    await harness.hub.close()
 
 
-class StoreThatBreaks(MemoryStore):
-    """Refuses everything that is written while it is `broken`."""
+class BreakableStore(MemoryStore):
+    """A store that refuses every write while it is `broken`."""
 
     broken = False
 
@@ -582,19 +591,19 @@ class StoreThatBreaks(MemoryStore):
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
 async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tmp_path: Path, when_busy: str) -> None:
-    store = StoreThatBreaks()
-    desk = Desk(tmp_path, store)
-    await desk.open(ScriptedModel([[say("so"), hang()]]))
-    await desk.post("one")
-    await desk.seen("token")
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
+    await harness.wait_for("token")
     store.broken = True
     with pytest.raises(StoreError, match="disk full"):
-        await desk.post("two", when_busy, client_turn_id="c2")
+        await harness.submit("two", when_busy, client_turn_id="c2")
     store.broken = False
-    again = await desk.post("two", client_turn_id="c2")
+    again = await harness.submit("two", client_turn_id="c2")
     assert again.state == "queued"
-    await desk.hub.close()
-    assert told(await desk.seen("handed_back")) == [
+    await harness.hub.close()
+    assert outline_of(await harness.wait_for("handed_back")) == [
         "turn_started one",
         "queued two",
         "error stopped",
@@ -602,68 +611,68 @@ async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tm
     ]
 
 
-async def test_what_waits_outlasts_a_storage_failure_and_is_handed_back(tmp_path: Path) -> None:
-    store = StoreThatBreaks()
-    desk = Desk(tmp_path, store)
-    await desk.open(ScriptedModel([[say("so"), hang()], "three done"]))
-    await desk.post("one")
-    await desk.seen("token")
-    await desk.post("two")
+async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    await harness.open(ScriptedModel([[say("so"), hang()], "three done"]))
+    await harness.submit("one")
+    await harness.wait_for("token")
+    await harness.submit("two")
     store.broken = True
-    await desk.hub.stop(desk.record.id)
-    while desk.hub.running_turn(desk.record.id):
+    await harness.hub.stop(harness.record.id)
+    while harness.hub.running_turn_id(harness.record.id):
         await asyncio.sleep(0.01)
     store.broken = False
-    posted = await desk.post("three")
+    posted = await harness.submit("three")
     assert posted.state == "started"
-    assert told(await desk.seen("final"))[-4:] == [
+    assert outline_of(await harness.wait_for("final"))[-4:] == [
         "error storage",
         "handed_back two",
         "turn_started three",
         "final three done",
     ]
-    await desk.hub.close()
+    await harness.hub.close()
 
 
-async def test_the_model_never_hears_what_was_not_stored(tmp_path: Path) -> None:
-    store = StoreThatBreaks()
-    desk = Desk(tmp_path, store)
+async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
     model = ScriptedModel([call("note", {"text": "x"}), *["yes"] * 3])
-    await desk.open(model)
-    await desk.post("one")
-    asked = (await desk.seen("confirm_required"))[-1]["data"]
-    await desk.post("two", "steer")
+    await harness.open(model)
+    await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    await harness.submit("two", "steer")
     store.broken = True
-    desk.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    while desk.hub.running_turn(desk.record.id):
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    while harness.hub.running_turn_id(harness.record.id):
         await asyncio.sleep(0.01)
     with pytest.raises(StoreError):
-        await desk.post("lost", "reject")
+        await harness.submit("lost", "reject")
     store.broken = False
-    await desk.post("three")
-    assert told(await desk.seen("final"))[-4:] == [
+    await harness.submit("three")
+    assert outline_of(await harness.wait_for("final"))[-4:] == [
         "error storage",
         "handed_back two",
         "turn_started three",
         "final yes",
     ]
-    said = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
-    assert said == ["one", "three"]
-    await desk.hub.close()
+    sent = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert sent == ["one", "three"]
+    await harness.hub.close()
 
 
-async def test_a_turn_that_could_not_begin_is_not_heard_of_by_the_next(tmp_path: Path) -> None:
-    store = StoreThatBreaks()
-    desk = Desk(tmp_path, store)
+async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_next(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
     model = ScriptedModel(["yes"] * 4)
-    await desk.open(model)
+    await harness.open(model)
     store.broken = True
     with pytest.raises(StoreError, match="disk full"):
-        await desk.post("lost")
+        await harness.submit("lost")
     store.broken = False
     for text in ("one", "three"):
-        await desk.post(text)
-    assert told(await desk.seen("final", 2))[-2:] == ["turn_started three", "final yes"]
-    said = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
-    assert said == ["one", "three"]
-    await desk.hub.close()
+        await harness.submit(text)
+    assert outline_of(await harness.wait_for("final", 2))[-2:] == ["turn_started three", "final yes"]
+    sent = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert sent == ["one", "three"]
+    await harness.hub.close()

@@ -1,4 +1,4 @@
-"""Whichever write fails, refused or carried out without an answer: no accepted message is lost or said twice."""
+"""No accepted message is lost or duplicated, whichever write fails, committed or not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Hub, Posted, SessionRecord, SqliteStore, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Submission, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -23,8 +23,8 @@ from tests.patience import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 WRITES = frozenset({"append", "journal", "claim", "release"})
-MOST_WRITES = 60
-SAID = ("turn_started", "steered", "handed_back")
+MAX_WRITES = 60
+INPUT_EVENTS = ("turn_started", "steered", "handed_back")
 
 
 @tool(risk="write")
@@ -33,12 +33,15 @@ def note(text: str) -> str:
     return f"noted {text}"
 
 
-class Striking:
-    """A store of which the `nth` write fails, and those behind it up to `times`; `answers` tells in which way."""
+class FailingWrites:
+    """A store whose `nth` write fails, and those after it up to `times`.
+
+    `carried_out`: the failing writes commit and then raise.
+    """
 
     def __init__(self, store: SqliteStore, nth: int, times: int, *, carried_out: bool) -> None:
         self._store, self._left, self._times, self._carried_out = store, nth, times, carried_out
-        self.struck = False
+        self.has_failed = False
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -47,30 +50,33 @@ class Striking:
 
         async def write(*args: Any, **more: Any) -> Any:
             self._left -= 1
-            strikes = -self._times < self._left <= 0
-            self.struck = self.struck or strikes
-            if strikes and not self._carried_out:
+            fails = -self._times < self._left <= 0
+            self.has_failed = self.has_failed or fails
+            if fails and not self._carried_out:
                 raise StoreError("the disk is full")
             result = await method(*args, **more)
-            if strikes:
+            if fails:
                 raise StoreError("the disk did not answer")
             return result
 
         return write
 
 
-def hub_of(store: Any, model: ScriptedModel, folder: Path) -> Hub:
+def make_hub(store: Any, model: ScriptedModel, folder: Path) -> Hub:
     settings = load_settings({"home": folder / "home"}, environ={})
     tools, clock = [note], PatientClock({0.5: 0.01, 2.0: 0.04, 10.0: 0.2})
     return Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
 
 
-async def accepted(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool:
-    """Post a message as a client does: again, with the same id, until there is an answer."""
+async def submit_with_retries(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool:
+    """Submit a message as a client does, again with the same id until there is an answer.
+
+    Return whether it was accepted.
+    """
     request = TurnRequest(input=text, when_busy=when_busy, client_turn_id=text)
     for _ in range(5):
         try:
-            posted: Posted = await hub.post(session_id, request)
+            posted: Submission = await hub.submit(session_id, request)
         except SessionBusy:
             return False
         except AgenticXError:
@@ -79,31 +85,31 @@ async def accepted(hub: Hub, session_id: str, text: str, when_busy: Any) -> bool
     return False
 
 
-async def quiet(hub: Hub, session_id: str, store: SqliteStore | None = None) -> None:
-    """Answer what is asked until nothing runs any more, nor waits in `store`."""
+async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None = None) -> None:
+    """Approve all questions until no turn runs and, if `store` is given, no message is queued in it."""
     async with asyncio.timeout(PATIENCE):
         idle = 0
         while idle < 3:
             for asked in hub.gate.pending(session_id):
                 hub.gate.resolve(asked.id, True, digest=asked.digest)
             waits = store is not None and await store.journal_open("posted", "taken")
-            idle = 0 if waits or hub.running_turn(session_id) else idle + 1
+            idle = 0 if waits or hub.running_turn_id(session_id) else idle + 1
             await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
+async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
     tmp_path: Path, carried_out: bool, times: int
 ) -> None:
-    for nth in range(1, MOST_WRITES):
+    for nth in range(1, MAX_WRITES):
         folder = tmp_path / str(nth)
         folder.mkdir()
         store = SqliteStore(folder / "sessions.db")
         record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
         await store.create(record)
-        striking = Striking(store, nth, times, carried_out=carried_out)
-        hub = hub_of(striking, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
+        failing = FailingWrites(store, nth, times, carried_out=carried_out)
+        hub = make_hub(failing, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
         texts = {
             "one": "reject",
             "two": "queue",
@@ -112,28 +118,30 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
             "five": "interrupt",
             "six": "queue",
         }
-        taken = [text for text, mode in texts.items() if await accepted(hub, record.id, text, mode)]
-        await quiet(hub, record.id)
+        taken = [text for text, mode in texts.items() if await submit_with_retries(hub, record.id, text, mode)]
+        await wait_until_idle(hub, record.id)
         await hub.close()
-        again = hub_of(store, ScriptedModel(["yes"] * 20), folder)
+        again = make_hub(store, ScriptedModel(["yes"] * 20), folder)
         await again.recover()
-        await quiet(again, record.id, store)
+        await wait_until_idle(again, record.id, store)
         events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
         check_grammar(events, complete=any(event["turn_id"] for event in events))
-        told = Counter(event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in SAID)
+        counts = Counter(
+            event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in INPUT_EVENTS
+        )
         where = f"write {nth}, {times} times, carried out: {carried_out}"
-        assert {text for text in taken if not told[text]} == set(), where
-        assert [text for text, count in told.items() if count > 1] == [], where
+        assert {text for text in taken if not counts[text]} == set(), where
+        assert [text for text, count in counts.items() if count > 1] == [], where
         assert await store.journal_open("posted", "taken") == [], where
         await again.close()
         await store.aclose()
-        if not striking.struck:
+        if not failing.has_failed:
             return
-    raise AssertionError(f"there are more than {MOST_WRITES} writes")
+    raise AssertionError(f"there are more than {MAX_WRITES} writes")
 
 
-class Unanswering:
-    """A store that says of two writes that they failed, though it carried them out: the second once `go` is set."""
+class LostAcknowledgements:
+    """A store that commits two writes and reports them as failed: the second once `go` is set."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -156,29 +164,29 @@ class Unanswering:
         return stored
 
 
-async def test_a_doubt_about_one_message_is_not_settled_while_the_fate_of_another_is_being_written(
+async def test_an_unconfirmed_message_is_not_resolved_while_the_outcome_of_another_is_written(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
-    doubtful = Unanswering(store)
-    hub = hub_of(doubtful, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), tmp_path)
-    await hub.post(record.id, TurnRequest(input="one"))
+    unreliable = LostAcknowledgements(store)
+    hub = make_hub(unreliable, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), tmp_path)
+    await hub.submit(record.id, TurnRequest(input="one"))
     async with asyncio.timeout(PATIENCE):
         while not (asked := hub.gate.pending(record.id)):
             await asyncio.sleep(0.002)
-    await hub.post(record.id, TurnRequest(input="steers", when_busy="steer"))
+    await hub.submit(record.id, TurnRequest(input="steers", when_busy="steer"))
     waits = TurnRequest(input="waits", when_busy="queue", client_turn_id="waits")
     with pytest.raises(StoreError):
-        await hub.post(record.id, waits)
+        await hub.submit(record.id, waits)
     hub.gate.resolve(asked[0].id, True, digest=asked[0].digest)
-    await doubtful.entered.wait()
-    posting = asyncio.create_task(hub.post(record.id, waits))
+    await unreliable.entered.wait()
+    posting = asyncio.create_task(hub.submit(record.id, waits))
     await asyncio.wait({posting}, timeout=0.2)  # time enough to look for what is being written only now
-    doubtful.go.set()
+    unreliable.go.set()
     await posting
-    await quiet(hub, record.id, store)
+    await wait_until_idle(hub, record.id, store)
     await hub.close()
     events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
     check_grammar(events)

@@ -125,9 +125,9 @@ async def told_after(hub: Hub, store: Store, session_id: str) -> None:
     """Wait until nothing runs any more."""
     news = asyncio.Event()
     with store.subscribe(session_id, news):
-        while hub.running_turn(session_id) is not None:
+        while hub.running_turn_id(session_id) is not None:
             news.clear()
-            if hub.running_turn(session_id) is not None:
+            if hub.running_turn_id(session_id) is not None:
                 await asyncio.wait_for(news.wait(), PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""Names that sessions take from their first message."""
+"""Session names taken from the first message."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ from agenticx.sessions.titles import title_of
         ("?!", None),
     ],
 )
-def test_the_first_line_that_says_something_is_the_name(message: str, title: str | None) -> None:
+def test_the_first_line_with_text_is_the_name(message: str, title: str | None) -> None:
     assert title_of(message) == title

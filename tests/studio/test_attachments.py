@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from tests.llms.files import PNG, TEXT, contents
@@ -54,20 +54,20 @@ async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[i
 
 async def test_what_is_not_let_in_is_a_problem_with_a_sentence_and_starts_nothing(make_studio: StudioMaker) -> None:
     large = contents["image/png"] + b"\0" * 5 * 1024 * 1024
-    half = contents["application/pdf"] + b" " * (TOTAL_BYTES // 2)
+    half = contents["application/pdf"] + b" " * (MAX_TOTAL_BYTES // 2)
     async with make_studio(ScriptedModel()) as studio:
         session_id = await studio.session()
         first = "attachments.0.data"
         for attachments, status, code, field, words in (
             ([given("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
             ([given("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
-            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "16 MiB are the most"),
+            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "the limit is 16 MiB"),
             ([{"name": "x", "data": "*"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([{"name": "x", "data": "é"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([given("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
             ([given("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
             ([{"name": "x"}], 422, "invalid_body", first, "'attachments.0.data' is required."),
-            ([PICTURE] * (MOST_ATTACHMENTS + 1), 422, "invalid_body", "attachments", "at most 20 items"),
+            ([PICTURE] * (MAX_ATTACHMENTS + 1), 422, "invalid_body", "attachments", "at most 20 items"),
         ):
             answer = await refused(studio, session_id, *attachments)
             assert answer[:3] == (status, code, field)
@@ -77,7 +77,7 @@ async def test_what_is_not_let_in_is_a_problem_with_a_sentence_and_starts_nothin
 
 async def test_files_up_to_the_limit_fit_into_a_body(make_studio: StudioMaker) -> None:
     model = ScriptedModel(["seen"])
-    content = contents["image/png"] + b"\0" * (TOTAL_BYTES // 4 - 16)
+    content = contents["image/png"] + b"\0" * (MAX_TOTAL_BYTES // 4 - 16)
     async with make_studio(model) as studio:
         session_id = await studio.session()
         files = [given(f"{number}.png", content) for number in range(4)]

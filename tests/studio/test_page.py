@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.attachments import MOST_ATTACHMENTS, TOTAL_BYTES
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
 from agenticx.llms.retrying import RetryingModel
 from agenticx.llms.scripted import ScriptedModel, call
@@ -210,8 +210,8 @@ async def test_a_file_that_cannot_go_along_is_refused_in_a_sentence_and_the_othe
             await hand_over(tab, "dropped", (name, content), ("a.txt", "['a']"))
             assert await tab.wait_for(f"{REFUSED}.startsWith({name!r}) && {REFUSED}") == sentence
         await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
-        await hand_over(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MOST_ATTACHMENTS - 2)])
-        sentence = f"{MOST_ATTACHMENTS - 3}.txt is one too many: {MOST_ATTACHMENTS} files may go with a message."
+        await hand_over(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
+        sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: {MAX_ATTACHMENTS} files may go with a message."
         assert await tab.wait_for(f"{REFUSED}.includes('too many') && {REFUSED}") == sentence
 
 
@@ -220,7 +220,7 @@ async def test_what_the_page_lets_through_the_server_refuses_and_nothing_is_lost
 ) -> None:
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)
-        half = f"['%PDF-1.7', new Uint8Array({TOTAL_BYTES // 2})]"
+        half = f"['%PDF-1.7', new Uint8Array({MAX_TOTAL_BYTES // 2})]"
         await hand_over(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
         sentence = "two.pdf does not fit: the files of a message may have 16 MiB together."
         assert await tab.wait_for(f"{REFUSED}.startsWith('two') && {REFUSED}") == sentence

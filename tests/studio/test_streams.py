@@ -380,7 +380,7 @@ async def test_heartbeats_go_on_after_a_restart_while_a_question_and_a_message_w
         await studio.turn(session_id, "more", when_busy="queue")
         queued = (await studio.events_until(session_id, "queued"))[-1]
     async with make_studio(ScriptedModel(script[1:]), clock=PatientClock(BEATS)) as studio:
-        assert studio.services.hub.running_turn(session_id) is not None
+        assert studio.services.hub.running_turn_id(session_id) is not None
         async with studio.events(session_id, cursor=queued.id) as frames:
             (await Beats.of(frames)).check()
 
@@ -499,7 +499,7 @@ async def left_by_the_dead(
         async with asyncio.timeout(seconds):
             while more(held(), before):
                 await asyncio.sleep(0.01)
-    return more(held(), before) | {"turns": int(studio.services.hub.running_turn(session_id) is not None)}
+    return more(held(), before) | {"turns": int(studio.services.hub.running_turn_id(session_id) is not None)}
 
 
 def more(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:

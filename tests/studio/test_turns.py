@@ -148,7 +148,7 @@ async def test_a_long_message_to_the_demo_model_holds_nobody_up(make_studio: Stu
         session_id, said = await studio.session(model="demo"), "A" * 3_900_000
         talking = asyncio.create_task(studio.turn(session_id, f"say {said}"))
         async with longest_hold() as hold:
-            while not talking.done() or studio.services.hub.running_turn(session_id) is not None:
+            while not talking.done() or studio.services.hub.running_turn_id(session_id) is not None:
                 assert (await studio.client.get("/api/health")).status_code == 200
         assert talking.result().status_code == 202
         final = (await studio.events_until(session_id, "final"))[-1]

@@ -87,7 +87,7 @@ async def test_what_the_server_was_told_comes_before_what_a_workspace_says(
         ('allowed_origins = ["http://evil.example"]', "'allowed_origins' in {file} may not be set here; allowed are: "),
         ("confirm_timeout_seconds = 1e9", "confirm_timeout_seconds in {file} is 1000000000.0; it must be a decimal"),
         (f"confirm_timeout_seconds = '{'x' * 100_000}'", "confirm_timeout_seconds in {file} is 'xxxxx"),
-        ("x" * 300_000, "{file} is larger than 262144 bytes, which no settings file is"),
+        ("x" * 300_000, "{file} is larger than 262144 bytes, the limit for a settings file"),
         ("[", "{file} is not TOML: "),
     ],
     ids=["who is asked", "who may call", "too long a time", "no time at all", "too large", "no TOML"],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from agenticx import foreign
-from agenticx.errors import AgenticXError, ForeignError, HookFailed
+from agenticx.errors import AgenticXError, HookFailed, UserCodeError
 from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
@@ -122,7 +122,7 @@ class HookRegistry:
         try:
             await foreign.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
-            report(exc if isinstance(exc, ForeignError) else HookFailed(f"{what}: {exc}"))
+            report(exc if isinstance(exc, UserCodeError) else HookFailed(f"{what}: {exc}"))
 
 
 def _name_of(value: object) -> str:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
-from agenticx.exhaustion import exhaustion
+from agenticx.exhaustion import exhausted_error
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Reader", "Writer"]
@@ -187,7 +187,7 @@ class Writer(_DatabaseThread):
             self._drop_connection()
             self._durable = None
             if len(jobs) == 1:
-                self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhaustion(exc) is not None
+                self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
                 jobs[0].error = _translated(exc)
                 return
             for job in jobs:  # one of them may be to blame: each for itself
@@ -237,7 +237,7 @@ def _translated(exc: Exception) -> Exception:
     """The error that the caller gets, without the traceback of a `MemoryError`, which holds what took the memory."""
     if isinstance(exc, MemoryError):
         return StoreError("the database ran out of memory")
-    if isinstance(exc, sqlite3.Error) or exhaustion(exc) is not None:
+    if isinstance(exc, sqlite3.Error) or exhausted_error(exc) is not None:
         return StoreError(f"the database failed: {exc}")
     return exc
 

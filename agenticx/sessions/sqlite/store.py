@@ -35,7 +35,7 @@ from agenticx.sessions.base import (
     TurnRecord,
     encode_events,
 )
-from agenticx.sessions.bell import Bell
+from agenticx.sessions.bell import Notifier
 from agenticx.sessions.damage import Damaged
 from agenticx.sessions.search import Said, said_in
 from agenticx.sessions.sqlite import _rows as rows
@@ -84,7 +84,7 @@ class SqliteStore:
         except BaseException:
             self._owner.release()
             raise
-        self._bell = Bell()
+        self._bell = Notifier()
         self._tails = Tails(self._position)
         self._file = Identity(path)
         self._heads = Heads()  # the writer's
@@ -194,7 +194,7 @@ class SqliteStore:
     def _forget(self, session_id: str) -> None:
         self._tails.delete(session_id)
         self._replaying.clear()  # whoever asks from now on is told that it is gone
-        self._bell.ring(session_id)
+        self._bell.notify(session_id)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class SqliteStore:
     def _tell(self, session_id: str, stored: Sequence[StoredEvent]) -> None:
         if stored:
             self._tails.extend(stored)
-            self._bell.ring(session_id)
+            self._bell.notify(session_id)
 
     async def last_seq(self, session_id: str) -> int:
         known = self._tails.last_seq(session_id)
