@@ -31,7 +31,7 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.exhaustion import end_process_without_memory, keep_memory_together
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.base import Store
@@ -241,7 +241,7 @@ def _own_desk(
             tell(f"model: {spec}, because {reason}", "quiet")
         return spec
 
-    models = NamedModels(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
+    models = ModelCache(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
     return OwnDesk(store, settings, models, AsyncConfirmGate() if unasked is None else PolicyGate(unasked))
 
 

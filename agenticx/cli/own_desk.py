@@ -11,7 +11,7 @@ from typing import Any, Literal
 from agenticx.cli.desk import Known, NewSession, Place
 from agenticx.cli.envelopes import Envelope
 from agenticx.clocks import SystemClock, rfc3339
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.base import SessionRecord, Store
@@ -47,7 +47,7 @@ class PolicyGate(AsyncConfirmGate):
 class OwnDesk:
     """`Desk` in this process. Of turns that a dead process left waiting for a person, only those of `at_work` go on."""
 
-    def __init__(self, store: Store, settings: Settings, models: NamedModels, gate: AsyncConfirmGate) -> None:
+    def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
         self._store = store
         self._models = models
         self._toolbox = Toolbox(builtin_tools())
@@ -55,7 +55,7 @@ class OwnDesk:
         self._by_policy = isinstance(gate, PolicyGate)
         self._hub = Hub(
             store,
-            models=models.named,
+            models=models.get,
             tools=self._tools_of,
             settings=settings,
             gate=gate,
@@ -80,7 +80,7 @@ class OwnDesk:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, wanted: NewSession) -> Known:
-        self._models.named(wanted.model)
+        self._models.get(wanted.model)
         record = SessionRecord(**asdict(wanted), created_at=rfc3339(SystemClock().now()))
         await self._store.create(record)
         return Known(record)
@@ -100,7 +100,7 @@ class OwnDesk:
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> Known:
         if "model" in changes:
-            self._models.named(changes["model"])
+            self._models.get(changes["model"])
         return await self._known(await self._hub.change(session_id, dict(changes)))
 
     async def delete(self, session_id: str) -> None:
@@ -175,7 +175,7 @@ class OwnDesk:
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     async def model(self, name: str | None) -> str:
-        return self._models.named(name).name
+        return self._models.get(name).name
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         return [(tool.schema.name, tool.schema.description) for tool in self._toolbox]

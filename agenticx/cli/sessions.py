@@ -29,7 +29,7 @@ from agenticx.cli.session_views import as_object, as_text, listed, replayed
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.settings import Settings, load_settings
@@ -195,7 +195,7 @@ async def _desk() -> AsyncGenerator[tuple[Desk, Settings]]:
     if isinstance(where, Loopback):
         yield server_desk(settings, where, _say), settings
         return
-    models = NamedModels(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
+    models = ModelCache(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
     desk = OwnDesk(where, settings, models, AsyncConfirmGate())
     try:
         await desk.recover()

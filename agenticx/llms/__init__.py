@@ -61,7 +61,7 @@ __all__ = [
     "resolve_model",
 ]
 
-_LATER = {
+_LAZY_IMPORTS = {
     "AnthropicModel": "agenticx.llms.anthropic",
     "DemoModel": "agenticx.llms.demo",
     "GeminiModel": "agenticx.llms.gemini",
@@ -81,6 +81,6 @@ def __getattr__(name: str) -> Any:
     """Import what is heavy (the HTTP client takes 0.15 s) when it is first asked for."""
     from importlib import import_module
 
-    if name not in _LATER:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_LAZY_IMPORTS[name]), name)

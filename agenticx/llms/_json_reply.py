@@ -60,7 +60,7 @@ class JsonReply(ABC):
             self.error = exc
         except RecursionError:
             self.error = malformed("an event is nested too deeply", who=self._who)
-        if too_much := self._size.cut(deltas):
+        if too_much := self._size.truncate(deltas):
             self.error = too_much
         return deltas
 

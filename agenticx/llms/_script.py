@@ -35,9 +35,9 @@ __all__ = [
     "finish",
     "hang",
     "pause",
-    "played",
     "raw",
     "say",
+    "script_steps",
     "stall_after",
     "think",
     "usage",
@@ -175,36 +175,36 @@ def _split(text: str, pieces: int | Sequence[str] | None) -> tuple[str, ...]:
 # --- how it is played ------------------------------------------------------------------------------------------------
 
 
-def played(script: Script, request: ModelRequest, next_id: Callable[[], str]) -> list[Step]:
+def script_steps(script: Script, request: ModelRequest, next_id: Callable[[], str]) -> list[Step]:
     """The steps of `script`: calls numbered, an end marker where the script left it out, the stall put in."""
     steps: list[Step] = []
     calls = 0
-    stall: int | None = None
-    open_ended = True
+    stall_after_batches: int | None = None
+    needs_end_marker = True
     for part in _flatten(script, request):
         match part:
             case _Batches():
                 steps += part.batches
-                open_ended = open_ended and not any(_ends(batch) for batch in part.batches)
+                needs_end_marker = needs_end_marker and not any(_has_end_marker(batch) for batch in part.batches)
             case _Call():
                 steps += _call_batches(part, calls, next_id)
                 calls += 1
             case Hang(after=int(after)):
-                stall = after
+                stall_after_batches = after
             case Pause():
                 steps.append(part)
             case Hang() | Fail():
                 steps.append(part)
-                open_ended = False
+                needs_end_marker = False
             case _Cut():
-                open_ended = False
+                needs_end_marker = False
                 break
             case _:
                 assert_never(part)
-    if open_ended:
-        calls_seen = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
-        steps.append((Finished("tool_calls", "tool_calls") if calls_seen else Finished("end", "stop"),))
-    return steps if stall is None else _stalled(steps, stall)
+    if needs_end_marker:
+        has_calls = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
+        steps.append((Finished("tool_calls", "tool_calls") if has_calls else Finished("end", "stop"),))
+    return steps if stall_after_batches is None else _stall_steps(steps, stall_after_batches)
 
 
 def _call_batches(part: _Call, index: int, next_id: Callable[[], str]) -> list[tuple[Delta, ...]]:
@@ -228,7 +228,7 @@ def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
             yield from _flatten(part, request)
 
 
-def _ends(batch: tuple[Delta, ...]) -> bool:
+def _has_end_marker(batch: tuple[Delta, ...]) -> bool:
     return any(isinstance(delta, Finished) for delta in batch)
 
 
@@ -236,7 +236,7 @@ def _has_call(batch: tuple[Delta, ...]) -> bool:
     return any(isinstance(delta, ToolCallDelta) for delta in batch)
 
 
-def _stalled(steps: list[Step], batches: int) -> list[Step]:
+def _stall_steps(steps: list[Step], batches: int) -> list[Step]:
     """The steps up to the first `batches` deltas, then silence."""
     kept: list[Step] = []
     for step in steps:

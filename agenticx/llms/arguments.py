@@ -13,9 +13,9 @@ from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.strict_json import clean_json, excess_in, holds_more, read_json
 
-__all__ = ["check_values", "parse_arguments", "preview_arguments", "repair_arguments"]
+__all__ = ["check_value_count", "parse_arguments", "preview_arguments", "repair_arguments"]
 
-_MOST_REPAIRED = 64 * 1024
+_MAX_REPAIRED_CHARS = 64 * 1024
 _MAX_DEPTH = 100
 """Far more than any schema has, and far less than what recursion over the value can take."""
 
@@ -39,7 +39,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     return _as_object(value)
 
 
-def check_values(arguments: Mapping[str, Any]) -> None:
+def check_value_count(arguments: Mapping[str, Any]) -> None:
     """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
     if holds_more(dict(arguments), MAX_VALUES):
         raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
@@ -61,11 +61,11 @@ def preview_arguments(text: str) -> dict[str, Any] | None:
     """
     if excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
         return None
-    said = _without_cut_number(clean_text(text))
-    if not said.strip():
+    complete_part = _without_trailing_number(clean_text(text))
+    if not complete_part.strip():
         return {}
     try:
-        value = clean_json(_begun(said), max_depth=_MAX_DEPTH)
+        value = clean_json(_parse_partial(complete_part), max_depth=_MAX_DEPTH)
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
@@ -80,10 +80,10 @@ def repair_arguments(text: str) -> dict[str, Any]:
     """
     from json_repair import repair_json
 
-    if len(text) > _MOST_REPAIRED:
+    if len(text) > _MAX_REPAIRED_CHARS:
         raise InvalidArguments(f"the arguments are not valid JSON, and too long to be repaired: {len(text)} characters")
     body = _FENCE.sub(r"\1", text.strip())
-    _check_whole(body)
+    _check_single_object(body)
     try:
         value = clean_json(repair_json(body, return_objects=True, skip_json_loads=True), max_depth=_MAX_DEPTH)
     except (RecursionError, ValueError) as exc:
@@ -94,7 +94,7 @@ def repair_arguments(text: str) -> dict[str, Any]:
 # --- while they grow --------------------------------------------------------------------------------------------------
 
 _OUTSIDE_STRINGS = re.compile(r'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_HALF_CHARACTER = re.compile(
+_ESCAPES = re.compile(
     r"""(?: \\(?: [^u] | u(?![dD][89a-fA-F]) ) [^\\]*+ )++
     | \\(?:
         u[dD][89abAB][0-9a-fA-F]{2}
@@ -107,15 +107,15 @@ _HALF_CHARACTER = re.compile(
 """Escapes of anything else, or one escape; `half` is a surrogate that stands alone and will never be joined."""
 
 
-def _begun(text: str) -> Any:
+def _parse_partial(text: str) -> Any:
     """The value that `text` begins, halves of characters replaced as in a finished text; raises `ValueError`."""
     try:
         return from_json(text, allow_partial="trailing-strings")
     except ValueError:
-        return from_json(_HALF_CHARACTER.sub(_replaced, text), allow_partial="trailing-strings")
+        return from_json(_ESCAPES.sub(_replace_lone_surrogate, text), allow_partial="trailing-strings")
 
 
-def _without_cut_number(text: str) -> str:
+def _without_trailing_number(text: str) -> str:
     """`text` without a number at its end that may go on; the parser would take 1 for what becomes 15."""
     if not text[-1:].isdigit():
         return text
@@ -125,7 +125,7 @@ def _without_cut_number(text: str) -> str:
     return text
 
 
-def _replaced(escape: re.Match[str]) -> str:
+def _replace_lone_surrogate(escape: re.Match[str]) -> str:
     return "\\ufffd" if escape["half"] else escape[0]
 
 
@@ -136,25 +136,25 @@ _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{
 _CLOSES = {"}": "{", "]": "["}
 
 
-def _check_whole(text: str) -> None:
+def _check_single_object(text: str) -> None:
     """Raises `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
     opened: list[tuple[str, set[str]]] = []
-    at, before = 0, ""
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None or not (opened or (at == 0 and token[1] == "{")):
+    position, previous = 0, ""
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or not (opened or (position == 0 and token[1] == "{")):
             raise InvalidArguments("the arguments are not one whole JSON object")
-        word, at = token[1], token.end()
-        if word in ("{", "["):
-            opened.append((word, set()))
-        elif word in _CLOSES and opened.pop()[0] != _CLOSES[word]:
+        token_text, position = token[1], token.end()
+        if token_text in ("{", "["):
+            opened.append((token_text, set()))
+        elif token_text in _CLOSES and opened.pop()[0] != _CLOSES[token_text]:
             raise InvalidArguments("the brackets of the arguments do not match")
-        elif word == ":" and opened[-1][0] == "{":
-            key, keys = before.strip("\"'"), opened[-1][1]
+        elif token_text == ":" and opened[-1][0] == "{":
+            key, keys = previous.strip("\"'"), opened[-1][1]
             if key in keys:
                 raise InvalidArguments(f"the key {key!r} appears twice in the arguments")
             keys.add(key)
-        before = word
+        previous = token_text
     if opened:
         raise InvalidArguments("the arguments are cut off")
 

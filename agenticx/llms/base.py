@@ -40,7 +40,7 @@ __all__ = [
     "UsageDelta",
     "close_model",
     "complete",
-    "gave_up",
+    "failed_reply_error",
     "inline_forms",
     "takes_output_schema",
 ]
@@ -58,7 +58,7 @@ InlineForm = Literal["hermes", "mistral"]
 
 _INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral")
 
-_GOOD_STOPS = frozenset[StopKind](("end", "tool_calls"))
+_WHOLE_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +252,8 @@ def takes_output_schema(model: ChatModel, output: OutputSchema, *, with_tools: b
 
     Models say so by a method of the same name; one that has none cannot.
     """
-    ask: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
-    return ask is not None and ask(output, with_tools=with_tools)
+    supports: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
+    return supports is not None and supports(output, with_tools=with_tools)
 
 
 def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[InlineForm]:
@@ -285,10 +285,10 @@ class Reply:
     @property
     def is_whole(self) -> bool:
         """Whether the model came to its own end; the calls of any other reply are not run, its text is partial."""
-        return self.complete and self.stop in _GOOD_STOPS
+        return self.complete and self.stop in _WHOLE_STOPS
 
 
-_WRITTEN = (TextDelta, ThinkingDelta)
+_TEXT_DELTAS = (TextDelta, ThinkingDelta)
 
 
 class ReplySize:
@@ -310,42 +310,42 @@ class ReplySize:
     def add(self, batch: Sequence[Delta]) -> None:
         """Count a batch in."""
         for delta in batch:
-            self._add(delta)
+            self._count(delta)
 
-    def cut(self, deltas: list[Delta]) -> ModelError | None:
+    def truncate(self, deltas: list[Delta]) -> ModelError | None:
         """Count in what a wire has read; from the first delta that is too much on, all go, and the error comes back."""
         counted = 0
         try:
             for delta in deltas:
-                self._add(delta)
+                self._count(delta)
                 counted += 1
         except ModelError as exc:
             del deltas[counted:]
             return exc
         return None
 
-    def next_call(self) -> int:
+    def allocate_call(self) -> int:
         """The number of a call that begins."""
         if self.calls >= MAX_CALLS:
-            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+            raise self._too_large(f"asks for more than {MAX_CALLS} tool calls")
         self.calls += 1
         return self.calls - 1
 
-    def keep(self, value: object) -> None:
+    def count_kept_json(self, value: object) -> None:
         """Count in parsed JSON that is kept."""
-        self.keep_bytes(kept_bytes(value))
+        self.count_kept_bytes(kept_bytes(value))
 
-    def keep_bytes(self, count: int) -> None:
+    def count_kept_bytes(self, count: int) -> None:
         """Count in so many bytes that are kept."""
         self._kept += count
         if self._kept > MAX_KEPT_BYTES:
-            raise self._over("holds more than any may")
+            raise self._too_large("holds more than any may")
 
-    def _add(self, delta: Delta) -> None:
-        if isinstance(delta, _WRITTEN):
+    def _count(self, delta: Delta) -> None:
+        if isinstance(delta, _TEXT_DELTAS):
             text = delta.text
         elif isinstance(delta, ToolCallDelta):
-            text = self._checked(delta)
+            text = self._count_call(delta)
         else:
             return
         self._deltas += 1
@@ -353,23 +353,23 @@ class ReplySize:
         if not text.isascii():  # the whole text is as wide as its widest character once it is joined
             self._width = WIDEST
         if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
-            raise self._over("is longer than any may be")
+            raise self._too_large("is longer than any may be")
 
-    def _checked(self, delta: ToolCallDelta) -> str:
+    def _count_call(self, delta: ToolCallDelta) -> str:
         """All that is written in a piece of a call."""
         if delta.index >= MAX_CALLS:
-            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+            raise self._too_large(f"asks for more than {MAX_CALLS} tool calls")
         if len(delta.name) > MAX_NAME_CHARS:
-            raise self._over(f"names a tool with more than {MAX_NAME_CHARS} characters")
+            raise self._too_large(f"names a tool with more than {MAX_NAME_CHARS} characters")
         size = self._arguments[delta.index] = self._arguments.get(delta.index, 0) + len(delta.arguments)
         if size > MAX_ARGUMENT_CHARS:
-            raise self._over(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
+            raise self._too_large(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
         self._parsed += parsed_piece_bytes(delta.arguments)
         if self._parsed > MAX_PARSED_BYTES:
-            raise self._over("is longer than any may be")
+            raise self._too_large("is longer than any may be")
         return delta.id + delta.name + delta.arguments
 
-    def _over(self, what: str) -> ModelError:
+    def _too_large(self, what: str) -> ModelError:
         text = f"{self._who} sent a malformed reply: it {what}"
         return ModelError(text, code="provider.bad_reply", provider_type="protocol_error")
 
@@ -450,7 +450,7 @@ class ReplyBuilder:
         )
 
 
-def gave_up(model_name: str, finish_reason: str | None) -> ModelError:
+def failed_reply_error(model_name: str, finish_reason: str | None) -> ModelError:
     """The error for a reply that `failed`, by the provider's own word."""
     return ModelError(
         f"{model_name} gave up in the middle of its reply (finish reason {finish_reason!r})",

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
-from agenticx.llms.wrapping import Wrapper, sorted_anew
+from agenticx.llms.wrapping import ModelWrapper, transform_stream
 
-__all__ = ["LongRates", "Price", "PricedModel", "Rates"]
+__all__ = ["LongInputRates", "Price", "PricedModel", "Rates"]
 
 _MILLION = Decimal(1_000_000)
 
@@ -35,7 +35,7 @@ class Rates(BaseModel):
     cached: _Dollars | None = None
     cache_write: _Dollars | None = None
 
-    def of(self, usage: Usage) -> Decimal | None:
+    def dollars_for(self, usage: Usage) -> Decimal | None:
         """What `usage` costs, None where it does not say how much went in and came out."""
         tokens_in, tokens_out = usage.total_input_tokens, usage.total_output_tokens
         if tokens_in is None or tokens_out is None:
@@ -51,7 +51,7 @@ class Rates(BaseModel):
         return dollars / _MILLION
 
 
-class LongRates(Rates):
+class LongInputRates(Rates):
     """The rates of a whole call whose input has more than `tokens`."""
 
     tokens: int = Field(gt=0)
@@ -63,17 +63,17 @@ class Price(Rates):
     read: date
     source: str = ""
     until: date | None = None
-    over: LongRates | None = None
+    over: LongInputRates | None = None
 
     def cost(self, usage: Usage, today: date) -> Decimal | None:
         """What a call of `today` costs, None if that is not known."""
         if self.until is not None and today > self.until:
             return None
         is_long = self.over is not None and (usage.total_input_tokens or 0) > self.over.tokens
-        return (self.over if is_long and self.over else self).of(usage)
+        return (self.over if is_long and self.over else self).dollars_for(usage)
 
 
-class PricedModel(Wrapper):
+class PricedModel(ModelWrapper):
     """`model`, whose usage says what the call cost."""
 
     def __init__(self, model: ChatModel, price: Price, clock: Clock) -> None:
@@ -85,15 +85,15 @@ class PricedModel(Wrapper):
         """The inner model's batches; the cost comes with the end marker, when the counts are final."""
         usage = Usage()
 
-        def priced(batch: Sequence[Delta]) -> Sequence[Delta]:
+        def add_cost(batch: Sequence[Delta]) -> Sequence[Delta]:
             nonlocal usage
             for delta in batch:
                 if isinstance(delta, UsageDelta):
                     usage = usage.updated(delta.usage)
-            return self._priced(batch, usage) if isinstance(batch[-1], Finished) else batch
+            return self._with_cost(batch, usage) if isinstance(batch[-1], Finished) else batch
 
-        return sorted_anew(self._model, request, priced)
+        return transform_stream(self._model, request, add_cost)
 
-    def _priced(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
+    def _with_cost(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
         cost = None if usage.cost_usd is not None else self._price.cost(usage, self._clock.now().date())
         return batch if cost is None else [*batch[:-1], UsageDelta(replace(usage, cost_usd=cost)), batch[-1]]

@@ -26,11 +26,11 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
     close_model,
-    gave_up,
+    failed_reply_error,
     inline_forms,
     takes_output_schema,
 )
-from agenticx.llms.wrapping import opened
+from agenticx.llms.wrapping import open_stream
 from agenticx.logs import get_logger
 
 __all__ = ["RetryPolicy", "RetryingModel"]
@@ -38,7 +38,7 @@ __all__ = ["RetryPolicy", "RetryingModel"]
 _NO_FALLBACK = frozenset({"provider.bad_request", "provider.content_filter", "context_overflow"})
 """Failures of the request itself: another model would be sent the same."""
 
-_MISSING = 404
+_NOT_FOUND = 404
 _NO_SUCH_MODEL = re.compile(
     r"model.{0,120}?(not[ _]?found|not exist|decommissioned|deprecated|retired|discontinued)"
     r"|model.{0,120}?no longer (available|supported)|(invalid|unknown|no such|not found the) model|not a valid model",
@@ -47,7 +47,7 @@ _NO_SUCH_MODEL = re.compile(
 """What is wrong with this model alone, not with the request; several providers say it with another status than 404."""
 
 _JITTER = 1.25
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 
 _log = get_logger(__name__)
 
@@ -67,26 +67,26 @@ class RetryPolicy:
     longest_wait: float = 10.0
     longest_retry_after: float = 60.0
 
-    def wait(self, error: ModelError, failed: int) -> float | None:
+    def wait(self, error: ModelError, failed_attempts: int) -> float | None:
         """Seconds until the next attempt after `failed` ones, None if there is none."""
-        if not error.retryable or failed >= self.attempts:
+        if not error.retryable or failed_attempts >= self.attempts:
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.longest_retry_after else None
-        doubled = self.shortest_wait * 2.0 ** min(failed - 1, _MOST_DOUBLINGS)
+        doubled = self.shortest_wait * 2.0 ** min(failed_attempts - 1, _MAX_DOUBLINGS)
         least = max(self.shortest_wait, min(doubled, self.longest_wait / _JITTER))
         return random.uniform(least, min(self.longest_wait, least * _JITTER))
 
 
 @dataclass(slots=True)
-class _Plan:
+class _AttemptPlan:
     """Which model is asked next, and after which wait."""
 
     models: Sequence[ChatModel]
     policy: RetryPolicy
     index: int = 0
-    failed: int = 0
-    given_up: list[str] = field(default_factory=list[str])
+    failed_attempts: int = 0
+    earlier_failures: list[str] = field(default_factory=list[str])
 
     @property
     def model(self) -> ChatModel:
@@ -99,17 +99,17 @@ class _Plan:
     def attempt(self, wait: float = 0.0, reason: str | None = None) -> Attempt:
         return Attempt(self.model.name, wait, reason, bounded=self.has_fallback)
 
-    def after(self, error: ModelError) -> Attempt:
+    def next_attempt(self, error: ModelError) -> Attempt:
         """The next attempt; raises `error` if there is none, with what the models before this one failed with."""
-        self.failed += 1
-        wait = self.policy.wait(error, self.failed)
+        self.failed_attempts += 1
+        wait = self.policy.wait(error, self.failed_attempts)
         if wait is not None:
             return self.attempt(wait, str(error))
         if not self.has_fallback or not _may_fall_back(error):
-            error.args = ("; ".join([str(error), *self.given_up]),)
+            error.args = ("; ".join([str(error), *self.earlier_failures]),)
             raise error
-        self.given_up.append(f"{self.model.name} had failed before: {error}")
-        self.index, self.failed = self.index + 1, 0
+        self.earlier_failures.append(f"{self.model.name} had failed before: {error}")
+        self.index, self.failed_attempts = self.index + 1, 0
         return self.attempt(0.0, str(error))
 
 
@@ -143,15 +143,15 @@ class RetryingModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The first attempt that gives anything out, whole."""
-        plan = _Plan((self.model, *self.fallbacks), self.policy)
+        plan = _AttemptPlan((self.model, *self.fallbacks), self.policy)
         if plan.has_fallback:
             yield [plan.attempt()]
         while True:
-            source = opened(plan.model, request)
+            source = open_stream(plan.model, request)
             try:
-                first = await self._first(source, request, plan)
+                first = await self._first_batch(source, request, plan)
             except ModelError as error:
-                attempt = plan.after(error)
+                attempt = plan.next_attempt(error)
                 _log_retry(plan, attempt, error)
             else:
                 yield first
@@ -172,29 +172,33 @@ class RetryingModel:
         for model in (self.model, *self.fallbacks):
             await close_model(model)
 
-    async def _first(
-        self, source: AsyncGenerator[Sequence[Delta]], request: ModelRequest, plan: _Plan
+    async def _first_batch(
+        self, source: AsyncGenerator[Sequence[Delta]], request: ModelRequest, plan: _AttemptPlan
     ) -> Sequence[Delta]:
         """The attempt up to what shows anything; raises `ModelError` for one that shows nothing."""
         seconds = request.attempt_seconds if plan.has_fallback else None
         try:
             async with asyncio.timeout(None if seconds is None else self.clock.real(seconds)):
-                first = await _begun(source, plan.model.name)
+                first = await _first_reply_batch(source, plan.model.name)
         except TimeoutError as exc:
-            raise _silent(plan.model.name, seconds or 0.0) from exc
+            raise _first_chunk_timeout(plan.model.name, seconds or 0.0) from exc
         if first is None:
             text = f"{plan.model.name} ended its answer before it began"
             raise ModelError(text, code="provider.truncated", retryable=True)
         return first
 
 
-def _log_retry(plan: _Plan, attempt: Attempt, error: ModelError) -> None:
+def _log_retry(plan: _AttemptPlan, attempt: Attempt, error: ModelError) -> None:
     """Log that another attempt follows. `attempt` counts those of one model: that of a fallback's first is 1."""
-    fields = {"attempt": plan.failed + 1, "model": attempt.model, "wait_seconds": round(attempt.wait_seconds, 3)}
+    fields = {
+        "attempt": plan.failed_attempts + 1,
+        "model": attempt.model,
+        "wait_seconds": round(attempt.wait_seconds, 3),
+    }
     _log.info("retry", **fields, code=error.code, error=str(error))
 
 
-async def _begun(source: AsyncGenerator[Sequence[Delta]], name: str) -> Sequence[Delta] | None:
+async def _first_reply_batch(source: AsyncGenerator[Sequence[Delta]], name: str) -> Sequence[Delta] | None:
     """The first batch with a part of the reply, with the counts that came before it; None if there is none."""
     counts: Usage | None = None
     async for batch in source:
@@ -209,17 +213,17 @@ async def _begun(source: AsyncGenerator[Sequence[Delta]], name: str) -> Sequence
 def _is_part(delta: Delta, name: str) -> bool:
     """Whether the reply has begun with it; raises `ModelError` where it says that the provider gave up."""
     if isinstance(delta, Finished) and delta.stop == "failed":
-        raise gave_up(name, delta.finish_reason)
+        raise failed_reply_error(name, delta.finish_reason)
     return delta.complete if isinstance(delta, Finished) else not isinstance(delta, UsageDelta)
 
 
 def _may_fall_back(error: ModelError) -> bool:
     """Whether another model may take what this one did not."""
-    missing = error.status == _MISSING or _NO_SUCH_MODEL.search(f"{error.provider_type} {error}")
+    missing = error.status == _NOT_FOUND or _NO_SUCH_MODEL.search(f"{error.provider_type} {error}")
     return error.code not in _NO_FALLBACK or (error.code == "provider.bad_request" and bool(missing))
 
 
-def _silent(name: str, seconds: float) -> ClockExpired:
+def _first_chunk_timeout(name: str, seconds: float) -> ClockExpired:
     """An expired clock is not retried with the same model; only a fallback may take over."""
     error = ClockExpired(
         f"{name} sent nothing within {seconds:g} s",

@@ -34,9 +34,9 @@ from agenticx.llms._script import (
     finish,
     hang,
     pause,
-    played,
     raw,
     say,
+    script_steps,
     stall_after,
     think,
     usage,
@@ -113,7 +113,7 @@ class ScriptedModel:
         """Play one reply that is not part of the script."""
         self.open_streams += 1
         try:
-            for step in played(script, request, self._next_id):
+            for step in script_steps(script, request, self._next_id):
                 match step:
                     case tuple():
                         yield step

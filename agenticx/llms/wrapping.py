@@ -19,10 +19,10 @@ from agenticx.llms.base import (
 )
 from agenticx.threads import run_sized
 
-__all__ = ["Wrapper", "asked_until_taken", "opened", "sorted_anew"]
+__all__ = ["ModelWrapper", "open_stream", "stream_with_downgrades", "transform_stream"]
 
 
-class Wrapper:
+class ModelWrapper:
     """The base of a model around another one; `stream` is up to the wrapper."""
 
     def __init__(self, model: ChatModel) -> None:
@@ -47,16 +47,16 @@ class Wrapper:
         await close_model(self._model)
 
 
-def opened(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+def open_stream(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
     """The model's reply; whoever opened it closes it, however the reading ends."""
     return cast("AsyncGenerator[Sequence[Delta]]", model.stream(request))
 
 
-async def sorted_anew(
+async def transform_stream(
     model: ChatModel,
     request: ModelRequest,
-    sort: Callable[[Sequence[Delta]], Sequence[Delta]],
-    end: Callable[[], Sequence[Delta]] = tuple,
+    transform: Callable[[Sequence[Delta]], Sequence[Delta]],
+    flush: Callable[[], Sequence[Delta]] = tuple,
 ) -> AsyncIterator[Sequence[Delta]]:
     """The model's batches as `sort` makes them, empty ones left out, and what was held back until the `end`.
 
@@ -64,18 +64,18 @@ async def sorted_anew(
 
     A reply that fails, or that `sort` gives up with a `ModelError`, shows what was held back, and then the error.
     """
-    source = opened(model, request)
+    source = open_stream(model, request)
     failure: ModelError | None = None
     try:
         async for batch in source:
-            if deltas := await run_sized(sort, batch, size=_text_size(batch), name="agx sorting"):
+            if deltas := await run_sized(transform, batch, size=_text_size(batch), name="agx sorting"):
                 yield deltas
     except ModelError as exc:
         failure = exc
     finally:
         await source.aclose()
-    if held := end():
-        yield held
+    if rest := flush():
+        yield rest
     if failure is not None:
         raise failure
 
@@ -84,21 +84,21 @@ def _text_size(batch: Sequence[Delta]) -> int:
     return sum(len(delta.text) for delta in batch if isinstance(delta, TextDelta))
 
 
-async def asked_until_taken(
-    ask: Callable[[], tuple[ChatModel, ModelRequest]],
-    concede: Callable[[ChatModel, ModelRequest, ModelError], bool],
+async def stream_with_downgrades(
+    next_request: Callable[[], tuple[ChatModel, ModelRequest]],
+    try_downgrade: Callable[[ChatModel, ModelRequest, ModelError], bool],
 ) -> AsyncIterator[Sequence[Delta]]:
     """The reply to what `ask` says, asked again where a refusal comes first and `concede` knows another way."""
     while True:
-        model, request = ask()
-        source, begun = opened(model, request), False
+        model, request = next_request()
+        source, begun = open_stream(model, request), False
         try:
             async for batch in source:
                 begun = True
                 yield batch
             return
         except ModelError as error:
-            if begun or not concede(model, request, error):
+            if begun or not try_downgrade(model, request, error):
                 raise
         finally:
             await source.aclose()

@@ -26,20 +26,20 @@ from agenticx.errors import ModelError
 from agenticx.llms._identifiers import IdentifierRule
 from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
-from agenticx.llms.xml_prose import Prose
+from agenticx.llms.xml_prose import MarkdownState
 from agenticx.strict_json import excess_in
 
 __all__ = [
-    "NAMES",
+    "TAG_NAME_RULE",
     "XmlCallParser",
+    "escape_calls",
+    "escape_tags",
     "render_call",
     "render_result",
     "render_tools",
-    "without_calls",
-    "without_tags",
 ]
 
-NAMES = IdentifierRule(r"\w.-", 128)
+TAG_NAME_RULE = IdentifierRule(r"\w.-", 128)
 """Names that a tag may have; `XmlCallParser` reads no other."""
 
 _ESCAPED = re.compile(r"<(\\{0,63})/parameter")
@@ -49,7 +49,7 @@ _FUNCTION = re.compile(r"<function=([\w.-]{1,128})>")
 _RESULT_TAG = re.compile(r"<(?=\\*+\s*+/?\s*+function_result\b)", re.IGNORECASE)
 _CALL_TAG = re.compile(r"<(?=\\*+function=)")
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
-_BLANKS = re.compile(r"\s*+")
+_WHITESPACE = re.compile(r"\s*+")
 _OPENING = "<function="
 _CLOSING = "</parameter>"
 _END = "</function>"
@@ -78,15 +78,15 @@ def render_result(name: str, content: str) -> str:
     <\\/function_result>
     </function_result>
     """
-    return f"<function_result={_NOT_IN_NAMES.sub('_', name)}>\n{without_tags(content)}\n</function_result>"
+    return f"<function_result={_NOT_IN_NAMES.sub('_', name)}>\n{escape_tags(content)}\n</function_result>"
 
 
-def without_tags(text: str) -> str:
+def escape_tags(text: str) -> str:
     """`text` with nothing in it that reads as a call or as a result."""
     return _CALL_TAG.sub(r"<\\", _RESULT_TAG.sub(r"<\\", text))
 
 
-def without_calls(text: str) -> str:
+def escape_calls(text: str) -> str:
     """What an assistant said beside its calls: no result of its own, and no call where a call would be read."""
     text = _RESULT_TAG.sub(r"<\\", text)
     if _OPENING not in text:
@@ -107,9 +107,9 @@ def _render_tool(tool: ToolSchema) -> str:
     for key, schema in tool.parameters.get("properties", {}).items():
         kind = schema.get("type") or json.dumps({word: schema[word] for word in ("anyOf", "$ref") if word in schema})
         choice = f", one of {json.dumps(schema['enum'])}" if "enum" in schema else ""
-        need = "required" if key in required else "optional"
-        about = f": {schema['description']}" if schema.get("description") else ""
-        lines.append(f"  {key} ({kind}{choice}, {need}){about}")
+        presence = "required" if key in required else "optional"
+        description = f": {schema['description']}" if schema.get("description") else ""
+        lines.append(f"  {key} ({kind}{choice}, {presence}){description}")
     return "\n".join(lines)
 
 
@@ -137,16 +137,16 @@ class XmlCallParser:
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         self.error: ModelError | None = None
         self._tools = {tool.name: tool for tool in tools}
-        self._held = ""
-        self._at = 0  # what is held begins here
-        self._prose = Prose()
+        self._buffer = ""
+        self._position = 0  # what is held begins here
+        self._markdown = MarkdownState()
         self._call = -1
         self._schema: ToolSchema | None = None
-        self._inside = False
+        self._in_call = False
         self._after_call = False
-        self._value: _Value | None = None
+        self._value: _ValueEncoder | None = None
         self._parameters = 0
-        self._written = 0
+        self._argument_chars = 0
 
     @property
     def calls(self) -> int:
@@ -154,163 +154,163 @@ class XmlCallParser:
 
     @property
     def unfinished(self) -> bool:
-        return self._inside
+        return self._in_call
 
     def feed(self, text: str) -> list[Delta]:
         """What `text` makes certain."""
-        self._held += text
+        self._buffer += text
         deltas: list[Delta] = []
         while self.error is None and self._step(deltas):
             pass
-        self._held, self._at = "" if self.error else self._held[self._at :], 0
+        self._buffer, self._position = "" if self.error else self._buffer[self._position :], 0
         return deltas
 
     def end(self) -> list[Delta]:
         """What was held back and is no tag after all."""
-        held, self._held = self._held, ""
-        return [TextDelta(held)] if held and not self._inside else []
+        rest, self._buffer = self._buffer, ""
+        return [TextDelta(rest)] if rest and not self._in_call else []
 
     def _step(self, deltas: list[Delta]) -> bool:
         if self._value is not None:
-            return self._in_value(self._value, deltas)
-        return self._between_parameters(deltas) if self._inside else self._in_text(deltas)
+            return self._read_value(self._value, deltas)
+        return self._read_call(deltas) if self._in_call else self._read_text(deltas)
 
-    def _in_text(self, deltas: list[Delta]) -> bool:
+    def _read_text(self, deltas: list[Delta]) -> bool:
         """Text up to the next call; what may be its opening tag is held back, white space behind a call is dropped."""
         if self._after_call:
-            self._skip_blanks()
-            self._after_call = self._at == len(self._held)
-        read = self._at
-        while (start := self._held.find("<", read)) >= 0:
-            self._prose.add(self._held[read:start])
-            read = start
-            if self._prose.begins_line:
-                tag = self._held[start : start + _MAX_TAG]
+            self._skip_whitespace()
+            self._after_call = self._position == len(self._buffer)
+        position = self._position
+        while (start := self._buffer.find("<", position)) >= 0:
+            self._markdown.add(self._buffer[position:start])
+            position = start
+            if self._markdown.call_may_begin:
+                tag = self._buffer[start : start + _MAX_TAG]
                 if found := _FUNCTION.match(tag):
-                    self._say(deltas, start)
-                    self._at = start + found.end()
-                    self._open(found[1], deltas)
+                    self._add_text(deltas, start)
+                    self._position = start + found.end()
+                    self._open_call(found[1], deltas)
                     return True
-                if _may_become(tag):
-                    self._say(deltas, start)
+                if _may_become_call(tag):
+                    self._add_text(deltas, start)
                     return False
-            self._prose.add("<")
-            read = start + 1
-        self._prose.add(self._held[read:])
-        self._say(deltas, len(self._held))
+            self._markdown.add("<")
+            position = start + 1
+        self._markdown.add(self._buffer[position:])
+        self._add_text(deltas, len(self._buffer))
         return False
 
-    def _open(self, name: str, deltas: list[Delta]) -> None:
+    def _open_call(self, name: str, deltas: list[Delta]) -> None:
         if self.calls >= MAX_CALLS:
-            self.error = _over(f"asks for more than {MAX_CALLS} tool calls")
+            self.error = _reply_error(f"asks for more than {MAX_CALLS} tool calls")
             return
         self._call += 1
-        self._inside, self._parameters = True, 0
+        self._in_call, self._parameters = True, 0
         self._schema = self._tools.get(name)
         deltas.append(ToolCallDelta(self._call, name=name, arguments="{"))
 
-    def _between_parameters(self, deltas: list[Delta]) -> bool:
-        self._skip_blanks()
-        if found := _PARAMETER.match(self._held, self._at):
-            self._at = found.end()
+    def _read_call(self, deltas: list[Delta]) -> bool:
+        self._skip_whitespace()
+        if found := _PARAMETER.match(self._buffer, self._position):
+            self._position = found.end()
             comma = ", " if self._parameters else ""
             self._parameters += 1
-            self._write(deltas, f"{comma}{_quote(found[1])}: ")
-            self._value = _Value(is_text=_is_text(self._schema, found[1]))
+            self._add_arguments(deltas, f"{comma}{_quote(found[1])}: ")
+            self._value = _ValueEncoder(is_text=_is_text(self._schema, found[1]))
             return True
-        if self._held.startswith(_END, self._at):
-            self._at += len(_END)
-            self._inside, self._after_call = False, True
-            self._prose.break_off()
-            self._write(deltas, "}")
+        if self._buffer.startswith(_END, self._position):
+            self._position += len(_END)
+            self._in_call, self._after_call = False, True
+            self._markdown.end_call()
+            self._add_arguments(deltas, "}")
             return True
-        if found := _FUNCTION.match(self._held, self._at):
-            self._at = found.end()
-            self._open(found[1], deltas)
+        if found := _FUNCTION.match(self._buffer, self._position):
+            self._position = found.end()
+            self._open_call(found[1], deltas)
             return True
-        return self._skip_stray()
+        return self._skip_stray_text()
 
-    def _skip_stray(self) -> bool:
+    def _skip_stray_text(self) -> bool:
         """Drop what is neither a parameter nor the end; a tag that may still become one is waited for."""
-        tag = self._held[self._at : self._at + _MAX_TAG]
+        tag = self._buffer[self._position : self._position + _MAX_TAG]
         if not tag or (tag.startswith("<") and ">" not in tag and len(tag) < _MAX_TAG):
             return False
-        following = self._held.find("<", self._at + 1)
-        self._at = following if following > 0 else len(self._held)
+        following = self._buffer.find("<", self._position + 1)
+        self._position = following if following > 0 else len(self._buffer)
         return following > 0
 
-    def _skip_blanks(self) -> None:
-        if blanks := _BLANKS.match(self._held, self._at):
-            self._at = blanks.end()
+    def _skip_whitespace(self) -> None:
+        if found := _WHITESPACE.match(self._buffer, self._position):
+            self._position = found.end()
 
-    def _in_value(self, value: _Value, deltas: list[Delta]) -> bool:
-        closing = self._held.find(_CLOSING, self._at)
+    def _read_value(self, value: _ValueEncoder, deltas: list[Delta]) -> bool:
+        closing = self._buffer.find(_CLOSING, self._position)
         if closing >= 0:
-            self._write(deltas, value.last(self._held[self._at : closing]))
-            self._at, self._value = closing + len(_CLOSING), None
+            self._add_arguments(deltas, value.end(self._buffer[self._position : closing]))
+            self._position, self._value = closing + len(_CLOSING), None
             return True
-        text = self._held[self._at :]
-        certain = len(text) - _may_close(text)
-        self._at += certain
-        self._write(deltas, value.more(text[:certain]))
+        text = self._buffer[self._position :]
+        certain = len(text) - _partial_tag_length(text)
+        self._position += certain
+        self._add_arguments(deltas, value.feed(text[:certain]))
         return False
 
-    def _write(self, deltas: list[Delta], arguments: str) -> None:
-        self._written += len(arguments)
-        if self._written > MAX_ARGUMENT_CHARS:  # of all calls together, which are parsed in one go
-            self.error = _over(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
+    def _add_arguments(self, deltas: list[Delta], arguments: str) -> None:
+        self._argument_chars += len(arguments)
+        if self._argument_chars > MAX_ARGUMENT_CHARS:  # of all calls together, which are parsed in one go
+            self.error = _reply_error(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
         elif arguments:
             deltas.append(ToolCallDelta(self._call, arguments=arguments))
 
-    def _say(self, deltas: list[Delta], end: int) -> None:
-        if text := self._held[self._at : end]:
+    def _add_text(self, deltas: list[Delta], end: int) -> None:
+        if text := self._buffer[self._position : end]:
             deltas.append(TextDelta(text))
-        self._at = end
+        self._position = end
 
 
-def _may_become(tag: str) -> bool:
+def _may_become_call(tag: str) -> bool:
     """Whether more text can make an opening tag of it."""
     return tag.startswith(_OPENING[: len(tag)]) and ">" not in tag and len(tag) < _MAX_TAG
 
 
-def _over(what: str) -> ModelError:
+def _reply_error(what: str) -> ModelError:
     return ModelError(f"the reply {what}", code="provider.bad_reply", provider_type="protocol_error")
 
 
-class _Value:
+class _ValueEncoder:
     """One parameter's value on its way from raw text to JSON."""
 
     def __init__(self, *, is_text: bool) -> None:
         self._is_text = is_text
-        self._gathered: list[str] = []
+        self._pieces: list[str] = []
         self._begun = False
 
-    def more(self, text: str) -> str:
+    def feed(self, text: str) -> str:
         """The JSON that `text` adds; a text value streams, any other waits for its end."""
         if not text:
             return ""
         if not self._is_text:
-            self._gathered.append(text)
+            self._pieces.append(text)
             return ""
         opening = "" if self._begun else '"'
         text = text if self._begun else text.removeprefix("\n")
         self._begun = True
-        return opening + _quote(_plain(text))[1:-1]
+        return opening + _quote(_unescaped(text))[1:-1]
 
-    def last(self, text: str) -> str:
+    def end(self, text: str) -> str:
         """The JSON that ends the value."""
         if self._is_text:
             if not self._begun and text == "\n":
                 return '""'
-            return (self.more(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
-        return _json(_plain("".join([*self._gathered, text]).removeprefix("\n").removesuffix("\n")))
+            return (self.feed(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
+        return _as_json(_unescaped("".join([*self._pieces, text]).removeprefix("\n").removesuffix("\n")))
 
 
-def _plain(text: str) -> str:
+def _unescaped(text: str) -> str:
     return _UNESCAPE.sub(r"<\1", text)
 
 
-def _json(text: str) -> str:
+def _as_json(text: str) -> str:
     """Return `text` if it is JSON, as it stands, else as a JSON string.
 
     A key that appears twice, or too many values, are refused by whoever reads the arguments.
@@ -325,11 +325,11 @@ def _json(text: str) -> str:
     return text
 
 
-_TAG_BEGUN = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
+_PARTIAL_TAG = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
 
 
-def _may_close(text: str) -> int:
+def _partial_tag_length(text: str) -> int:
     """How much of the end of `text` may belong to a closing tag, with the line break that belongs to it."""
     start = text.rfind("<")
-    found = _TAG_BEGUN.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))
+    found = _PARTIAL_TAG.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))
     return len(text) - found.start() if found else 0

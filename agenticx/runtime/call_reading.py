@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from agenticx import foreign
 from agenticx.errors import AgenticXError, InvalidArguments
-from agenticx.llms.arguments import check_values, parse_arguments, repair_arguments
+from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
 from agenticx.runtime.output import Verdict
 from agenticx.runtime.tool_output import jsonable
@@ -124,7 +124,7 @@ def validated(tool: Tool, arguments: Mapping[str, Any]) -> Validated:
 
     Raises `InvalidArguments`, whatever that validation does.
     """
-    check_values(arguments)
+    check_value_count(arguments)
     try:
         return Validated(_validate(tool, arguments))
     except InvalidArguments:

@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.llms.abilities import AbleModel, in_single_calls
+from agenticx.llms.abilities import CapabilityModel, split_parallel_calls
 from agenticx.llms.anthropic import AnthropicModel
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
-from agenticx.llms.catalog import facts_of, resolve_model
-from agenticx.llms.facts import Ability, ModelFacts
+from agenticx.llms.catalog import find_model_facts, resolve_model
+from agenticx.llms.facts import Capability, ModelFacts
 from agenticx.llms.openai_chat import OpenAIChatModel
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session, sanitize
@@ -34,7 +34,7 @@ from tests.wires import rules_chat
 
 pytestmark = pytest.mark.anyio
 
-ALL: tuple[Ability, ...] = ("tools", "parallel", "vision", "reasoning", "structured_output")
+ALL: tuple[Capability, ...] = ("tools", "parallel", "vision", "reasoning", "structured_output")
 WRITTEN = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
 SHOWN = ModelRequest(messages=[UserMessage(content="What is this?", attachments=(PNG, PDF, TEXT))])
 LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {}})
@@ -46,7 +46,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models.toml"
 
 
-def without(*missing: Ability) -> ModelFacts:
+def without(*missing: Capability) -> ModelFacts:
     return ModelFacts(abilities=tuple(ability for ability in ALL if ability not in missing))
 
 
@@ -72,7 +72,7 @@ def files(model: ScriptedModel) -> list[int]:
 
 async def test_a_model_that_does_not_see_gets_text_alone_and_is_told_what_it_does_not_get() -> None:
     inner = ScriptedModel(["so"])
-    assert (await complete(AbleModel(inner, without("vision")), SHOWN))[1] is None
+    assert (await complete(CapabilityModel(inner, without("vision")), SHOWN))[1] is None
     (message,) = inner.requests[0].messages
     assert isinstance(message, UserMessage)
     assert message.attachments == ()
@@ -82,7 +82,7 @@ async def test_a_model_that_does_not_see_gets_text_alone_and_is_told_what_it_doe
 @pytest.mark.parametrize("facts", [without(), ModelFacts(), ModelFacts(window=9)], ids=["sees", "unknown", "a window"])
 async def test_a_model_that_sees_or_that_nobody_knows_gets_the_files(facts: ModelFacts) -> None:
     inner = ScriptedModel(["so"])
-    await complete(AbleModel(inner, facts), SHOWN)
+    await complete(CapabilityModel(inner, facts), SHOWN)
     assert files(inner) == [3]
 
 
@@ -106,7 +106,7 @@ async def test_a_model_that_sees_or_that_nobody_knows_gets_the_files(facts: Mode
 )
 async def test_a_server_that_refuses_files_gets_them_as_text_from_then_on(text: str) -> None:
     inner = ScriptedModel([fail(refusal(text)), "so", "and"])
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     for _ in range(2):
         assert (await complete(model, SHOWN))[1] is None
     assert files(inner) == [3, 0, 0]
@@ -123,7 +123,7 @@ async def test_a_server_that_refuses_files_gets_them_as_text_from_then_on(text: 
 )
 async def test_an_odd_picture_blinds_no_model(error: ModelError) -> None:
     inner = ScriptedModel([fail(error), "so"])
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     assert (await complete(model, SHOWN))[1] is error
     assert (await complete(model, SHOWN))[1] is None
     assert files(inner) == [3, 3]
@@ -148,7 +148,7 @@ class Refusing:
 
 async def test_what_two_calls_at_once_are_refused_is_put_right_for_both() -> None:
     inner = Refusing(2)
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     done = await asyncio.gather(complete(model, SHOWN), complete(model, SHOWN))
     assert [(reply.text, error) for reply, error in done] == [("so", None)] * 2
     assert inner.asked == [True, True, False, False]
@@ -156,7 +156,7 @@ async def test_what_two_calls_at_once_are_refused_is_put_right_for_both() -> Non
 
 async def test_a_refusal_of_files_where_there_are_none_is_the_call_s_failure() -> None:
     inner = ScriptedModel([fail(error := refusal("this model does not support image input"))])
-    assert (await complete(AbleModel(inner, ModelFacts()), ModelRequest(messages=[])))[1] is error
+    assert (await complete(CapabilityModel(inner, ModelFacts()), ModelRequest(messages=[])))[1] is error
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_refusal_of_files_where_there_are_none_is_the_call_s_failure() -
 )
 async def test_what_the_catalogue_says_decides_what_goes_over_the_wire(spec: str, seen: int) -> None:
     async with FakeOpenAIServer(["so"]) as server:
-        model = AbleModel(resolve_model(spec, base_url=server.base_url), facts_of(spec))
+        model = CapabilityModel(resolve_model(spec, base_url=server.base_url), find_model_facts(spec))
         assert (await complete(model, SHOWN))[1] is None
         await model.aclose()
     sent = json.dumps(server.requests[0].json["messages"])
@@ -180,8 +180,8 @@ async def test_over_every_wire_only_a_model_that_sees_gets_images(own: Path, pro
     abilities = '["vision"]' if sees else "[]"
     own.write_text(f'[models."{family}:mine"]\nabilities = {abilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
-        model: Any = AbleModel(
-            resolve_model(f"{provider}:mine", base_url=server.base_url), facts_of(f"{provider}:mine")
+        model: Any = CapabilityModel(
+            resolve_model(f"{provider}:mine", base_url=server.base_url), find_model_facts(f"{provider}:mine")
         )
         _, error = await complete(model, SHOWN)
         await model.aclose()
@@ -193,7 +193,7 @@ async def test_over_every_wire_only_a_model_that_sees_gets_images(own: Path, pro
 
 
 async def test_a_person_is_told_once_that_the_model_does_not_see(caplog: pytest.LogCaptureFixture) -> None:
-    model = AbleModel(ScriptedModel(["so", "and", "so"]), without("vision"))
+    model = CapabilityModel(ScriptedModel(["so", "and", "so"]), without("vision"))
     await complete(model, ModelRequest(messages=[UserMessage(content="Read", attachments=(TEXT,))]))
     assert caplog.text == ""
     for _ in range(2):
@@ -226,7 +226,7 @@ async def test_a_model_that_cannot_be_held_to_a_schema_gives_the_object_as_a_cal
     facts: ModelFacts, held: bool
 ) -> None:
     inner = Holding([say('{"name": "Rome"}') if held else call("submit_output", {"name": "Rome"})])
-    events = await collect(AgentRuntime(AbleModel(inner, facts)).run_turn("Where?", Session(), output_type=City))
+    events = await collect(AgentRuntime(CapabilityModel(inner, facts)).run_turn("Where?", Session(), output_type=City))
     assert events[-1].data["output"] == {"name": "Rome"}
     (request,) = inner.requests
     assert (request.output_schema is not None, [schema.name for schema in request.tools]) == (
@@ -262,7 +262,7 @@ async def test_a_row_of_yours_takes_the_schema_off_a_model_or_gives_it_one(own: 
 async def test_one_call_at_a_time_is_asked_of_a_model_that_makes_no_more(facts: ModelFacts, field: bool | None) -> None:
     request = ModelRequest(messages=[UserMessage(content="x")], tools=[LOOK])
     async with FakeOpenAIServer(["so", "so"]) as server:
-        model = AbleModel(OpenAIChatModel("m", base_url=server.base_url), facts)
+        model = CapabilityModel(OpenAIChatModel("m", base_url=server.base_url), facts)
         await complete(model, request)
         await complete(model, ModelRequest(messages=request.messages))
         await model.aclose()
@@ -323,7 +323,7 @@ async def test_a_history_of_several_calls_is_parted_for_a_server_that_takes_one_
         *(called("d"), answered("d"), UserMessage(content="y")),
     ]
     inner = ScriptedModel([fail(refusal("This model only supports single tool-calls at once!")), "so", "and"])
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     for _ in range(2):
         assert (await complete(model, ModelRequest(messages=history)))[1] is None
     first, second, third = (rows(list(request.messages)) for request in inner.requests)
@@ -336,12 +336,12 @@ async def test_a_history_of_several_calls_is_parted_for_a_server_that_takes_one_
 @given(broken_histories())
 def test_any_sanitised_history_can_be_parted(history: list[Message]) -> None:
     whole = sanitize([*history, UserMessage(content="go on")])
-    parted = list(in_single_calls(whole))
+    parted = list(split_parallel_calls(whole))
     assert all(len(row.tool_calls) <= 1 for row in parted if isinstance(row, AssistantMessage))
     assert sorted(row.tool_call_id for row in parted if isinstance(row, ToolMessage)) == sorted(
         row.tool_call_id for row in whole if isinstance(row, ToolMessage)
     )
-    assert list(in_single_calls(parted)) == parted
+    assert list(split_parallel_calls(parted)) == parted
     awaited = None
     for row in parted:
         if awaited is not None:

@@ -14,7 +14,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import inline_forms
 from agenticx.llms.catalog import resolve_model
-from agenticx.llms.facts import Facts, ModelFacts, load_facts
+from agenticx.llms.facts import ModelCatalog, ModelFacts, load_model_catalog
 from agenticx.llms.openai_chat import ChatDialect
 from agenticx.settings import load_settings
 
@@ -26,23 +26,23 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models.toml"
 
 
-def of(facts: Facts, spec: str) -> ModelFacts:
+def of(facts: ModelCatalog, spec: str) -> ModelFacts:
     provider, _, model = spec.partition(":")
-    return facts.of(facts.providers[provider], model)
+    return facts.model_facts(facts.providers[provider], model)
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_default_model_but_the_routers_is_known(own: Path) -> None:
-    facts = load_facts()
+    facts = load_model_catalog()
     defaults = [f"{provider.name}:{provider.model}" for provider in facts.providers.values() if provider.model]
     assert [spec for spec in defaults if not of(facts, spec).is_known] == ["openrouter:openrouter/auto"]
     assert len(facts.models) > 80
 
 
 def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
-    prices = {spec: facts.price for spec, facts in load_facts().models.items() if facts.price}
+    prices = {spec: facts.price for spec, facts in load_model_catalog().models.items() if facts.price}
     assert len(prices) > 50
     for spec, price in prices.items():
         assert price.source.startswith("https://"), spec
@@ -53,7 +53,7 @@ def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
 
 
 def test_every_dialect_says_where_it_was_read(own: Path) -> None:
-    dialects = {name: provider for name, provider in load_facts().providers.items() if provider.dialect}
+    dialects = {name: provider for name, provider in load_model_catalog().providers.items() if provider.dialect}
     assert list(dialects) == ["openrouter", "deepseek", "mistral", "moonshot", "zai"]
     for name, provider in dialects.items():
         assert provider.dialect_sources, name
@@ -61,7 +61,7 @@ def test_every_dialect_says_where_it_was_read(own: Path) -> None:
 
 
 def test_who_wants_reasoning_back_and_who_refuses_an_answer_without(own: Path) -> None:
-    dialects = {name: provider.dialect or ChatDialect() for name, provider in load_facts().providers.items()}
+    dialects = {name: provider.dialect or ChatDialect() for name, provider in load_model_catalog().providers.items()}
     assert [name for name, dialect in dialects.items() if dialect.returns_reasoning] == [
         "openrouter",
         "deepseek",
@@ -75,7 +75,7 @@ def test_who_wants_reasoning_back_and_who_refuses_an_answer_without(own: Path) -
 
 
 def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> None:
-    for spec, facts in load_facts().models.items():
+    for spec, facts in load_model_catalog().models.items():
         assert facts.abilities is not None or facts.price is not None, spec
         if facts.input and facts.window and facts.output:
             assert facts.input + facts.output == facts.window, spec
@@ -92,15 +92,15 @@ def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> N
     ],
 )
 def test_a_snapshot_or_a_size_is_its_model(spec: str, same_as: str, own: Path) -> None:
-    facts = load_facts()
+    facts = load_model_catalog()
     assert of(facts, spec) == of(facts, same_as)
     assert same_as in facts.models
 
 
 def test_what_only_begins_like_a_known_model_is_another_one(own: Path) -> None:
-    unknown = of(load_facts(), "openai:gpt-5.4-turbo")
+    unknown = of(load_model_catalog(), "openai:gpt-5.4-turbo")
     assert (unknown.is_known, unknown.input_window, unknown.price) == (False, None, None)
-    assert [unknown.can("tools"), unknown.can("parallel"), unknown.can("vision")] == [True, True, False]
+    assert [unknown.supports("tools"), unknown.supports("parallel"), unknown.supports("vision")] == [True, True, False]
 
 
 # --- yours ------------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def test_what_only_begins_like_a_known_model_is_another_one(own: Path) -> None:
 
 def test_a_row_of_yours_changes_the_fields_that_it_has(own: Path) -> None:
     own.write_text('[models."openai:gpt-4o"]\nprice = { input = 1.1, output = 2, read = 2026-11-01 }\n')
-    ours, yours = ModelFacts(), of(load_facts(), "openai-chat:gpt-4o")
-    assert (yours.window, yours.can("vision")) == (128_000, True)
+    ours, yours = ModelFacts(), of(load_model_catalog(), "openai-chat:gpt-4o")
+    assert (yours.window, yours.supports("vision")) == (128_000, True)
     assert yours.price is not None
     assert (yours.price.input, yours.price.output, yours.price.cached) == (Decimal("1.1"), Decimal(2), None)
     assert yours.price.source == "https://developers.openai.com/api/docs/pricing"
@@ -122,10 +122,13 @@ def test_a_provider_of_yours_is_one_like_ours_and_comes_last(own: Path, monkeypa
         'dialect = { short_call_ids = true }\n[models."my-proxy:large"]\nwindow = 1000\n'
     )
     monkeypatch.setenv("MY_PROXY_BASE_URL", "http://127.0.0.1:9/v1")
-    facts = load_facts()
+    facts = load_model_catalog()
     provider = facts.providers["my-proxy"]
     assert list(facts.providers)[-1] == "my-proxy"
-    assert (provider.where(), provider.dialect and provider.dialect.short_call_ids) == ("http://127.0.0.1:9/v1", True)
+    assert (provider.effective_base_url(), provider.dialect and provider.dialect.short_call_ids) == (
+        "http://127.0.0.1:9/v1",
+        True,
+    )
     assert of(facts, "my-proxy:large").input_window == 1000
 
 
@@ -134,7 +137,7 @@ def test_a_model_s_dialect_is_its_provider_s_but_for_what_its_row_says(own: Path
         '[models."mistral:x"]\ndialect = { returns_reasoning = true }\n'
         '[models."together:moonshotai/Kimi-K2-Thinking"]\ndialect = { needs_reasoning = true }\n'
     )
-    facts = load_facts()
+    facts = load_model_catalog()
     usual = facts.providers["mistral"].dialect
     assert usual is not None
     assert of(facts, "mistral:x").dialect == replace(usual, returns_reasoning=True)
@@ -168,7 +171,7 @@ def test_models_of_local_servers_are_marked_with_the_forms_they_write_calls_in(
 
 
 def test_a_name_that_marks_a_model_tells_nothing_else_of_it(own: Path) -> None:
-    assert not of(load_facts(), "vllm:Qwen/Qwen3-8B").is_known
+    assert not of(load_model_catalog(), "vllm:Qwen/Qwen3-8B").is_known
 
 
 def test_a_row_of_yours_says_whether_a_model_writes_calls_into_its_text(own: Path) -> None:
@@ -176,15 +179,15 @@ def test_a_row_of_yours_says_whether_a_model_writes_calls_into_its_text(own: Pat
         '[models."vllm:house-model"]\ninline_calls = ["mistral"]\n[models."vllm:qwen3-quiet"]\ninline_calls = []\n'
         '[providers.acme]\nbase_url = "http://10.0.0.9/v1"\ninline_calls = { hermes = ["house"] }\n'
     )
-    facts = load_facts()
+    facts = load_model_catalog()
     specs = ("vllm:house-model", "vllm:qwen3-quiet", "acme:House-2", "acme:qwen3")
     assert [of(facts, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
 
 
 def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
-    before = of(load_facts(), "ollama:mine").input_window
+    before = of(load_model_catalog(), "ollama:mine").input_window
     own.write_text('[models."ollama:mine"]\nwindow = 65536\n')
-    assert (before, of(load_facts(), "ollama:mine:7b").input_window) == (None, 65536)
+    assert (before, of(load_model_catalog(), "ollama:mine:7b").input_window) == (None, 65536)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
 def test_a_mistake_is_told_with_its_file_its_row_and_what_would_be_right(text: str, sentence: str, own: Path) -> None:
     own.write_text(text)
     with pytest.raises(SettingsError, match=re.escape(sentence.replace("{path}", str(own)))) as refused:
-        load_facts()
+        load_model_catalog()
     assert str(own) in str(refused.value)
 
 
@@ -245,11 +248,11 @@ def test_a_mistake_is_told_with_its_file_its_row_and_what_would_be_right(text: s
 def test_a_key_that_stands_where_its_variable_should_is_not_repeated(keys: str, own: Path) -> None:
     own.write_text(f'[providers.acme]\nbase_url = "http://x"\nkeys = {keys}')
     with pytest.raises(SettingsError, match=r"such as .*ACME_API_KEY") as refused:
-        load_facts()
+        load_model_catalog()
     assert "anary" not in f"{refused.value} {refused.value.__cause__}"
 
 
 def test_a_file_that_cannot_be_read_is_named(own: Path) -> None:
     own.write_bytes(b"\xff")
     with pytest.raises(SettingsError, match=re.escape(f"{own} cannot be read: ")):
-        load_facts()
+        load_model_catalog()

@@ -16,9 +16,9 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms.base import ModelRequest, complete
-from agenticx.llms.catalog import list_models, local_window
-from agenticx.llms.facts import load_facts
-from agenticx.llms.local_servers import LocalModel, names_served
+from agenticx.llms.catalog import list_models, local_window_query
+from agenticx.llms.facts import load_model_catalog
+from agenticx.llms.local_servers import LocalModel, fetch_model_names
 from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
@@ -107,10 +107,10 @@ def test_a_server_s_real_window_is_what_it_has_given_the_model(
 ) -> None:
     with serving(answers) as address:
         monkeypatch.setenv(variable, address if "ollama" in spec else f"{address}/v1")
-        ask = local_window(spec)
+        ask = local_window_query(spec)
         assert ask is not None
         assert ask() == window
-        there = local_window(spec, f"{address}/v1")
+        there = local_window_query(spec, f"{address}/v1")
     assert there is not None
     assert there() is None  # nobody answers any more
 
@@ -120,7 +120,7 @@ def test_a_model_whose_name_cannot_be_shown_or_typed_is_none(monkeypatch: pytest
     odd = ["", "a\x1b[2Jb", "a\nb", "a\u202eb", "a\ud800", "n" * 201]
     with serving({"/v1/models": listed(*odd, "org/My Model:7b", "n" * 200, "größe")}) as address:
         monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
-        names = names_served(load_facts().providers["vllm"])
+        names = fetch_model_names(load_model_catalog().providers["vllm"])
     assert names == ["org/My Model:7b", "n" * 200, "größe"]
 
 
@@ -128,11 +128,11 @@ def test_a_model_whose_name_cannot_be_shown_or_typed_is_none(monkeypatch: pytest
 def test_a_list_of_models_is_read_so_far_as_a_person_could(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({"/v1/models": listed(*map(str, range(1_500)))}) as address:
         monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
-        assert names_served(load_facts().providers["vllm"]) == list(map(str, range(1_000)))
+        assert fetch_model_names(load_model_catalog().providers["vllm"]) == list(map(str, range(1_000)))
 
 
 def test_providers_with_keys_are_not_asked() -> None:
-    assert (local_window("openai:gpt-5.4"), local_window("demo")) == (None, None)
+    assert (local_window_query("openai:gpt-5.4"), local_window_query("demo")) == (None, None)
 
 
 @pytest.mark.anyio

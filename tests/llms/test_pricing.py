@@ -11,7 +11,7 @@ import pytest
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, Usage, UsageDelta, complete
-from agenticx.llms.pricing import LongRates, Price, PricedModel
+from agenticx.llms.pricing import LongInputRates, Price, PricedModel
 from agenticx.llms.retrying import RetryingModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session
@@ -26,7 +26,7 @@ PRICE = Price(
     cache_write=Decimal("3.125"),
     read=date(2026, 11, 1),
 )
-LONG = LongRates(tokens=1000, input=Decimal(5), output=Decimal(20))
+LONG = LongInputRates(tokens=1000, input=Decimal(5), output=Decimal(20))
 
 
 @pytest.mark.parametrize(

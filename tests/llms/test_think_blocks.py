@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
-from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlocks
+from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlockParser
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools.registry import tool
@@ -35,7 +35,7 @@ CASES = {
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    blocks = ThinkBlocks()
+    blocks = ThinkBlockParser()
     deltas = [delta for piece in pieces for delta in blocks.feed(piece)] + blocks.end()
     assert all(delta.text for delta in deltas if isinstance(delta, TextDelta | ThinkingDelta))
     thought = "".join(delta.text for delta in deltas if isinstance(delta, ThinkingDelta))
@@ -60,7 +60,7 @@ def test_how_the_text_is_cut_makes_no_difference(words: list[str], data: st.Data
 @pytest.mark.parametrize("piece", [" ", "<think> </think>", "<think>\n"])
 def test_the_time_it_takes_is_linear_in_the_text(piece: str) -> None:
     def split_up(pieces: list[str]) -> None:
-        blocks = ThinkBlocks()
+        blocks = ThinkBlockParser()
         for text in pieces:
             blocks.feed(text)
         blocks.end()

@@ -17,7 +17,7 @@ from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ModelRequest, Reply, ReplyBuilder, ToolSchema
 from agenticx.llms.xml_format import XmlCallParser, render_call
-from agenticx.llms.xml_tools import XmlToolModel, in_xml
+from agenticx.llms.xml_tools import XmlToolModel, with_tools_in_prompt
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, outline, say
@@ -305,7 +305,7 @@ DEFUSED = (
 
 
 def told(*messages: Message, tools: Sequence[ToolSchema] = ()) -> list[str]:
-    return [message.content for message in in_xml(ModelRequest(messages=messages, tools=tools)).messages]
+    return [message.content for message in with_tools_in_prompt(ModelRequest(messages=messages, tools=tools)).messages]
 
 
 def test_what_a_tool_fetched_cannot_pass_for_another_result() -> None:
