@@ -1,4 +1,4 @@
-"""What a model is, and the models there are."""
+"""The model protocol, the built-in models and their resolution by name."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _LAZY_IMPORTS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is heavy (the HTTP client takes 0.15 s) when it is first asked for."""
+    """Import a heavy module (the HTTP client takes 0.15 s) on the first access to one of its names."""
     from importlib import import_module
 
     if name not in _LAZY_IMPORTS:

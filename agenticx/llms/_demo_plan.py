@@ -1,7 +1,7 @@
-"""What the demo model understands: a request in plain words becomes the calls it will make, in order.
+"""The grammar of the demo model: a request in plain words becomes a list of planned calls.
 
-Only the first 4,000 characters of a request are searched for sentences. What stands behind them belongs to a text to be
-written, noted or said, or to a command, that goes on to the end; anything else there is not read.
+Only the first 4,000 characters of a request are searched for sentences. The rest is used only as part of a text to
+write, note or say, or of a command, that extends to the end of the request; otherwise it is ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Plan", "PlannedCall", "make_plan"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One call: the tool, exactly its arguments, and how the demo says what it is about to do."""
+    """One call: the tool, its exact arguments, and a phrase in which the demo announces it."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -25,7 +25,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything understood in a request; `words` is what is left to do with words alone."""
+    """The parsed form of a request; `text` is the operand of a reply without calls (`count`, `say`, `other`)."""
 
     calls: tuple[PlannedCall, ...] = ()
     thinking_topic: str | None = None
@@ -43,12 +43,12 @@ _BuildToEnd = Callable[[re.Match[str], str], PlannedCall]
 
 
 def make_plan(text: str) -> Plan:
-    """What `text` asks for. Clauses are joined by "then", "and", ";" or a new line before the next verb.
+    """Parse a request. Clauses are separated by "then", "and", ";" or a new line before the next verb.
 
     >>> [wish.tool for wish in plan("list the files and then write a.txt with the text hi").wishes]
     ['list_files', 'file_write']
     """
-    calls: dict[str, PlannedCall] = {}  # by what they do: the same thing is never done twice
+    calls: dict[str, PlannedCall] = {}  # by tool and arguments, so that no call is planned twice
     thinking_topic: str | None = None
     rest, tail = text[:_SEARCHED_CHARS], text[_SEARCHED_CHARS:]
     while rest:
@@ -59,13 +59,13 @@ def make_plan(text: str) -> Plan:
             thinking_topic = understood.topic
     if calls:
         return Plan(tuple(calls.values()), thinking_topic, "calls")
-    return (
-        Plan(thinking_topic=thinking_topic, kind="thought") if thinking_topic is not None else _plan_without_calls(text)
-    )
+    if thinking_topic is not None:
+        return Plan(thinking_topic=thinking_topic, kind="thought")
+    return _plan_without_calls(text)
 
 
 def _first_clause(text: str, tail: str) -> tuple[PlannedCall | _ThinkingClause | None, str]:
-    """What the first clause of `text` asks for, if it is understood, and the rest of it; `behind` is not searched."""
+    """Return the parsed first clause of `text`, None if unknown, and the rest; `tail` follows and is not searched."""
     text = _POLITE.sub("", text, count=1)
     for pattern, build in _CLAUSES_TO_END:
         if found := pattern.fullmatch(text):
@@ -164,7 +164,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-# Blanks are taken all at once (`++`) and only from their beginning on (`(?<!\s)`): a long run of them is no work.
+# White space is matched possessively (`++`) and only from its first character (`(?<!\s)`), so that a long run of it
+# takes linear time.
 _VERB = (
     r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
     r"run|execute|todo|plan|remember|note|recall|think)\b)"

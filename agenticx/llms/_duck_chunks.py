@@ -1,6 +1,6 @@
-"""What duck-typed models say, in any of its shapes, as Chat Completions events.
+"""Conversion of the output of duck-typed models to Chat Completions events.
 
-Understood, as pieces and as whole replies: text; the dicts `{"type": "content", "text"}`, `{"type":
+Supported, as chunks and as complete replies: text; the dicts `{"type": "content", "text"}`, `{"type":
 "tool_call_delta", …}` and `{"type": "done"}`; OpenAI responses and chunks, as dicts or SDK objects; objects with
 `content` and `tool_calls` or `tool_call_chunks`.
 """
@@ -18,7 +18,7 @@ _CHUNK_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 
 
 def chat_event(chunk: object) -> dict[str, Any]:
-    """One piece, or the whole, of what a model said, as a Chat Completions event; `TypeError` for anything else."""
+    """Return a chunk of a reply, or a complete reply, as a Chat Completions event; `TypeError` for anything else."""
     if chunk is None or isinstance(chunk, str):
         return _event({"content": chunk})
     typed = _typed_event(chunk)
@@ -106,7 +106,8 @@ def _usage(chunk: object) -> dict[str, Any]:
 
 
 def _first_field(value: object, *names: str) -> Any:
-    return next((value for name in names if (value := _field(value, name)) is not None), None)
+    fields = (_field(value, name) for name in names)
+    return next((field for field in fields if field is not None), None)
 
 
 def _has(value: object, name: str) -> bool:

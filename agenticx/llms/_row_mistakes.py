@@ -1,4 +1,4 @@
-"""What is wrong with a row of models.toml, in sentences that say what would be right and never repeat a key."""
+"""Error messages for a row of models.toml; they say what is expected and never repeat a key."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _TABLE_FIELDS: Mapping[tuple[int | str, ...], Iterable[str]] = {
     ("price",): Price.model_fields,
     ("price", "over"): LongInputRates.model_fields,
 }
-"""Which fields the tables within a row may have."""
+"""The allowed fields of the tables within a row."""
 
 _EXPECTED_KEY_LIST = 'a list of names of variables that have a key, such as ["ACME_API_KEY"]'
 
 
-def row_error_messages(kind: type[BaseModel], error: ValidationError) -> list[str]:
-    """A sentence for each mistake in a row that should be one of `kind`."""
-    return [_message(kind, error) for error in error.errors(include_url=False)]
+def row_error_messages(kind: type[BaseModel], invalid: ValidationError) -> list[str]:
+    """Return a message for each error of a row that was validated as `kind`."""
+    return [_message(kind, error) for error in invalid.errors(include_url=False)]
 
 
 def _message(kind: type[BaseModel], error: ErrorDetails) -> str:
     location = error["loc"]
     name = ".".join(str(part) for part in location if part != "[key]")
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{name!r} means nothing here; {_allowed_fields(kind, location[:-1])}"
+        return f"unknown field {name!r}; {_allowed_fields(kind, location[:-1])}"
     if error["type"] == "missing":
         return f"{name} is missing"
     if location[0] == "keys":
@@ -51,7 +51,7 @@ def _allowed_fields(kind: type[BaseModel], table: tuple[int | str, ...]) -> str:
 
 
 def _expected_keys(location: tuple[int | str, ...]) -> str:
-    """What is written there is not repeated: it may be the key itself."""
+    """Return the expected value of `keys` or of an item; the actual one may be a key and is never repeated."""
     if len(location) == 1:
         return _EXPECTED_KEY_LIST
     return "the name of a variable that has the key, such as ACME_API_KEY, not the key itself"

@@ -1,8 +1,8 @@
-"""A wrapper that asks a model for no more than it can do: what the catalogue says of it, and what its server refuses.
+"""A wrapper that adapts requests to the capabilities of a model and to refusals of its server.
 
-A model is not asked for what the catalogue says that it lacks: it gets files as text, gives objects as calls, and is
-told to make one call at a time. What nobody knows is tried; a refusal that names the reason changes this request and
-those after it.
+A capability that the catalogue says is missing is not used: files are sent as text, objects are requested as calls, and
+the model is asked to make one call at a time. A capability of which nothing is known is tried; if the server refuses it
+and names the reason, this request and all later ones are changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 
 class CapabilityModel(ModelWrapper):
-    """`model`, kept to what `facts` say that it can do."""
+    """A wrapper that limits requests to the capabilities that `facts` list."""
 
     def __init__(self, model: ChatModel, facts: ModelFacts) -> None:
         super().__init__(model)
@@ -40,7 +40,7 @@ class CapabilityModel(ModelWrapper):
         return not self._facts.lacks("structured_output") and super().takes_output_schema(output, with_tools=with_tools)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; a refusal comes before the first of them."""
+        """Return the batches of the inner model; a refused request is changed and sent again before the first batch."""
         return stream_with_downgrades(lambda: (self._model, self._adapted(request)), self._try_downgrade)
 
     def _adapted(self, request: ModelRequest) -> ModelRequest:
@@ -54,7 +54,7 @@ class CapabilityModel(ModelWrapper):
         return request
 
     def _warn_of_hidden_files(self, request: ModelRequest) -> None:
-        """Say once that there are files that this model is not shown."""
+        """Log once that the request has files that this model cannot read."""
         users = (message for message in request.messages if isinstance(message, UserMessage))
         names = [file.name for message in users for file in message.attachments if file.kind != "text"]
         if names and not self._has_warned:
@@ -62,7 +62,7 @@ class CapabilityModel(ModelWrapper):
             _log.warning("the model sees no images and PDFs; it is told so", model=self.name, files=names)
 
     def _try_downgrade(self, _model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
-        """Whether there is another way to ask than the one that was refused."""
+        """Apply the downgrade that the refusal calls for; return whether there is one."""
         downgrade = conceded(request, error, (_FILES_AS_TEXT, _SINGLE_CALLS))
         if downgrade is not None and downgrade not in self._downgrades:
             self._downgrades.append(downgrade)
@@ -74,7 +74,7 @@ class CapabilityModel(ModelWrapper):
 
 
 def attachments_as_text(message: Message) -> Message:
-    """The message with what came with it as text: text files written out, other files only mentioned."""
+    """Return the message with its attachments as text: text files in full, other files only mentioned."""
     if not (isinstance(message, UserMessage) and message.attachments):
         return message
     text = "\n\n".join(piece for piece in message_pieces(message, ()) if isinstance(piece, str))
@@ -97,14 +97,17 @@ _FILES_AS_TEXT = Concession(
     _request_with_files_as_text,
     "the model takes no such files; it is told of them in text from now on",
 )
-"""OpenRouter; Ollama and llama.cpp; OpenAI; Mistral; vLLM; DeepSeek; Groq. An odd picture is refused in other words."""
+"""Refusals of OpenRouter; Ollama and llama.cpp; OpenAI; Mistral; vLLM; DeepSeek; Groq.
+
+A single unreadable image is refused in other words, which do not match.
+"""
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
 def split_parallel_calls(messages: Sequence[Message]) -> Iterator[Message]:
-    """The same history with one call in each message, its result right behind it."""
+    """Yield the same history with at most one call in each message, directly followed by its result."""
     results: dict[str, ToolMessage] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AssistantMessage) and len(message.tool_calls) > 1:
@@ -118,7 +121,7 @@ def split_parallel_calls(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _leading_results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
-    """The results that messages begin with, by the ids of their calls."""
+    """Return the results at the beginning of `messages`, by the ids of their calls."""
     leading = takewhile(lambda message: isinstance(message, ToolMessage), messages)
     return {result.tool_call_id: result for result in cast("Iterator[ToolMessage]", leading)}
 
@@ -140,4 +143,4 @@ _SINGLE_CALLS = Concession(
     _request_with_single_calls,
     "the model takes one call in a message; those of its history are parted from now on",
 )
-"""Templates of Llama 3, whoever serves them, have it so for the whole history, whichever model made the calls."""
+"""The chat template of Llama 3, on any server, refuses parallel calls anywhere in the history, also of other models."""

@@ -1,4 +1,4 @@
-"""The arguments of a call: read exactly once finished, shown while they grow, repaired for harmless calls alone."""
+"""Parsing, previewing and repairing of the JSON arguments of tool calls."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["check_value_count", "parse_arguments", "preview_arguments", "repair_
 
 _MAX_REPAIRED_CHARS = 64 * 1024
 _MAX_DEPTH = 100
-"""Far more than any schema has, and far less than what recursion over the value can take."""
+"""Far more levels than any schema has, and far fewer than recursion over the value can take."""
 
 _MAX_DIGITS = 1_300
-"""A number of 4,096 bits, as keys have. Reading and writing one takes as long as the square of its digits."""
+"""The digits of a number of 4,096 bits, a usual length of keys. Parsing and printing takes quadratic time in them."""
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Return the object that `text` is; empty text is `{}`, as providers use it.
+    """Parse `text` as one JSON object; empty text is `{}`, as providers use it.
 
-    Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls; for numbers of more than 1,300 digits and for more
-    than 10,000 values, which no model writes on purpose and which every later step would take long over.
+    Raises `InvalidArguments` for anything that is not exactly one JSON object. Duplicate keys and non-finite numbers
+    are refused because two parsers may read them as different calls; numbers of more than 1,300 digits and more than
+    10,000 values because no model writes them on purpose and every later step would be slow.
     """
     if not text.strip():
         return {}
@@ -40,24 +40,26 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def check_value_count(arguments: Mapping[str, Any]) -> None:
-    """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
+    """Raise `InvalidArguments` for more values than `parse_arguments` allows; for arguments from other sources."""
     if holds_more(dict(arguments), MAX_VALUES):
         raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
 
 
 def preview_arguments(text: str) -> dict[str, Any] | None:
-    """What the arguments say so far, to be shown and never acted on; None if `text` does not begin one object.
+    """Return the arguments received so far, for display only; None if `text` is not the beginning of one object.
 
-    `text` is every `arguments_delta` of one call, joined. What is shown only grows: the last string may be cut; names,
-    numbers and words appear once they are whole. Every preview of a text that `parse_arguments` reads agrees with what
-    it reads; one it refuses for what it cannot see (duplicate keys, text behind the object) may have previews all the
-    same. A freeform call's text, a JSON string, has none. Keep what you showed when None comes: `tool_call` tells more.
+    `text` is every `arguments_delta` of one call, joined. Successive previews only grow: the last string may be cut;
+    keys, numbers, `true`, `false` and `null` appear once they are complete. If `parse_arguments` accepts the final
+    text, every preview agrees with its result. A text that it will refuse (duplicate keys, text after the object) may
+    have previews as well. The text of a freeform call, a JSON string, has none. Keep showing the last preview if None
+    is returned later; the event `tool_call` has the final arguments.
 
     >>> preview_arguments('{"path": "notes.txt", "line": 1'), preview_arguments('{"path": "notes.txt", "line": 12}')
     ({'path': 'notes.txt'}, {'path': 'notes.txt', 'line': 12})
 
-    Each call reads all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core), so
-    call it on a tick, ten times a second, and not for each delta. More values than `parse_arguments` takes are None.
+    Each call parses all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core),
+    so call it on a timer, ten times a second, not for each delta. Returns None for more values than `parse_arguments`
+    allows.
     """
     if excess_in(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
         return None
@@ -72,11 +74,11 @@ def preview_arguments(text: str) -> dict[str, Any] | None:
 
 
 def repair_arguments(text: str) -> dict[str, Any]:
-    """What a complete but malformed text most likely means: a fence, single quotes, trailing commas.
+    """Return the most likely object of a complete but malformed text: code fence, single quotes, trailing commas.
 
-    A guess: only for calls without side effects, validated by their schema and marked as repaired. Raises
-    `InvalidArguments` for what is not one whole object (cut, followed by another, surrounded by prose), for duplicate
-    keys, for more than 64 kB, which would take seconds, and if no object comes out.
+    The result is a guess. Use it only for calls without side effects, validate it by the tool's schema and mark it as
+    repaired. Raises `InvalidArguments` for anything but one complete object (cut off, followed by another, surrounded
+    by prose), for duplicate keys, for more than 64 kB, which would take seconds, and if the result is no object.
     """
     from json_repair import repair_json
 
@@ -91,7 +93,7 @@ def repair_arguments(text: str) -> dict[str, Any]:
     return _as_object(value)
 
 
-# --- while they grow --------------------------------------------------------------------------------------------------
+# --- preview ----------------------------------------------------------------------------------------------------------
 
 _OUTSIDE_STRINGS = re.compile(r'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _ESCAPES = re.compile(
@@ -99,16 +101,16 @@ _ESCAPES = re.compile(
     | \\(?:
         u[dD][89abAB][0-9a-fA-F]{2}
             (?: \\u[dD][c-fC-F][0-9a-fA-F]{2} | (?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z )
-        | (?P<half> u[dD][89a-fA-F][0-9a-fA-F]{2} )
+        | (?P<lone> u[dD][89a-fA-F][0-9a-fA-F]{2} )
         | .
     )""",
     re.DOTALL | re.VERBOSE,
 )
-"""Escapes of anything else, or one escape; `half` is a surrogate that stands alone and will never be joined."""
+"""A run of escapes that are no surrogates, or one escape; group `lone` is a surrogate that can get no partner."""
 
 
 def _parse_partial(text: str) -> Any:
-    """The value that `text` begins, halves of characters replaced as in a finished text; raises `ValueError`."""
+    """Parse a beginning of JSON, with lone surrogates replaced as in a complete text; raises `ValueError`."""
     try:
         return from_json(text, allow_partial="trailing-strings")
     except ValueError:
@@ -116,7 +118,7 @@ def _parse_partial(text: str) -> Any:
 
 
 def _without_trailing_number(text: str) -> str:
-    """`text` without a number at its end that may go on; the parser would take 1 for what becomes 15."""
+    """Remove a number at the end of `text` that may be incomplete, such as the 1 of 15."""
     if not text[-1:].isdigit():
         return text
     before = text.rstrip("0123456789+-.eE")
@@ -126,10 +128,10 @@ def _without_trailing_number(text: str) -> str:
 
 
 def _replace_lone_surrogate(escape: re.Match[str]) -> str:
-    return "\\ufffd" if escape["half"] else escape[0]
+    return "\\ufffd" if escape["lone"] else escape[0]
 
 
-# --- repaired ---------------------------------------------------------------------------------------------------------
+# --- repair -----------------------------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\Z", re.DOTALL)
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{}\[\],:"']+)\s*""", re.DOTALL)
@@ -137,7 +139,7 @@ _CLOSES = {"}": "{", "]": "["}
 
 
 def _check_single_object(text: str) -> None:
-    """Raises `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
+    """Raise `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
     opened: list[tuple[str, set[str]]] = []
     position, previous = 0, ""
     while position < len(text):

@@ -1,4 +1,9 @@
-"""A model as turns use it: kept to what it can do, think blocks lifted, tools as it takes them, priced, retried."""
+"""Composition of a model with the wrappers that turns need.
+
+From the inside out: the wire, the real window of a local model (`LocalModel`), capabilities (`CapabilityModel`), think
+blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
+around all models together retries and fallbacks (`RetryingModel`).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +25,9 @@ __all__ = ["assemble_model"]
 def assemble_model(
     spec: str, settings: Settings, *, base_url: str | None = None, clock: Clock | None = None
 ) -> ChatModel:
-    """The model that `spec` names, with the retries and fallbacks of `settings`; `base_url` is for the first alone.
+    """Return the model named `spec` with the retries and fallbacks of `settings`; `base_url` is only for this model.
 
-    Raises `SettingsError` for a name that means nothing here, a fallback's included.
+    Raises `SettingsError` for an unknown name, also for that of a fallback.
     """
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
@@ -35,7 +40,7 @@ def assemble_model(
 
 
 def _assemble_one(spec: str, settings: Settings, clock: Clock, base_url: str | None = None) -> ChatModel:
-    """One model, from the wire outwards."""
+    """Return one model in its wrappers."""
     if spec == "demo":
         return resolve_model(spec)
     facts, model = find_model_facts(spec), resolve_model(spec, base_url=base_url)

@@ -1,4 +1,4 @@
-"""From `provider:model` to a model, and which models there are to choose from."""
+"""Resolution of `provider:model` names to models, and the list of models to choose from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model that can be named: `spec` is its name for `resolve_model`, `why` says where it was found."""
+    """A model that can be used: `spec` is its name for `resolve_model`, `source` says why it is in the list."""
 
     spec: str
     provider: str
@@ -41,9 +41,9 @@ class ModelInfo:
 
 
 def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
-    """The model that `spec` names, at `base_url` instead of its provider's usual address if given.
+    """Return the model named `spec`, at `base_url` instead of its provider's usual address if given.
 
-    Raises `SettingsError` for a name that means nothing here or a key that is missing; it says what would be right.
+    Raises `SettingsError` for an unknown name or a missing key; the message says what is expected.
     """
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
@@ -58,9 +58,9 @@ def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
 
 
 def load_wire(spec: str) -> None:
-    """Import what the model that `spec` names is asked with, so that `resolve_model` need not; not for the event loop.
+    """Import the wire of the model named `spec`, so that `resolve_model` need not; not for the event loop.
 
-    Raises `SettingsError` for a name that means nothing here.
+    Raises `SettingsError` for an unknown name.
     """
     if spec == "demo":
         import agenticx.llms.demo as _
@@ -70,7 +70,7 @@ def load_wire(spec: str) -> None:
 
 
 def find_model_facts(spec: str) -> ModelFacts:
-    """What is known of the model that `spec` names; raises `SettingsError` like `resolve_model`."""
+    """Return the facts of the model named `spec`; raises `SettingsError` for an unknown name."""
     if spec == "demo":
         return _DEMO
     catalog = load_model_catalog()
@@ -78,7 +78,7 @@ def find_model_facts(spec: str) -> ModelFacts:
 
 
 def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], int | None] | None:
-    """What asks the model's server for its window, which waits; None for a model that is on no server of one's own."""
+    """Return a blocking function that asks the model's server for its window; None for a provider with keys."""
     if spec == "demo":
         return None
     provider, model = _parse_spec(spec, load_model_catalog())
@@ -86,10 +86,10 @@ def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], i
 
 
 def default_model_spec(settings: Settings) -> tuple[str, str]:
-    """The model that is meant when nobody names one, and a clause that says why it is this one.
+    """Return the name of the default model, and a clause that says why it is this one.
 
-    AGX_MODEL; else the first provider whose key is set; else a local server that answers on its usual port (each is
-    given 0.3 s); else `demo`.
+    It is AGX_MODEL; else the model of the first provider whose key is set; else the first model of a local server that
+    answers on its usual port (each is given 0.3 s); else `demo`.
     """
     if settings.model:
         return settings.model, "the setting AGX_MODEL"
@@ -105,7 +105,7 @@ def default_model_spec(settings: Settings) -> tuple[str, str]:
 
 
 async def list_models(settings: Settings) -> list[ModelInfo]:
-    """The models that can be named right now: AGX_MODEL, those of set keys, those of local servers, and `demo`."""
+    """Return the models usable right now: AGX_MODEL, those of set keys, those of local servers, and `demo`."""
     catalog = load_model_catalog()
     local = await run_in_thread(lambda: list(_local_models(catalog)), name="agx-probe")
     configured = list(_configured_model(settings.model, catalog)) if settings.model else []
@@ -147,11 +147,11 @@ def _make_model(provider: Provider, model: str, spec: str, base_url: str | None,
     return WIRES[provider.wire].model(model, provider, facts, name=spec, base_url=address, api_key=key)
 
 
-# --- which there are --------------------------------------------------------------------------------------------------
+# --- sources of models ------------------------------------------------------------------------------------------------
 
 
 def _configured_model(spec: str, catalog: ModelCatalog) -> Iterator[ModelInfo]:
-    """AGX_MODEL, also where it means nothing: whoever uses it is told."""
+    """Yield the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
     name, _, model = spec.partition(":")
     provider = catalog.providers.get(name)
     facts = _DEMO if spec == "demo" else ModelFacts() if provider is None else catalog.model_facts(provider, model)

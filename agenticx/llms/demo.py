@@ -1,10 +1,10 @@
-"""The `demo` model: offline and scripted, and it says so, yet driven by the person's words through the real tools.
+"""The `demo` model: an offline script that follows the user's words and uses the real tools.
 
-It plans from the last message of the person, makes one call per round, reads the results that stand behind that
-message, and tells them as they are. It keeps nothing between calls: the same request gives the same reply.
+It plans from the last user message, makes one call per round, reads the results after that message, and reports them
+unchanged. It keeps no state between calls: the same request gives the same reply. Its replies say that it is a script.
 
-It runs on the event loop, so that a long message must not be long work: it searches the first 4,000 characters for the
-sentences that it knows, and of what it says the first 10,000 go out word by word, all else at once.
+It runs on the event loop, so its work on a long message is bounded: it searches the first 4,000 characters for the
+sentences that it knows, and streams the first 10,000 characters of its reply word by word, the rest in one delta.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class DemoModel:
     context_window: int | None = None
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Yes, in that a person can have it say an object; any other answer is refused as what a script cannot do."""
+        """Return True: `say {…}` makes it answer with an object; `stream` raises `ModelError` for any other answer."""
         return True
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Reply to the last message of the person, one word per batch."""
+        """Reply to the last user message, one word per batch."""
         reply = list(_reply(request))
         if request.output_schema is not None:
             _check_object(reply)
@@ -105,7 +105,7 @@ class DemoModel:
 
 
 def _check_object(reply: Sequence[Delta]) -> None:
-    """Raise `ModelError` for an answer that is to be an object and is none."""
+    """Raise `ModelError` if the answer is neither a JSON object nor a call."""
     text = "".join(delta.text for delta in reply if isinstance(delta, TextDelta)).lstrip()
     if text[:1] != "{" and not any(isinstance(delta, ToolCallDelta) for delta in reply):
         raise ModelError(_NO_OBJECT, code="provider.bad_request")
@@ -125,8 +125,8 @@ def _reply(request: ModelRequest) -> Iterator[Delta]:
     if plan.thinking_topic is not None and not calls_made:
         yield from _thinking_deltas(plan.thinking_topic)
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set[str]()
-    missing = [wish for wish in plan.calls if wish.tool not in offered]
-    remaining = [wish for wish in plan.calls if wish.tool in offered][calls_made:]
+    missing = [planned for planned in plan.calls if planned.tool not in offered]
+    remaining = [planned for planned in plan.calls if planned.tool in offered][calls_made:]
     if remaining and not _was_refused(results):
         yield from _call_deltas(
             remaining[0], id_=f"demo_{user_message.message_id[-8:]}_{calls_made + 1}", first=not calls_made
@@ -138,7 +138,7 @@ def _reply(request: ModelRequest) -> Iterator[Delta]:
 
 
 def _last_user_message(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Message]]:
-    """The person's last message, and what came after it."""
+    """Return the user's last message, and the messages after it."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, UserMessage) and not message.injected:
@@ -170,13 +170,13 @@ def _text_deltas(text: str) -> Iterator[Delta]:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of `text`, each with the blanks before it; the end of a long one is one piece."""
+    """Split `text` into words, each with the white space before it; the end of a long text is one piece."""
     words = re.findall(r"\s*+\S+|\s+$", text[:_STREAMED_CHARS])
     return [*words, text[_STREAMED_CHARS:]] if len(text) > _STREAMED_CHARS else words
 
 
 def _estimate_tokens(messages: Iterable[Message]) -> int:
-    """A rough count, four characters each: there is no tokenizer here."""
+    """Return a rough count of tokens, four characters each; the demo has no tokenizer."""
     chars = 0
     for message in messages:
         chars += len(message.content)
@@ -185,13 +185,13 @@ def _estimate_tokens(messages: Iterable[Message]) -> int:
     return -(-chars // 4)
 
 
-# --- what it says --------------------------------------------------------------------------------------------------
+# --- texts of replies ----------------------------------------------------------------------------------------------
 
 
 def _report(
     results: Sequence[ToolMessage], remaining: Sequence[PlannedCall], missing: Sequence[PlannedCall]
 ) -> Iterator[str]:
-    """What came of each call, and what was left out, as it is."""
+    """Yield the result of each call, then the planned calls that were not made."""
     for result in results:
         if result.outcome == "ok":
             yield (
@@ -212,7 +212,7 @@ def _joined_intents(calls: Iterable[PlannedCall]) -> str:
 
 
 def _fenced_excerpt(content: str) -> str:
-    """The start of `content` as a fenced block that it cannot break out of, and how much was left out."""
+    """Return the start of `content` in a code fence longer than any in it, and the number of omitted characters."""
     lines = content[:_QUOTED_CHARS].splitlines()[:_QUOTED_LINES]
     shown = "\n".join(lines)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
@@ -222,7 +222,7 @@ def _fenced_excerpt(content: str) -> str:
 
 
 def _shortened_lines(conversation: str) -> str:
-    """What a script can do for a summary: the beginnings of the first and the last lines."""
+    """Return the beginnings of the first and the last lines, in place of a summary."""
     lines = [line.strip()[:_EXTRACTED_CHARS] for line in conversation.splitlines() if line.strip()]
     kept = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
     return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *kept])

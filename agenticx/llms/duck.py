@@ -1,7 +1,8 @@
-"""Models that are not ours, used through what they have: `stream_with_tools`, `stream` or `invoke`.
+"""Adapter for duck-typed models with a method `stream_with_tools`, `stream` or `invoke`.
 
-Such a model may be anything: blocking or async, raising whatever it likes. Blocking ones run in a daemon thread of
-their own, which nothing can end and which is left behind when its reader goes. All they raise becomes `ModelError`.
+Such a model may be blocking or async and may raise anything; every exception becomes a `ModelError`. A blocking method
+runs in a daemon thread of its own. A thread cannot be killed, so if the reader is closed early it runs on in the
+background.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _log = get_logger(__name__)
 
 
 def adapt(model: object) -> ChatModel:
-    """`model` itself if it is a `ChatModel`, else one that drives it; raises `TypeError` for what is no model."""
+    """Return `model` itself if it is a `ChatModel`, else an adapter; raises `TypeError` for anything else."""
     stream = getattr(model, "stream", None)
     if callable(stream) and isinstance(getattr(model, "name", None), str) and hasattr(model, "context_window"):
         return cast("ChatModel", model)
@@ -42,10 +43,11 @@ def adapt(model: object) -> ChatModel:
 
 
 class DuckTypedModel:
-    """A `ChatModel` around a duck-typed one.
+    """A `ChatModel` around a duck-typed model.
 
-    The first of `stream_with_tools`, `stream` (when there are no tools) and `invoke` that the model has is called with
-    OpenAI-style rows. When a stream fails before its first delta, `invoke` is asked instead; after it, the call fails.
+    The first of `stream_with_tools`, `stream` (only without tools) and `invoke` that the model has is called with
+    OpenAI-style messages. If a stream fails before its first delta, `invoke` is called instead; after it, the call
+    fails.
     """
 
     def __init__(self, model: object) -> None:
@@ -68,7 +70,7 @@ class DuckTypedModel:
         return inline_forms(cast("ChatModel", self._model))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The reply, in whatever pieces the model gives it out."""
+        """Yield the reply in the pieces that the model returns."""
         methods = self._methods_to_try(request)
         for number, method in enumerate(methods):
             last = number + 1 == len(methods)
@@ -99,7 +101,7 @@ class DuckTypedModel:
 
 
 class _DuckTypedReply:
-    """One call of one method of a foreign model."""
+    """One call of one method of a duck-typed model."""
 
     def __init__(self, method: Callable[..., Any], request: ModelRequest, *, who: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
@@ -115,7 +117,7 @@ class _DuckTypedReply:
         self._failure: ModelError | None = None
 
     async def next_batch(self) -> list[Delta] | None:
-        """The next deltas, perhaps none; None at the end. Raises `ModelError`, when all before it was given out."""
+        """Return the next deltas, perhaps none, or None at the end; raises `ModelError` after all deltas before it."""
         if self._failure is not None:
             raise self._failure
         if self._ended:
@@ -185,7 +187,7 @@ def _is_async(result: object) -> bool:
 
 
 def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: ToolNames) -> dict[str, Any]:
-    """Of what a model may want to know, what this method takes."""
+    """Return the options of the request that the signature of `method` accepts."""
     options: dict[str, Any] = {}
     if request.tools:
         options = {"tools": tool_rows(request.tools, names), "tool_choice": request.tool_choice}
@@ -205,7 +207,7 @@ def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: 
 
 @contextmanager
 def _translating_errors(what: str) -> Generator[None]:
-    """Whatever foreign code raises in here comes out as `ModelError`."""
+    """Translate every exception of user code in the block to `ModelError`."""
     try:
         with foreign.containing(what):
             yield

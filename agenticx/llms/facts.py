@@ -1,4 +1,7 @@
-"""What is known of providers and models: `config/models.toml`, and your own `models.toml` in AGX_HOME over it."""
+"""The catalogue of providers and models: `config/models.toml` and the user's in AGX_HOME.
+
+A row of the user's file overrides the fields that it has.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ WireName = Literal["chat", "responses", "anthropic", "gemini", "ollama"]
 Capability = Literal["tools", "parallel", "vision", "reasoning", "structured_output"]
 
 ASSUMED_CAPABILITIES: tuple[Capability, ...] = ("tools", "parallel")
-"""What a model can do as long as nobody says: most take tools, and one that refuses them gets them in its prompt."""
+"""Capabilities assumed of a model without a list of them: if its server refuses tools, they are put in the prompt."""
 
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|20\d{6}|latest)$")
 
@@ -45,13 +48,13 @@ _VariableName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 
 
 class Provider(BaseModel):
-    """A server and the wire it speaks. `model` is what it is used with when nobody names one.
+    """A row of a provider: its server, its wire and its default `model`.
 
-    Without `keys` it needs none; a `local` one is asked on its usual port which models it has. Where `models_of` names
-    another provider, it is the same models, the same variable moves it, and its facts are told there. `key_check` is a
-    path under the base URL that answers only to a good key, "" if there is none. `dialect_sources`
-    say where it was read what its `dialect` says. `inline_calls` has, for each form in which models write calls into
-    their text, the words in the names of the models that do, where the server leaves the calls there.
+    `keys` are the variables that may hold its key; without them it needs none. A `local` server is asked on its usual
+    port for its models. If `models_of` names another provider, both have the same models: their facts and the variable
+    that overrides the base URL are those of the other. `key_check` is a path under the base URL that answers only to a
+    valid key, "" if there is none. `dialect_sources` cite the documentation of its `dialect`. `inline_calls` maps each
+    form of calls in text, if the server does not parse it, to parts of the names of the models that write it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,15 +74,15 @@ class Provider(BaseModel):
 
     @property
     def base_url_variable(self) -> str:
-        """The variable that moves it elsewhere, such as OPENAI_BASE_URL."""
+        """The variable that overrides its base URL, such as OPENAI_BASE_URL."""
         return f"{self.models_of or self.name}_BASE_URL".upper().replace("-", "_")
 
     def find_key(self) -> tuple[str, str] | None:
-        """The variable that has its key, and the key."""
+        """Return the first variable with a key, and the key, else None."""
         return next(((name, key) for name in self.keys if (key := provider_key(name))), None)
 
     def base_url_override(self) -> str | None:
-        """Where the person says that it is."""
+        """Return the base URL that the user has configured, else None; `OLLAMA_HOST` counts for Ollama as well."""
         address = provider_setting(self.base_url_variable)
         if self.base_url_variable != "OLLAMA_BASE_URL":
             return address
@@ -91,10 +94,12 @@ class Provider(BaseModel):
 
 
 class ModelFacts(BaseModel):
-    """What is known of one model. `window` has input and output together where `input` says what of it may go in;
-    `output` is the most that comes out. Without `abilities` it is taken to have those of `ASSUMED`. A `dialect`
-    is its provider's with what the row says otherwise. `inline_calls` are the forms in which it writes calls into its
-    text; a row that does not say leaves that to its provider's.
+    """A row of a model; the fields are the keys of models.toml, None means unknown.
+
+    `window` is the input in tokens, or input and output together if `input` is given, which is then the most input;
+    `output` is the most output. `abilities` are its capabilities; if None, those of `ASSUMED_CAPABILITIES` are assumed.
+    `dialect` is that of its provider with the changes of the row. `inline_calls` are the forms in which it writes calls
+    into its text; if None, those of its provider apply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,14 +122,14 @@ class ModelFacts(BaseModel):
 
     @property
     def input_window(self) -> int | None:
-        """Input tokens that it takes."""
+        """The number of input tokens that it accepts, None if unknown."""
         return self.input or self.window
 
     def supports(self, capability: Capability) -> bool:
         return capability in (ASSUMED_CAPABILITIES if self.abilities is None else self.abilities)
 
     def lacks(self, capability: Capability) -> bool:
-        """Whether it is known that it cannot."""
+        """Return whether the capability is known to be missing; False if nothing is known."""
         return self.abilities is not None and capability not in self.abilities
 
 
@@ -133,13 +138,13 @@ _UNKNOWN = ModelFacts()
 
 @dataclass(frozen=True, slots=True)
 class ModelCatalog:
-    """Providers by name, in the order in which a key of theirs makes them the default; models as `provider:model`."""
+    """All known providers by name, in their order as default provider, and models by `provider:model`."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, ModelFacts]
 
     def model_facts(self, provider: Provider, model: str) -> ModelFacts:
-        """What is known of a model, under its own name or that of which it is a dated snapshot or a size."""
+        """Return the facts of a model, by its name or without a suffix for a dated snapshot or (Ollama) a size."""
         family = provider.models_of or provider.name
         names = [model, _SNAPSHOT.sub("", model)]
         if self.providers[family].wire == "ollama":
@@ -153,9 +158,9 @@ class ModelCatalog:
 
 
 def load_model_catalog() -> ModelCatalog:
-    """What both files say now; a row of yours changes the fields that it has, a price as a whole.
+    """Read both files; a row of the user's file overrides the fields that it has, a price as a whole.
 
-    Raises `SettingsError` that names the file, the row and what would be right.
+    Raises `SettingsError` that names the file, the row and the expected value.
     """
     return _parse_layers(tuple((str(path), text) for path, text in config_layers("models.toml")))
 
@@ -167,7 +172,7 @@ _Row = TypeVar("_Row", Provider, ModelFacts)
 
 @dataclass(frozen=True, slots=True)
 class _LayeredRow:
-    """A row as the files have it together, and the file that had the last word."""
+    """A row merged from both files, and the path of the last file that has it."""
 
     values: dict[str, Any]
     path: str

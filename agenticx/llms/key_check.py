@@ -1,4 +1,4 @@
-"""Whether a provider takes its key: one authenticated GET that costs nothing."""
+"""A test of a provider's key by one authenticated GET that costs nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BODY_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
-    """How the provider answered, as a sentence without its subject. `models` are the names that it listed."""
+    """The result of a test: `text` is a sentence without its subject, `models` the names that the provider listed."""
 
     outcome: Literal["accepted", "refused", "unclear"]
     text: str
@@ -27,7 +27,7 @@ class KeyCheck:
 
 
 async def check_key(provider: Provider, key: str) -> KeyCheck:
-    """Ask the provider's server, wherever it is; gives it 10 s."""
+    """Test `key` at the provider's server, which may be remote, within 10 s."""
     if not provider.key_check:
         return KeyCheck("unclear", f"{provider.effective_base_url()} has nothing to test a key with")
     try:
@@ -69,7 +69,7 @@ def _check_from_error(error: ModelError) -> KeyCheck:
 
 
 def _listed_models(body: bytes) -> tuple[str, ...]:
-    """The models in an answer: `data` as most have it, `models` as Gemini has it."""
+    """Return the model names in a response body: in `data` for most providers, in `models` for Gemini."""
     try:
         parsed: Any = json.loads(body)
     except (ValueError, RecursionError):

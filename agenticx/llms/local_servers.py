@@ -1,6 +1,7 @@
-"""What model servers on this machine say of themselves: which models they have, and how much those really take.
+"""Queries to model servers on this machine: their models, and the real context windows of these.
 
-Everything here waits, 0.3 s for a sign of life and 1 s for each answer at most; it is not for an event loop.
+All functions block, for at most 0.3 s for a connection or the next bytes and 1 s for each answer; do not call them on
+an event loop.
 """
 
 from __future__ import annotations
@@ -49,26 +50,26 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model that a server has, with what is known of it."""
+    """A model of a local server, and its facts."""
 
     name: str
     facts: ModelFacts
 
 
 def fetch_model_names(provider: Provider) -> list[str]:
-    """The models to talk to that the provider's server lists; none if it does not answer like a model server."""
+    """Return the chat models that the provider's server lists; none if it does not answer like a model server."""
     base_url = provider.effective_base_url()
     listed = _fetch_json(f"{base_url}/v1" if provider.wire == "ollama" else base_url, "/models")
     return [name for row in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(row, "id"))]
 
 
 def _is_for_chat(name: str) -> bool:
-    """Whether it is the name of a model to talk to, and one that can be shown and typed."""
+    """Return whether `name` is that of a chat model (no embedding, reranking or speech) and short and printable."""
     return 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable() and not _NOT_FOR_CHAT.search(name)
 
 
 def fetch_models(provider: Provider, catalog: ModelCatalog) -> Iterator[ServedModel]:
-    """The same with what the server tells of each; what takes longer than a second in all is left to the catalogue."""
+    """Yield the models of `fetch_model_names` with their facts; after one second in all, those of the catalogue."""
     deadline = time.monotonic() + _DETAILS_SECONDS
     for name in fetch_model_names(provider):
         known_facts = catalog.model_facts(provider, name)
@@ -78,7 +79,7 @@ def fetch_models(provider: Provider, catalog: ModelCatalog) -> Iterator[ServedMo
 
 
 def _with_reported_facts(provider: Provider, model: str, known: ModelFacts) -> ModelFacts:
-    """`known` and what the server says of it: its real window, and with Ollama also what it can do."""
+    """Return `known` updated by the server's report: the real window, and with Ollama also the capabilities."""
     reported: dict[str, Any] = {}
     if (window := fetch_window(provider, model)) is not None:
         reported["window"] = window
@@ -93,7 +94,7 @@ def _with_reported_facts(provider: Provider, model: str, known: ModelFacts) -> M
 
 
 def fetch_window(provider: Provider, model: str, base_url: str | None = None) -> int | None:
-    """The tokens that the server has given this model, None where it does not say, or has not loaded it yet."""
+    """Return the window in tokens with which the server runs this model; None if not reported or not loaded yet."""
     address = (base_url or provider.effective_base_url()).rstrip("/")
     root = address.removesuffix("/v1")
     if provider.wire == "ollama" or provider.models_of == "ollama":
@@ -115,10 +116,11 @@ def _is_same_model(running: str, model: str) -> bool:
 
 
 class LocalModel(ModelWrapper):
-    """`model` on a local server, whose real window `ask` finds out once it has answered and is therefore loaded.
+    """A wrapper of a model on a local server that learns its real window.
 
-    The answer is never waited for: until it is there, and where the server does not say, the window is what the model
-    itself says.
+    `query_window` is called in a thread after the first whole reply, because the server reports the window only once
+    the model is loaded. Nothing waits for it: until it has returned, and if it returns None, the window is that of the
+    wrapped model.
     """
 
     def __init__(self, model: ChatModel, query_window: Callable[[], int | None]) -> None:
@@ -132,7 +134,7 @@ class LocalModel(ModelWrapper):
         return self._window or self._model.context_window
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; after the first whole reply the server is asked."""
+        """Return the batches of the inner model; after the first whole reply the window is queried."""
         return (
             self._model.stream(request)
             if self._has_queried
@@ -153,7 +155,7 @@ class LocalModel(ModelWrapper):
 
 
 def _fetch_json(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object at a path (of the answer to `body`, if there is one); empty for any other answer or none."""
+    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     content = None if body is None else json.dumps(body).encode()
@@ -173,7 +175,7 @@ def _fetch_json(base_url: str, path: str, body: dict[str, Any] | None = None) ->
 
 @contextmanager
 def _answer_timeout(connection: HTTPConnection) -> Generator[None]:
-    """Connect; from then on a server has `_ANSWER_SECONDS` in all, however little it sends at a time."""
+    """Connect, and shut the socket down after `_ANSWER_SECONDS`, also if the server keeps sending small pieces."""
     connection.connect()
     sock: socket = connection.sock
     timer = Timer(_ANSWER_SECONDS, _shut_down, [sock])

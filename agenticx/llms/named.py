@@ -1,4 +1,4 @@
-"""Models by the names that people give them, each made once."""
+"""A cache of models by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_MODELS = 64
 
 
 class ModelCache:
-    """Makes models as they are asked for and keeps the latest 64; no name means `default()`, which is asked once."""
+    """A cache of the 64 models used last, made on first use; no name means that of `default()`, called once."""
 
     def __init__(self, make: Callable[[str], ChatModel], default: Callable[[], str]) -> None:
         self._make = make
@@ -22,7 +22,7 @@ class ModelCache:
         self._models: OrderedDict[str, ChatModel] = OrderedDict()
 
     def get(self, name: str | None) -> ChatModel:
-        """The model of that name; raises an `AgenticXError` that says which names there are."""
+        """Return the model of that name; raises an `AgenticXError` that lists the known ones for an unknown name."""
         if not name and not self._default_name:
             self._default_name = self._default()
         spec = name or self._default_name
@@ -34,6 +34,6 @@ class ModelCache:
         return self._models[spec]
 
     async def aclose(self) -> None:
-        """End the connections of those that keep any."""
+        """Close the connections of all cached models."""
         for model in self._models.values():
             await close_model(model)

@@ -1,7 +1,7 @@
-"""What a call costs: dated prices, and a wrapper that adds the cost where the provider does not report it itself.
+"""Dated prices, and a wrapper that adds the cost of a call if the provider does not report it.
 
-A cost is never too low: what was written to or read from a cache counts as plain input where there is no price of its
-own, and a call that was cut short has no cost at all, because its last counts are missing.
+A cost is never too low: tokens written to or read from a cache are priced as plain input if they have no price of their
+own, and a call that was cut short has no cost, because its last counts are missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rates(BaseModel):
     cache_write: _Dollars | None = None
 
     def dollars_for(self, usage: Usage) -> Decimal | None:
-        """What `usage` costs, None where it does not say how much went in and came out."""
+        """Return the cost of `usage` in US dollars, None if its input or output tokens are unknown."""
         tokens_in, tokens_out = usage.total_input_tokens, usage.total_output_tokens
         if tokens_in is None or tokens_out is None:
             return None
@@ -52,13 +52,13 @@ class Rates(BaseModel):
 
 
 class LongInputRates(Rates):
-    """The rates of a whole call whose input has more than `tokens`."""
+    """Rates of a whole call whose input has more than `tokens` tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class Price(Rates):
-    """What a model costs by its provider's list, as it was `read`; after the day `until` it is unknown."""
+    """The list price of a model as of the day `read`; after the day `until` it is unknown."""
 
     read: date
     source: str = ""
@@ -66,7 +66,7 @@ class Price(Rates):
     over: LongInputRates | None = None
 
     def cost(self, usage: Usage, today: date) -> Decimal | None:
-        """What a call of `today` costs, None if that is not known."""
+        """Return the cost in US dollars of a call made on `today`, None if unknown."""
         if self.until is not None and today > self.until:
             return None
         is_long = self.over is not None and (usage.total_input_tokens or 0) > self.over.tokens
@@ -74,7 +74,7 @@ class Price(Rates):
 
 
 class PricedModel(ModelWrapper):
-    """`model`, whose usage says what the call cost."""
+    """A wrapper that adds the cost to the usage of a whole reply."""
 
     def __init__(self, model: ChatModel, price: Price, clock: Clock) -> None:
         super().__init__(model)
@@ -82,7 +82,7 @@ class PricedModel(ModelWrapper):
         self._clock = clock
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; the cost comes with the end marker, when the counts are final."""
+        """Return the batches of the inner model; the cost is added before the end marker, when the counts are final."""
         usage = Usage()
 
         def add_cost(batch: Sequence[Delta]) -> Sequence[Delta]:

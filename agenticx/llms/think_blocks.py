@@ -1,12 +1,12 @@
-"""A wrapper for models that write their reasoning into their text: a leading `<think>…</think>` becomes thinking.
+"""A wrapper that turns leading `<think>…</think>` blocks of a reply's text into thinking deltas.
 
-An unclosed block stays reasoning to the end. White space between the last block and the answer belongs to neither.
-Known differences to models that lift what they think themselves:
+An unclosed block is reasoning to the end of the reply. White space between the last block and the answer is dropped.
+Known differences to servers that separate the reasoning themselves:
 
 1. Only blocks at the very beginning of a reply count (several may follow one another, with white space between): a
-   model that writes the tag further down is talking about it, in code or in words.
-2. A `</think>` that was never opened ends an empty block at the beginning, where templates put it that switch thinking
-   off. Further down it stays text: what came before it was shown as the answer and cannot be taken back.
+   model that writes the tag further down is writing about it, in code or in prose.
+2. A `</think>` without an opening tag at the beginning ends an empty block; chat templates that switch thinking off
+   write it there. Further down it stays text: the text before it was already shown as the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHITESPACE = re.compile(r"\s*+")
 
 
 class ThinkBlockParser:
-    """Splits the text of one reply, however it is cut into pieces.
+    """An incremental parser of one reply's text; how the text is split into pieces makes no difference.
 
     >>> parser = ThinkBlockParser()
     >>> [*parser.feed("<thi"), *parser.feed("nk>hm</think>\\n\\nyes")]
@@ -40,14 +40,14 @@ class ThinkBlockParser:
 
     def __init__(self) -> None:
         self._buffer = ""
-        self._position = 0  # what is held begins here
-        self._whitespace: list[str] = []  # before it
-        self._closing: str | None = None  # the tag that ends the block we are in
+        self._position = 0  # of the first unread character in the buffer
+        self._whitespace: list[str] = []  # read directly before it
+        self._closing: str | None = None  # the tag that ends the current block
         self._seen_block = False
         self._in_answer = False
 
     def feed(self, text: str) -> list[Delta]:
-        """What `text` makes certain; a piece that may be part of a tag is held back."""
+        """Return the deltas that are certain after `text`; an end that may be part of a tag is held back."""
         if self._in_answer:
             return [TextDelta(text)] if text else []
         self._buffer += text
@@ -58,14 +58,14 @@ class ThinkBlockParser:
         return deltas
 
     def end(self) -> list[Delta]:
-        """What was held back and is no tag after all."""
+        """Return the text that was held back, as the reply has ended."""
         rest, self._buffer, self._in_answer = "".join([*self._whitespace, self._buffer]), "", True
         if not rest:
             return []
         return [ThinkingDelta(rest) if self._closing else TextDelta(rest)]
 
     def _step(self, deltas: list[Delta]) -> bool:
-        """Take one thing off what is held; whether something else may follow."""
+        """Read one tag or text from the buffer; return whether more can be read."""
         return self._read_block(deltas, self._closing) if self._closing else self._read_before_answer(deltas)
 
     def _read_block(self, deltas: list[Delta], closing: str) -> bool:
@@ -111,15 +111,15 @@ class ThinkBlockParser:
 
 
 def _partial_tag_length(text: str, tag: str) -> int:
-    """The length of the longest end of `text` that `tag` begins with."""
+    """Return the length of the longest end of `text` that is a beginning of `tag`."""
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 
 
 class ThinkBlockModel(ModelWrapper):
-    """`model`, its leading think blocks turned into thinking deltas."""
+    """A wrapper that turns the leading think blocks of a model into thinking deltas."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches, each with its text sorted; batches that hold everything back are not passed on."""
+        """Return the batches of the inner model with their text split; batches that become empty are left out."""
         parser = ThinkBlockParser()
         return transform_stream(self._model, request, lambda batch: _split_thinking(parser, batch), parser.end)
 

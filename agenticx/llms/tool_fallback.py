@@ -1,4 +1,4 @@
-"""A wrapper for models that may lack function calling: a server that refuses tools is told of them in the prompt."""
+"""A wrapper that puts tools into the prompt once the server has refused them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSES_TOOLS = re.compile(
     r"|requires --enable-auto-tool-choice|tools? param\w* requires --jinja",
     re.IGNORECASE,
 )
-"""Ollama; OpenRouter; Groq; vLLM and llama.cpp that were started without their options for tools."""
+"""Refusals of Ollama; OpenRouter; Groq; vLLM and llama.cpp started without their options for tools."""
 
 _log = get_logger(__name__)
 
@@ -34,14 +34,14 @@ _TOOLS_IN_PROMPT = Concession(
 
 
 class ToolFallbackModel(ModelWrapper):
-    """`model`, from its first refusal on called with tools in its prompt."""
+    """A wrapper that calls the model with tools in its prompt from its first refusal of tools on."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; a refusal comes before the first of them."""
+        """Return the batches of the inner model; a refused request is sent again before the first batch."""
         return stream_with_downgrades(lambda: (self._model, request), self._try_downgrade)
 
     def _try_downgrade(self, asked: ChatModel, request: ModelRequest, error: ModelError) -> bool:
-        """Whether it was the tools that the server refused, of one that was not told of them in the prompt."""
+        """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""
         if not request.tools or conceded(asked, error, [_TOOLS_IN_PROMPT]) is None:
             return False
         if self._model is asked:

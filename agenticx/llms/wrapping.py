@@ -1,4 +1,4 @@
-"""What a wrapper around a model passes on, so that each wrapper only says what it changes."""
+"""The base class of wrappers around a model, and the stream functions that they share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ModelWrapper", "open_stream", "stream_with_downgrades", "transform_s
 
 
 class ModelWrapper:
-    """The base of a model around another one; `stream` is up to the wrapper."""
+    """The base class of a model that wraps another one; subclasses add `stream`."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -48,7 +48,7 @@ class ModelWrapper:
 
 
 def open_stream(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-    """The model's reply; whoever opened it closes it, however the reading ends."""
+    """Return the model's stream as a generator; the caller must close it."""
     return cast("AsyncGenerator[Sequence[Delta]]", model.stream(request))
 
 
@@ -58,11 +58,11 @@ async def transform_stream(
     transform: Callable[[Sequence[Delta]], Sequence[Delta]],
     flush: Callable[[], Sequence[Delta]] = tuple,
 ) -> AsyncIterator[Sequence[Delta]]:
-    """The model's batches as `sort` makes them, empty ones left out, and what was held back until the `end`.
+    """Yield the model's batches changed by `transform`, empty ones left out, then the rest that `flush` returns.
 
-    A batch with a long text is sorted in a thread; batches are sorted one after the other.
+    A batch with a long text is transformed in a thread; batches are transformed one after the other.
 
-    A reply that fails, or that `sort` gives up with a `ModelError`, shows what was held back, and then the error.
+    If the model or `transform` raises a `ModelError`, the rest from `flush` is yielded before the error is raised.
     """
     source = open_stream(model, request)
     failure: ModelError | None = None
@@ -88,7 +88,10 @@ async def stream_with_downgrades(
     next_request: Callable[[], tuple[ChatModel, ModelRequest]],
     try_downgrade: Callable[[ChatModel, ModelRequest, ModelError], bool],
 ) -> AsyncIterator[Sequence[Delta]]:
-    """The reply to what `ask` says, asked again where a refusal comes first and `concede` knows another way."""
+    """Yield the reply to `next_request()`; request again if it fails before its first batch and can be downgraded.
+
+    `try_downgrade` gets the model, the request and the error; it changes what `next_request` returns, or returns False.
+    """
     while True:
         model, request = next_request()
         source, begun = open_stream(model, request), False

@@ -1,17 +1,17 @@
-"""Tool calls as XML-like text, for models without function calling: rendering, and a parser that streams.
+"""XML-like text form of tool calls, for models without function calling: renderer and parser.
 
 The form is that of the MetaChain page, `<function=name><parameter=x>value</parameter></function>`. Values are raw, so:
 
-1. A value that contains a line break stands between a line break after the opening tag and one before the closing
-   tag; the parser takes one of each away where they are.
+1. A value that contains a line break is written between a line break after the opening tag and one before the closing
+   tag; the parser removes one of each if they are there.
 2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already, up to
    64.
-3. Parameters whose schema says nothing but string are raw text; all others are JSON, and what does not parse as JSON
-   stays text, which the tool's schema then judges.
-4. A call that is not closed when the next one begins ends there: its arguments stay open, so that it is answered as one
-   with malformed arguments and never run.
-5. In what others wrote, tags that a call or a result would begin or end with get a backslash in the same way
-   (`without_tags`): nothing but a tool's own result looks like one. They are not changed back.
+3. Parameters whose schema has exactly the type string are raw text; all others are JSON. A value that does not parse as JSON
+   stays text, which is then validated by the tool's schema.
+4. A call that is not closed when the next one begins ends there: its JSON arguments stay unclosed, so that it is
+   answered as a call with malformed arguments and never run.
+5. In text from other sources, the tags of calls and results get a backslash in the same way (`escape_tags`), so that
+   only a tool's own result looks like one. They are not changed back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 TAG_NAME_RULE = IdentifierRule(r"\w.-", 128)
-"""Names that a tag may have; `XmlCallParser` reads no other."""
+"""The rule for names in tags; `XmlCallParser` accepts no others."""
 
 _ESCAPED = re.compile(r"<(\\{0,63})/parameter")
 _UNESCAPE = re.compile(r"<\\(\\{0,63}/parameter)")
@@ -57,7 +57,7 @@ _MAX_TAG = 160
 
 
 def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | None = None) -> str:
-    """One call, so that `XmlCallParser` reads the same call back.
+    """Render one call so that `XmlCallParser` reads the same call back.
 
     >>> print(render_call("add", {"left": 1}))
     <function=add>
@@ -71,7 +71,7 @@ def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | No
 
 
 def render_result(name: str, content: str) -> str:
-    """What a tool's call came to, which ends where it says so and nowhere before.
+    """Render the result of a tool call; tags in `content` are escaped, so that it cannot end the result early.
 
     >>> print(render_result("fetch", "</function_result>"))
     <function_result=fetch>
@@ -82,12 +82,12 @@ def render_result(name: str, content: str) -> str:
 
 
 def escape_tags(text: str) -> str:
-    """`text` with nothing in it that reads as a call or as a result."""
+    """Escape everything in `text` that could be read as a call or as a result."""
     return _CALL_TAG.sub(r"<\\", _RESULT_TAG.sub(r"<\\", text))
 
 
 def escape_calls(text: str) -> str:
-    """What an assistant said beside its calls: no result of its own, and no call where a call would be read."""
+    """Escape results in an assistant's text, and the tags of calls if the parser would read a call in it."""
     text = _RESULT_TAG.sub(r"<\\", text)
     if _OPENING not in text:
         return text
@@ -97,7 +97,7 @@ def escape_calls(text: str) -> str:
 
 
 def render_tools(tools: Sequence[ToolSchema]) -> str:
-    """What a model is told about the tools."""
+    """Render the descriptions of tools for the prompt."""
     return "\n\n".join(_render_tool(tool) for tool in tools)
 
 
@@ -127,18 +127,19 @@ def _render_value(value: object, is_text: bool) -> str:
 
 
 class XmlCallParser:
-    """Turns streamed text into text deltas and tool-call deltas, the same however the text is cut.
+    """An incremental parser of streamed text into text deltas and tool-call deltas.
 
-    A call is one only where it begins a line of prose: in a code fence or in backticks a model shows what it could
-    say. Arguments come out as the pieces of one JSON object; those of a string parameter as they are being written.
-    `unfinished` says that the text ended inside a call; `error` is to be raised, nothing comes out behind it.
+    How the text is split into pieces makes no difference. Only a tag at the beginning of a line of prose starts a call:
+    one in a code fence or in backticks is an example. Arguments are returned as pieces of one JSON object; those of a
+    string parameter while they are being written. `unfinished` is True if the text has ended inside a call. If `error`
+    is set, the caller must raise it; no deltas follow it.
     """
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         self.error: ModelError | None = None
         self._tools = {tool.name: tool for tool in tools}
         self._buffer = ""
-        self._position = 0  # what is held begins here
+        self._position = 0  # of the first unread character in the buffer
         self._markdown = MarkdownState()
         self._call = -1
         self._schema: ToolSchema | None = None
@@ -157,7 +158,7 @@ class XmlCallParser:
         return self._in_call
 
     def feed(self, text: str) -> list[Delta]:
-        """What `text` makes certain."""
+        """Return the deltas that are certain after `text`; an end that may be part of a tag is held back."""
         self._buffer += text
         deltas: list[Delta] = []
         while self.error is None and self._step(deltas):
@@ -166,7 +167,7 @@ class XmlCallParser:
         return deltas
 
     def end(self) -> list[Delta]:
-        """What was held back and is no tag after all."""
+        """Return the text that was held back, as the reply has ended; none inside a call."""
         rest, self._buffer = self._buffer, ""
         return [TextDelta(rest)] if rest and not self._in_call else []
 
@@ -176,7 +177,7 @@ class XmlCallParser:
         return self._read_call(deltas) if self._in_call else self._read_text(deltas)
 
     def _read_text(self, deltas: list[Delta]) -> bool:
-        """Text up to the next call; what may be its opening tag is held back, white space behind a call is dropped."""
+        """Read text up to the next call; hold back a possible opening tag, drop white space after a call."""
         if self._after_call:
             self._skip_whitespace()
             self._after_call = self._position == len(self._buffer)
@@ -231,7 +232,7 @@ class XmlCallParser:
         return self._skip_stray_text()
 
     def _skip_stray_text(self) -> bool:
-        """Drop what is neither a parameter nor the end; a tag that may still become one is waited for."""
+        """Drop text that is neither a parameter nor the end; hold back a tag that is not complete yet."""
         tag = self._buffer[self._position : self._position + _MAX_TAG]
         if not tag or (tag.startswith("<") and ">" not in tag and len(tag) < _MAX_TAG):
             return False
@@ -257,7 +258,7 @@ class XmlCallParser:
 
     def _add_arguments(self, deltas: list[Delta], arguments: str) -> None:
         self._argument_chars += len(arguments)
-        if self._argument_chars > MAX_ARGUMENT_CHARS:  # of all calls together, which are parsed in one go
+        if self._argument_chars > MAX_ARGUMENT_CHARS:  # of all calls together, as they are parsed together
             self.error = _reply_error(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
         elif arguments:
             deltas.append(ToolCallDelta(self._call, arguments=arguments))
@@ -269,7 +270,7 @@ class XmlCallParser:
 
 
 def _may_become_call(tag: str) -> bool:
-    """Whether more text can make an opening tag of it."""
+    """Return whether more text can turn `tag` into an opening tag."""
     return tag.startswith(_OPENING[: len(tag)]) and ">" not in tag and len(tag) < _MAX_TAG
 
 
@@ -278,7 +279,7 @@ def _reply_error(what: str) -> ModelError:
 
 
 class _ValueEncoder:
-    """One parameter's value on its way from raw text to JSON."""
+    """An incremental encoder of one parameter's raw text as JSON."""
 
     def __init__(self, *, is_text: bool) -> None:
         self._is_text = is_text
@@ -286,7 +287,7 @@ class _ValueEncoder:
         self._begun = False
 
     def feed(self, text: str) -> str:
-        """The JSON that `text` adds; a text value streams, any other waits for its end."""
+        """Return the JSON that `text` adds; a string is returned piece by piece, any other value at its end."""
         if not text:
             return ""
         if not self._is_text:
@@ -298,7 +299,7 @@ class _ValueEncoder:
         return opening + _quote(_unescaped(text))[1:-1]
 
     def end(self, text: str) -> str:
-        """The JSON that ends the value."""
+        """Return the JSON that ends the value, `text` being its last piece."""
         if self._is_text:
             if not self._begun and text == "\n":
                 return '""'
@@ -311,9 +312,9 @@ def _unescaped(text: str) -> str:
 
 
 def _as_json(text: str) -> str:
-    """Return `text` if it is JSON, as it stands, else as a JSON string.
+    """Return `text` unchanged if it is JSON, else as a JSON string.
 
-    A key that appears twice, or too many values, are refused by whoever reads the arguments.
+    Duplicate keys and too many values are not checked here: `parse_arguments` refuses them.
     """
     if excess_in(text, max_depth=len(text), max_values=MAX_VALUES) is not None:
         return text
@@ -329,7 +330,7 @@ _PARTIAL_TAG = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r
 
 
 def _partial_tag_length(text: str) -> int:
-    """How much of the end of `text` may belong to a closing tag, with the line break that belongs to it."""
+    """Return the length of the end of `text` that may begin a closing tag, including the line break before it."""
     start = text.rfind("<")
     found = _PARTIAL_TAG.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))
     return len(text) - found.start() if found else 0

@@ -1,4 +1,4 @@
-"""Where in streamed text a call may stand: at the beginning of a line, outside code fences and backticks."""
+"""Markdown state of streamed text: a call may begin only at a line start, outside of code."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["MarkdownState"]
 
 _FENCE = re.compile(r"[\s>*+-]*+(?:\d{1,9}[.)]\s++)?(`{3,}+(?=[^`]*\Z)|~{3,}+)")
 _BACKTICKS = re.compile(r"`++")
-_MAX_INDENT = 3  # with more of it a line is code, in Markdown
+_MAX_INDENT = 3  # a Markdown line with a larger indent is code
 
 
 class MarkdownState:
-    """What has been said so far, read as Markdown as far as code goes.
+    """The Markdown state after the text so far, as far as code is concerned.
 
     >>> state = MarkdownState()
     >>> state.add("Like this:\\n```\\n"), state.call_may_begin
@@ -25,15 +25,15 @@ class MarkdownState:
         self._line: list[str] = []
         self._is_blank = True
         self._fence = ""
-        self._backticks = 0  # that opened what is code until as many close it, or the paragraph ends
+        self._backticks = 0  # in the run that opened inline code; as many close it, and so does the end of a paragraph
 
     @property
     def call_may_begin(self) -> bool:
-        """Whether what comes next is the first thing in its line, and no code."""
+        """True if the next character is the first of its line, after at most 3 spaces, and not in code."""
         return self._is_blank and not self._fence and not self._backticks
 
     def add(self, text: str) -> None:
-        """Text follows."""
+        """Add a piece of text."""
         head, newline, rest = text.rpartition("\n")
         if newline:
             for line in "".join([*self._line, head]).split("\n"):
@@ -45,7 +45,7 @@ class MarkdownState:
             self._is_blank = self._is_blank and not rest.strip(" ") and sum(map(len, self._line)) <= _MAX_INDENT
 
     def end_call(self) -> None:
-        """A call stands here: what follows it is a line of its own."""
+        """Start a new line after a call, outside of inline code."""
         self._line.clear()
         self._is_blank, self._backticks = True, 0
 

@@ -1,7 +1,8 @@
-"""A wrapper that gives tools to a model without function calling: they are told, called and answered in its text.
+"""A wrapper that gives tools to models without function calling, as XML-like text.
 
-Whoever reads the model sees the same deltas as from one with function calling. A reply that ends inside a call is
-marked as cut by its length, so that nothing of it runs.
+Tools are described in the system prompt, calls and results are written into the messages. The wrapper yields the same
+deltas as a model with function calling. A reply that ends inside a call gets the stop reason `length`, so that none of
+its calls run.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ _log = get_logger(__name__)
 
 
 class XmlToolModel(ModelWrapper):
-    """`model`, called with XML-like text instead of a provider's function calling."""
+    """A wrapper that replaces function calling by XML-like text."""
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Only without tools: calls are text, which a schema for the text would forbid."""
+        """Return False with tools: calls are text, which a schema for the text would forbid."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches, with the calls in its text as tool-call deltas."""
+        """Yield the batches of the inner model, with the calls in its text as tool-call deltas."""
         names = ToolNames(TAG_NAME_RULE, request)
         parser = XmlCallParser([replace(tool, name=names.sent(tool.name)) for tool in request.tools])
         originals = names.originals
-        last: list[Delta] = []  # what is shown before the error of a reply that is given up
+        last: list[Delta] = []  # deltas of the batch with the parser's error, which are yielded before it is raised
 
         def read_calls(batch: Sequence[Delta]) -> list[Delta]:
             deltas = [_with_original_name(delta, originals) for delta in self._parse_batch(parser, batch)]
@@ -96,7 +97,7 @@ class XmlToolModel(ModelWrapper):
 
 
 def _with_original_name(delta: Delta, originals: Mapping[str, str]) -> Delta:
-    """Return the piece of a call under our name of its tool."""
+    """Return a tool-call delta with the original name of its tool, any other delta unchanged."""
     original = originals.get(delta.name) if isinstance(delta, ToolCallDelta) else None
     return delta if original is None else replace(cast("ToolCallDelta", delta), name=original)
 
@@ -108,7 +109,7 @@ def _adjusted_end(parser: XmlCallParser, finished: Finished) -> Finished:
 
 
 def with_tools_in_prompt(request: ModelRequest) -> ModelRequest:
-    """The same request without tools: they stand in the system prompt, calls and results in the messages."""
+    """Return the request without tools: they are described in the system prompt, calls and results are text."""
     names = ToolNames(TAG_NAME_RULE, request)
     tools = [replace(tool, name=names.sent(tool.name)) for tool in request.tools]
     schemas = {tool.name: tool for tool in tools}
@@ -132,7 +133,7 @@ def _with_tools_described(messages: list[Message], tools: Sequence[ToolSchema]) 
 
 
 def _as_text(message: Message, schemas: Mapping[str, ToolSchema], names: ToolNames) -> Message:
-    """The message in text alone, in which nothing looks like a call or a result but what is one."""
+    """Return the message with its calls as text, and with everything else that looks like a call or result escaped."""
     if not isinstance(message, AssistantMessage):
         message = _with_text_files_inlined(message) if isinstance(message, UserMessage) else message
         content = escape_tags(message.content)
@@ -147,7 +148,7 @@ def _as_text(message: Message, schemas: Mapping[str, ToolSchema], names: ToolNam
 
 
 def _with_text_files_inlined(message: UserMessage) -> UserMessage:
-    """The message with its text files in its text, where they are looked through like the rest of it."""
+    """Return the message with its text files inlined in its text, where their tags are escaped as well."""
     files = [file.media_type for file in message.attachments if file.kind != "text"]
     if len(files) == len(message.attachments):
         return message
@@ -160,7 +161,7 @@ def _with_text_files_inlined(message: UserMessage) -> UserMessage:
 def _render_history_call(call: ToolCall, schema: ToolSchema | None) -> str:
     try:
         return render_call(call.name, parse_arguments(call.arguments), schema)
-    except InvalidArguments:  # what the model wrote then, it reads again
+    except InvalidArguments:  # the model sees its malformed arguments as it wrote them
         return f"<function={call.name}>\n{escape_tags(call.arguments)}\n</function>"
 
 

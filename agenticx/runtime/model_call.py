@@ -23,8 +23,8 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """Stream one reply under the four clocks; returns it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`, what `failed_reply_error` makes of a reply that failed. What was shown by then stays in the history
-    as a partial message.
+    `provider.content_filter`, what `failed_reply_error` makes of a reply that failed. What was shown by then stays in
+    the history as a partial message.
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)

@@ -201,7 +201,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ('[models."openai-chat:x"]', "the name should be provider:model with one of openai, anthropic, "),
         ('[models."openai:x"]\nwindow = "big"', "window is 'big'; input should be a valid integer"),
         ('[models."openai:x"]\nwindow = 0', "window is 0; input should be greater than 0"),
-        ('[models."openai:x"]\ncolour = 1', "'colour' means nothing here; a row may have window, input, output, abil"),
+        ('[models."openai:x"]\ncolour = 1', "unknown field 'colour'; a row may have window, input, output, abil"),
         ('[models."openai:x"]\nabilities = ["fly"]', "abilities.0 is 'fly'; input should be 'tools', 'parallel', 'vis"),
         ('[models."openai:x"]\nprice = { input = 1, output = 2 }', "price.read is missing"),
         (
@@ -216,7 +216,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
         (
             '[models."openai:x"]\nprice = { input = 1, output = 2, read = 2026-01-01, outputs = 3 }',
-            "'price.outputs' means nothing here; price may have input, output, cached, cache_write, ",
+            "unknown field 'price.outputs'; price may have input, output, cached, cache_write, ",
         ),
         ('[providers."A B"]\nbase_url = "http://x"', "a provider's name is made of lower-case letters, digits and -"),
         (
@@ -225,7 +225,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
         (
             '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
-            "'dialect.streams' means nothing here; dialect may have output_limit, stream_options, ",
+            "unknown field 'dialect.streams'; dialect may have output_limit, stream_options, ",
         ),
         ('[models."vllm:x"]\ninline_calls = ["xml"]', "inline_calls.0 is 'xml'; input should be 'hermes' or 'mistral'"),
         (
