@@ -25,7 +25,7 @@ def chat_event(chunk: object) -> dict[str, Any]:
     if typed is not None:
         return typed
     if not any(_has(chunk, name) for name in _KNOWN_FIELDS):
-        raise TypeError(f"a model cannot say {type(chunk).__name__}; it has none of {', '.join(_KNOWN_FIELDS)}")
+        raise TypeError(f"unknown reply type {type(chunk).__name__}; it has none of {', '.join(_KNOWN_FIELDS)}")
     choices = _field(chunk, "choices")
     if not isinstance(choices, list | tuple):
         return _event(_delta(chunk), finish_reason=_field(chunk, "finish_reason")) | _usage(chunk)

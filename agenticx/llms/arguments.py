@@ -42,7 +42,8 @@ def parse_arguments(text: str) -> dict[str, Any]:
 def check_value_count(arguments: Mapping[str, Any]) -> None:
     """Raise `InvalidArguments` for more values than `parse_arguments` allows; for arguments from other sources."""
     if holds_more(dict(arguments), MAX_VALUES):
-        raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
+        text = f"the arguments hold more than {MAX_VALUES} values; make several calls, each with some of them"
+        raise InvalidArguments(text)
 
 
 def preview_arguments(text: str) -> dict[str, Any] | None:
@@ -145,7 +146,7 @@ def _check_single_object(text: str) -> None:
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None or not (opened or (position == 0 and token[1] == "{")):
-            raise InvalidArguments("the arguments are not one whole JSON object")
+            raise InvalidArguments("the arguments are not one complete JSON object")
         token_text, position = token[1], token.end()
         if token_text in ("{", "["):
             opened.append((token_text, set()))

@@ -340,7 +340,7 @@ class ReplySize:
         """Add `count` bytes that are kept."""
         self._kept += count
         if self._kept > MAX_KEPT_BYTES:
-            raise self._too_large("holds more than any may")
+            raise self._too_large("holds more data than the limit")
 
     def _count(self, delta: Delta) -> None:
         if isinstance(delta, _TEXT_DELTAS):
@@ -354,7 +354,7 @@ class ReplySize:
         if not text.isascii():  # the whole text is as wide as its widest character once it is joined
             self._width = WIDEST
         if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
-            raise self._too_large("is longer than any may be")
+            raise self._too_large("is larger than the limit")
 
     def _count_call(self, delta: ToolCallDelta) -> str:
         """Check a piece of a call against the limits and return all its text: id, name and arguments."""
@@ -367,7 +367,7 @@ class ReplySize:
             raise self._too_large(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
         self._parsed += parsed_piece_bytes(delta.arguments)
         if self._parsed > MAX_PARSED_BYTES:
-            raise self._too_large("is longer than any may be")
+            raise self._too_large("is larger than the limit")
         return delta.id + delta.name + delta.arguments
 
     def _too_large(self, what: str) -> ModelError:

@@ -54,7 +54,7 @@ and use the real tools for them, so you can watch a real turn:
 - remember KEY: TEXT, and later: recall KEY
 - think about SOMETHING, say SOMETHING, count to N
 
-Join them with "and then". What stands behind "with the text" is written exactly as it is, to the end."""
+Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""
 
 _UNKNOWN = """\
 I am a demo model, a script without understanding, and your words {words} are none of the sentences that I know. \

@@ -38,8 +38,8 @@ def adapt(model: object) -> ChatModel:
     if any(callable(getattr(model, name, None)) for name in ("stream_with_tools", "stream", "invoke")):
         return DuckTypedModel(model)
     if isinstance(model, str):
-        raise TypeError(f"{model!r} is the name of a model, not one: use resolve_model({model!r}) of agenticx.llms")
-    raise TypeError(f"{model!r} is no model: it has none of stream_with_tools, stream and invoke")
+        raise TypeError(f"{model!r} is the name of a model, not a model; use agenticx.llms.resolve_model({model!r})")
+    raise TypeError(f"{model!r} is not a model: it has none of the methods stream_with_tools, stream and invoke")
 
 
 class DuckTypedModel:
@@ -147,7 +147,7 @@ class _DuckTypedReply:
 
     def _end(self) -> list[Delta]:
         if not (self._may_be_empty or self._parser.finishing):
-            raise ModelError(f"{self._method_name} gave nothing", code="provider.bad_reply")
+            raise ModelError(f"{self._method_name} returned nothing", code="provider.bad_reply")
         return self._parser.finish()
 
     async def _next_items(self) -> list[object] | None:
@@ -206,10 +206,10 @@ def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: 
 
 
 @contextmanager
-def _translating_errors(what: str) -> Generator[None]:
+def _translating_errors(method_name: str) -> Generator[None]:
     """Translate every exception of user code in the block to `ModelError`."""
     try:
-        with foreign.containing(what):
+        with foreign.containing(method_name):
             yield
     except ForeignError as exc:
         raise _model_error(exc) from exc

@@ -96,10 +96,10 @@ class Provider(BaseModel):
 class ModelFacts(BaseModel):
     """A row of a model; the fields are the keys of models.toml, None means unknown.
 
-    `window` is the input in tokens, or input and output together if `input` is given, which is then the most input;
-    `output` is the most output. `abilities` are its capabilities; if None, those of `ASSUMED_CAPABILITIES` are assumed.
-    `dialect` is that of its provider with the changes of the row. `inline_calls` are the forms in which it writes calls
-    into its text; if None, those of its provider apply.
+    In tokens: `output` is the maximum output; `window` is the maximum input, or, if `input` is given, that of input and
+    output together, and `input` the maximum input. `abilities` are its capabilities; if None, those of
+    `ASSUMED_CAPABILITIES` are assumed. `dialect` is that of its provider with the changes of the row. `inline_calls`
+    are the forms in which it writes calls into its text; if None, those of its provider apply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -186,10 +186,8 @@ def _parse_layers(layers: tuple[tuple[str, str], ...]) -> ModelCatalog:
         tables = _parse_tables(path, text)
         _merge_table(providers, tables.get("providers", {}), f"providers in {path}", path)
         _merge_table(models, tables.get("models", {}), f"models in {path}", path)
-    checked_providers = {name: _check_provider(name, row, providers) for name, row in providers.items()}
-    return ModelCatalog(
-        checked_providers, {spec: _check_model(spec, row, checked_providers) for spec, row in models.items()}
-    )
+    valid = {name: _read_provider(name, row, providers) for name, row in providers.items()}
+    return ModelCatalog(valid, {spec: _read_model(spec, row, valid) for spec, row in models.items()})
 
 
 def _parse_tables(path: str, text: str) -> dict[str, Any]:
@@ -214,7 +212,7 @@ def _merge_table(rows: dict[str, _LayeredRow], table: object, table_name: str, p
         rows[name] = _LayeredRow({**earlier, **cast("dict[str, Any]", values)}, path)
 
 
-def _check_provider(name: str, row: _LayeredRow, names: Mapping[str, object]) -> Provider:
+def _read_provider(name: str, row: _LayeredRow, names: Mapping[str, object]) -> Provider:
     location = f"[providers.{name}] in {row.path}"
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise SettingsError(f"{location}: a provider's name is made of lower-case letters, digits and -")
@@ -224,7 +222,7 @@ def _check_provider(name: str, row: _LayeredRow, names: Mapping[str, object]) ->
     return _validated(Provider, {**row.values, "name": name}, location)
 
 
-def _check_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) -> ModelFacts:
+def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) -> ModelFacts:
     location = f'[models."{spec}"] in {row.path}'
     name, _, model = spec.partition(":")
     provider = providers.get(name)

@@ -87,7 +87,7 @@ def _with_reported_facts(provider: Provider, model: str, known: ModelFacts) -> M
         details = _fetch_json(provider.effective_base_url(), "/api/show", {"model": model})
         if isinstance(capabilities := details.get("capabilities"), list):
             reported["abilities"] = (
-                *(ability for word, ability in _OLLAMA_CAPABILITIES if word in capabilities),
+                *(capability for word, capability in _OLLAMA_CAPABILITIES if word in capabilities),
                 "structured_output",
             )
     return known.model_copy(update=reported)

@@ -182,7 +182,7 @@ class RetryingModel:
         except TimeoutError as exc:
             raise _first_chunk_timeout(plan.model.name, seconds or 0.0) from exc
         if first is None:
-            text = f"{plan.model.name} ended its answer before it began"
+            text = f"{plan.model.name} ended its reply without sending any of it"
             raise ModelError(text, code="provider.truncated", retryable=True)
         return first
 

@@ -40,11 +40,11 @@ class ToolFallbackModel(ModelWrapper):
         """Return the batches of the inner model; a refused request is sent again before the first batch."""
         return stream_with_downgrades(lambda: (self._model, request), self._try_downgrade)
 
-    def _try_downgrade(self, asked: ChatModel, request: ModelRequest, error: ModelError) -> bool:
+    def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""
-        if not request.tools or conceded(asked, error, [_TOOLS_IN_PROMPT]) is None:
+        if not request.tools or conceded(model, error, [_TOOLS_IN_PROMPT]) is None:
             return False
-        if self._model is asked:
-            self._model = _TOOLS_IN_PROMPT.change(asked)
+        if self._model is model:  # another call may have switched already
+            self._model = _TOOLS_IN_PROMPT.change(model)
             _log.warning(_TOOLS_IN_PROMPT.said, model=self.name, reason=str(error))
         return True

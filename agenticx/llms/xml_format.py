@@ -6,8 +6,8 @@ The form is that of the MetaChain page, `<function=name><parameter=x>value</para
    tag; the parser removes one of each if they are there.
 2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already, up to
    64.
-3. Parameters whose schema has exactly the type string are raw text; all others are JSON. A value that does not parse as JSON
-   stays text, which is then validated by the tool's schema.
+3. Parameters whose schema has exactly the type string are raw text; all others are JSON. A value that does not parse as
+   JSON stays text, which is then validated by the tool's schema.
 4. A call that is not closed when the next one begins ends there: its JSON arguments stay unclosed, so that it is
    answered as a call with malformed arguments and never run.
 5. In text from other sources, the tags of calls and results get a backslash in the same way (`escape_tags`), so that

@@ -194,7 +194,7 @@ def test_a_validator_of_the_tools_own_sees_the_value_as_it_was_sent_first() -> N
 def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> None:
     assert taken(list[int], [1] * (MAX_VALUES - 1)) == ([1] * (MAX_VALUES - 1), False)
     for value in ([1] * MAX_VALUES, [[1] * 100] * 100, {str(n): n for n in range(MAX_VALUES)}):
-        with pytest.raises(InvalidArguments, match="they hold more than 10000 values; make several calls"):
+        with pytest.raises(InvalidArguments, match="the arguments hold more than 10000 values; make several calls"):
             taken(Any, value)
 
 
