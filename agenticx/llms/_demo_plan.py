@@ -45,7 +45,7 @@ _BuildToEnd = Callable[[re.Match[str], str], PlannedCall]
 def make_plan(text: str) -> Plan:
     """Parse a request. Clauses are separated by "then", "and", ";" or a new line before the next verb.
 
-    >>> [wish.tool for wish in plan("list the files and then write a.txt with the text hi").wishes]
+    >>> [planned.tool for planned in make_plan("list the files and then write a.txt with the text hi").calls]
     ['list_files', 'file_write']
     """
     calls: dict[str, PlannedCall] = {}  # by tool and arguments, so that no call is planned twice

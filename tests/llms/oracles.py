@@ -1,4 +1,4 @@
-"""Replies held against those of the providers' own SDKs, which read the same bytes from the same server."""
+"""Comparison of replies with those of the providers' own SDKs, which read the same bytes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ async def assert_sdk_agrees(
     failures: tuple[type[Exception], ...] = (),
     unreadable: Mapping[str, str] | None = None,
 ) -> None:
-    """Our reply has every field as the SDK has it; where it fails, ours is the expected one all the same.
+    """Assert that every field of the SDK's reply is the same in ours.
 
-    `unreadable` names the streams that the SDK fails at (with one of `failures`) or reads otherwise, each with the
-    reason; one that it reads right must not stand there, and one that it fails at and that does not is skipped.
+    `unreadable` maps each stream at which the SDK fails (with one of `failures`), or that it reads differently, to the
+    reason; for these our reply must be the expected one. A stream listed there that the SDK reads correctly fails the
+    test; one at which it fails and that is not listed is skipped.
     """
     async with pieces_server(lambda: [recording.body]) as server:
         model = model_at(server.base_url)
@@ -52,7 +53,7 @@ async def assert_sdk_agrees(
 
 
 def counts(*, input: int | None, output: int | None, cached: int | None, reasoning: int | None) -> dict[str, Any]:
-    """The usage of a reply as these outcomes have it, in the provider's own numbers."""
+    """Return the usage of a reply in the form of these outcomes, in the provider's own numbers."""
     return {"input": input, "output": output, "cached": cached, "reasoning": reasoning}
 
 
@@ -70,6 +71,6 @@ def _said(reply: Reply, error: ModelError | None) -> dict[str, Any]:
 
 
 def _loosely(said: dict[str, Any]) -> dict[str, Any]:
-    """A separator between two thoughts is a free choice, and so is whether nothing counted is 0 or not said."""
+    """Return an outcome without differences that are free choices: separators in reasoning, and counts of 0 or None."""
     usage = {name: value or None for name, value in said.get("usage", {}).items()}
     return {**said, "usage": usage, "reasoning": re.sub(r"\s", "", said.get("reasoning", ""))}

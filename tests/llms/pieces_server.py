@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that answers every request with the same head and body, in given pieces."""
+"""A raw HTTP server on loopback that sends the same head and body in given pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agenticx.testing._accepted import Accepted
 
 @dataclass
 class PiecesServer:
-    """What the server saw: its address, how many connections and requests, and when a client left."""
+    """The state of a running server: its address, connections and requests; `client_gone` is set at a disconnect."""
 
     base_url: str = ""
     connections: int = 0
@@ -32,7 +32,7 @@ async def pieces_server(
     then_reset: bool = False,
     port: int = 0,
 ) -> AsyncIterator[PiecesServer]:
-    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent, hang up or reset it."""
+    """Serve `head` and each piece as an HTTP chunk of its own; then keep, leave silent, close or reset it."""
     seen = PiecesServer()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
