@@ -28,7 +28,7 @@ class JsonReply(ABC):
         self._who = who
         self._model = model
         self._events = events
-        self._size = ReplySize(who=who)
+        self._size = ReplySize(label=who)
         self._ended = False
 
     @property

@@ -41,9 +41,9 @@ class CapabilityModel(ModelWrapper):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Return the batches of the inner model; a refused request is changed and sent again before the first batch."""
-        return stream_with_downgrades(lambda: (self._model, self._adapted(request)), self._try_downgrade)
+        return stream_with_downgrades(lambda: (self._model, self._adapt(request)), self._try_downgrade)
 
-    def _adapted(self, request: ModelRequest) -> ModelRequest:
+    def _adapt(self, request: ModelRequest) -> ModelRequest:
         original = request
         if self._facts.lacks("parallel"):
             request = replace(request, parallel_calls=False)

@@ -295,12 +295,12 @@ _TEXT_DELTAS = (TextDelta, ThinkingDelta)
 class ReplySize:
     """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `_limits`.
 
-    Exceeding a limit raises `ModelError`; `who` is the subject of its message, such as the model's name.
+    Exceeding a limit raises `ModelError`; `label` is the subject of its message, such as the model's name.
     """
 
-    def __init__(self, *, who: str = "the model") -> None:
+    def __init__(self, *, label: str = "the model") -> None:
         self.calls = 0
-        self._who = who
+        self._label = label
         self._deltas = 0
         self._characters = 0
         self._width = 1
@@ -371,7 +371,7 @@ class ReplySize:
         return delta.id + delta.name + delta.arguments
 
     def _too_large(self, what: str) -> ModelError:
-        text = f"{self._who} sent a malformed reply: it {what}"
+        text = f"{self._label} sent a malformed reply: it {what}"
         return ModelError(text, code="provider.bad_reply", provider_type="protocol_error")
 
 

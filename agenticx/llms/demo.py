@@ -208,7 +208,7 @@ def _report(
 
 
 def _joined_intents(calls: Iterable[PlannedCall]) -> str:
-    return " or ".join(wish.intent for wish in calls)
+    return " or ".join(planned.intent for planned in calls)
 
 
 def _fenced_excerpt(content: str) -> str:

@@ -74,7 +74,7 @@ class DuckTypedModel:
         methods = self._methods_to_try(request)
         for number, method in enumerate(methods):
             last = number + 1 == len(methods)
-            reply = _DuckTypedReply(method, request, who=self._name, may_be_empty=last)
+            reply = _DuckTypedReply(method, request, label=self._name, may_be_empty=last)
             started = False
             try:
                 while (batch := await reply.next_batch()) is not None:
@@ -103,13 +103,13 @@ class DuckTypedModel:
 class _DuckTypedReply:
     """One call of one method of a duck-typed model."""
 
-    def __init__(self, method: Callable[..., Any], request: ModelRequest, *, who: str, may_be_empty: bool) -> None:
+    def __init__(self, method: Callable[..., Any], request: ModelRequest, *, label: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
-        self._method_name = f"{who}.{getattr(method, '__name__', 'call')}"
+        self._method_name = f"{label}.{getattr(method, '__name__', 'call')}"
         names = sent_names(request)
-        self._parser = ChatReplyParser(who=who, model=who, tool_names=names.originals)
+        self._parser = ChatReplyParser(who=label, model=label, tool_names=names.originals)
         self._method = method
-        self._rows = message_rows(request.messages, model=who, dialect=ChatDialect(), names=names)
+        self._rows = message_rows(request.messages, model=label, dialect=ChatDialect(), names=names)
         self._options = _accepted_options(method, request, names)
         self._pump: ThreadPump | None = None
         self._source: AsyncIterator[object] | None = None

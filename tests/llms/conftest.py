@@ -18,7 +18,7 @@ def anyio_backend() -> Any:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give local servers more time to answer, for slow test machines."""
     for name in ("_WAIT_SECONDS", "_ANSWER_SECONDS", "_DETAILS_SECONDS"):
         monkeypatch.setattr(local_servers, name, PATIENCE)

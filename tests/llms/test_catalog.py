@@ -19,7 +19,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms import default_model_spec, list_models, resolve_model
 from agenticx.settings import Settings
 
-pytestmark = pytest.mark.usefixtures("patient")
+pytestmark = pytest.mark.usefixtures("long_timeouts")
 
 KEYS = re.compile(r"_API_KEY$|_BASE_URL$|^HF_TOKEN$")
 LOCAL = ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM")

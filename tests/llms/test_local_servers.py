@@ -76,7 +76,7 @@ OLLAMA = {
 }
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 @pytest.mark.anyio
 async def test_ollama_reports_capabilities_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(OLLAMA) as address:
@@ -88,7 +88,7 @@ async def test_ollama_reports_capabilities_and_windows(monkeypatch: pytest.Monke
     ]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 @pytest.mark.parametrize(
     ("spec", "variable", "answers", "window"),
     [
@@ -115,7 +115,7 @@ def test_the_real_window_is_the_one_that_the_server_reports(
     assert there() is None  # the server is closed
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_models_with_unprintable_or_long_names_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ["", "a\x1b[2Jb", "a\nb", "a\u202eb", "a\ud800", "n" * 201]
     with serving({"/v1/models": listed(*odd, "org/My Model:7b", "n" * 200, "größe")}) as address:
@@ -124,7 +124,7 @@ def test_models_with_unprintable_or_long_names_are_left_out(monkeypatch: pytest.
     assert names == ["org/My Model:7b", "n" * 200, "größe"]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_at_most_1000_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({"/v1/models": listed(*map(str, range(1_500)))}) as address:
         monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
