@@ -38,18 +38,18 @@ async def assert_sdk_agrees(
         reply, error = await complete(model, HELLO)
         await model.aclose()
         try:
-            theirs, failure = await sdk_reply_at(server.base_url), None
+            sdk_reply, failure = await sdk_reply_at(server.base_url), None
         except failures as exc:
-            theirs, failure = {}, exc
-    ours = {name: value for name, value in _said(reply, error).items() if name in theirs}
+            sdk_reply, failure = {}, exc
+    our_reply = {name: value for name, value in _fields(reply, error).items() if name in sdk_reply}
     if recording.slug in (unreadable or {}):
-        assert failure or _loosely(ours) != _loosely(theirs), "the SDK reads it; take it off the list"
-        said = outcome(reply, error)
-        assert said == recording.judge(said)
+        assert failure or _comparable(our_reply) != _comparable(sdk_reply), "the SDK reads it; take it off the list"
+        actual = outcome(reply, error)
+        assert actual == recording.judge(actual)
     elif failure:
         pytest.skip(f"the SDK fails at this stream: {failure!r}")
     else:
-        assert _loosely(ours) == _loosely(theirs)
+        assert _comparable(our_reply) == _comparable(sdk_reply)
 
 
 def counts(*, input: int | None, output: int | None, cached: int | None, reasoning: int | None) -> dict[str, Any]:
@@ -57,20 +57,20 @@ def counts(*, input: int | None, output: int | None, cached: int | None, reasoni
     return {"input": input, "output": output, "cached": cached, "reasoning": reasoning}
 
 
-def _said(reply: Reply, error: ModelError | None) -> dict[str, Any]:
+def _fields(reply: Reply, error: ModelError | None) -> dict[str, Any]:
     usage = reply.usage
-    said = outcome(reply, error)
-    said["calls"] = [call["name"] for call in said["tool_calls"]]
-    said["usage"] = counts(
+    fields = outcome(reply, error)
+    fields["calls"] = [call["name"] for call in fields["tool_calls"]]
+    fields["usage"] = counts(
         input=usage.input_tokens,
         output=usage.output_tokens,
         cached=usage.cached_tokens,
         reasoning=usage.reasoning_tokens,
     )
-    return said
+    return fields
 
 
-def _loosely(said: dict[str, Any]) -> dict[str, Any]:
+def _comparable(fields: dict[str, Any]) -> dict[str, Any]:
     """Return an outcome without differences that are free choices: separators in reasoning, and counts of 0 or None."""
-    usage = {name: value or None for name, value in said.get("usage", {}).items()}
-    return {**said, "usage": usage, "reasoning": re.sub(r"\s", "", said.get("reasoning", ""))}
+    usage = {name: value or None for name, value in fields.get("usage", {}).items()}
+    return {**fields, "usage": usage, "reasoning": re.sub(r"\s", "", fields.get("reasoning", ""))}

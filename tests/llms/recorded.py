@@ -33,18 +33,18 @@ class Recording:
     outcomes: tuple[dict[str, Any], ...]
     notes: dict[str, Any]
 
-    def judge(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Return `said` if it is one of the expected outcomes, else the first of them."""
+    def judge(self, actual: dict[str, Any]) -> dict[str, Any]:
+        """Return `actual` if it is one of the expected outcomes, else the first of them."""
         for outcome in self.outcomes:
-            if compared(said, outcome) == compared(outcome, outcome):
-                return said
+            if compared(actual, outcome) == compared(outcome, outcome):
+                return actual
         return self.outcomes[0]
 
 
-def compared(said: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+def compared(actual: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     """Return the compared part of an outcome: with an error only the fields before it, reasoning without whitespace."""
     keys = _UNTIL_ERROR if expected["error"] else tuple(expected)
-    return {key: re.sub(r"\s", "", said[key]) if key == "reasoning" else said[key] for key in keys}
+    return {key: re.sub(r"\s", "", actual[key]) if key == "reasoning" else actual[key] for key in keys}
 
 
 def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:

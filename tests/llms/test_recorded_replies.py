@@ -22,8 +22,8 @@ ALL: list[Any] = [
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize(("wire", "recording"), ALL)
 def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Recording, chunking: Chunking) -> None:
-    said = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
-    assert said == recording.judge(said)
+    actual = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
+    assert actual == recording.judge(actual)
 
 
 @pytest.mark.promise("C2")
