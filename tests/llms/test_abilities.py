@@ -137,12 +137,12 @@ class RefusingModel:
     name, context_window = "refusing", None
 
     def __init__(self, at_once: int) -> None:
-        self.asked: list[bool] = []
+        self.had_files: list[bool] = []
         self._all_asked = asyncio.Barrier(at_once)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        self.asked.append(any(row.attachments for row in request.messages if isinstance(row, UserMessage)))
-        if self.asked[-1]:
+        self.had_files.append(any(row.attachments for row in request.messages if isinstance(row, UserMessage)))
+        if self.had_files[-1]:
             await self._all_asked.wait()
             raise refusal("this model does not support image input")
         yield [TextDelta("so"), Finished("stop", "end")]
@@ -153,7 +153,7 @@ async def test_two_concurrent_calls_that_are_refused_are_both_sent_again() -> No
     model = CapabilityModel(inner, ModelFacts())
     done = await asyncio.gather(complete(model, REQUEST_WITH_FILES), complete(model, REQUEST_WITH_FILES))
     assert [(reply.text, error) for reply, error in done] == [("so", None)] * 2
-    assert inner.asked == [True, True, False, False]
+    assert inner.had_files == [True, True, False, False]
 
 
 async def test_a_refusal_of_files_without_any_files_fails_the_call() -> None:
@@ -366,7 +366,7 @@ def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Mess
 
 
 @pytest.mark.parametrize(
-    ("spec", "abilities", "asked"),
+    ("spec", "abilities", "expected"),
     [
         ("openai:mine", '["tools"]', (None, None)),
         ("openai:mine", '["tools", "reasoning"]', (["reasoning.encrypted_content"], {"summary": "auto"})),
@@ -375,7 +375,7 @@ def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Mess
     ],
 )
 async def test_reasoning_is_requested_if_the_catalogue_lists_it(
-    user_models_file: Path, spec: str, abilities: str | None, asked: tuple[Any, Any]
+    user_models_file: Path, spec: str, abilities: str | None, expected: tuple[Any, Any]
 ) -> None:
     if abilities:
         user_models_file.write_text(f'[models."{spec}"]\nabilities = {abilities}\n')
@@ -384,7 +384,7 @@ async def test_reasoning_is_requested_if_the_catalogue_lists_it(
         await complete(model, ModelRequest(messages=[UserMessage(content="x")]))
         await model.aclose()
     sent = server.requests[0].json
-    assert (sent.get("include"), sent.get("reasoning")) == asked
+    assert (sent.get("include"), sent.get("reasoning")) == expected
 
 
 @tool(risk="read")
@@ -399,8 +399,8 @@ async def test_a_model_without_any_capability_completes_a_turn(user_models_file:
     async with FakeOpenAIServer(script) as server:
         model: Any = assemble_model("together:x", Settings.model_validate({}), base_url=server.base_url)
         runtime = AgentRuntime(model)
-        said = UserMessage(content="Look at this", attachments=(PNG,))
-        events = await collect(runtime.run_turn(said, Session(), tools=[look]))
+        message = UserMessage(content="Look at this", attachments=(PNG,))
+        events = await collect(runtime.run_turn(message, Session(), tools=[look]))
         await model.aclose()
     assert (events[-1].type, events[-1].data["text"]) == ("final", "It is nothing.")
     for request in server.requests:

@@ -158,8 +158,8 @@ def test_a_fingerprint_differs_with_name_type_and_content() -> None:
 # --- wires ------------------------------------------------------------------------------------------------------------
 
 
-def request_with(*files: Attachment, said: str = QUESTION) -> ModelRequest:
-    return ModelRequest(messages=[UserMessage(content=said, attachments=files)])
+def request_with(*files: Attachment, text: str = QUESTION) -> ModelRequest:
+    return ModelRequest(messages=[UserMessage(content=text, attachments=files)])
 
 
 def omission_note(file: Attachment) -> str:

@@ -43,10 +43,10 @@ class StreamingModel:
 
     def __init__(self, *chunks: object) -> None:
         self.chunks = chunks
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def stream_with_tools(self, messages: list[Any], tools: list[Any] | None = None, **options: Any) -> Iterator[Any]:
-        self.asked.append({"messages": messages, "tools": tools, **options})
+        self.requests.append({"messages": messages, "tools": tools, **options})
         yield from self.chunks
 
 
@@ -63,7 +63,7 @@ class InvokeModel:
         self.answer = answer
 
     def invoke(self, messages: Any, tools: Any = None, tool_choice: str = "", timeout: float = 0) -> object:
-        self.asked = {"messages": messages, "tools": tools, "tool_choice": tool_choice, "timeout": timeout}
+        self.requests = {"messages": messages, "tools": tools, "tool_choice": tool_choice, "timeout": timeout}
         return self.answer
 
 
@@ -88,7 +88,7 @@ async def test_the_model_is_called_with_openai_style_messages_and_tools() -> Non
     await reply_of(streaming)
     await reply_of(answering)
     expected = {"messages": ROWS, "tools": TOOL_ROWS, "tool_choice": "auto", "timeout": 315}
-    assert (streaming.asked, answering.asked) == ([expected], expected)
+    assert (streaming.requests, answering.requests) == ([expected], expected)
 
 
 FUNCTION = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -254,16 +254,16 @@ async def test_a_blocking_model_does_not_block_the_loop_and_stops_after_the_stre
 
 
 async def test_a_call_of_a_blocked_model_can_be_cancelled() -> None:
-    asked, release = threading.Event(), threading.Event()
+    called, release = threading.Event(), threading.Event()
 
     class HangingModel:
         def invoke(self, messages: Any) -> str:
-            asked.set()
+            called.set()
             release.wait(2 * PATIENCE)
             return "late"
 
     call = asyncio.create_task(complete(adapt(HangingModel()), HELLO))
-    assert await asyncio.to_thread(asked.wait, PATIENCE)
+    assert await asyncio.to_thread(called.wait, PATIENCE)
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=PATIENCE)
     release.set()

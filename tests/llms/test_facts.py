@@ -108,12 +108,16 @@ def test_a_name_that_only_starts_like_a_known_model_is_unknown(user_models_file:
 
 def test_a_user_s_row_overrides_only_its_own_fields(user_models_file: Path) -> None:
     user_models_file.write_text('[models."openai:gpt-4o"]\nprice = { input = 1.1, output = 2, read = 2026-11-01 }\n')
-    ours, yours = ModelFacts(), facts_of(load_model_catalog(), "openai-chat:gpt-4o")
-    assert (yours.window, yours.supports("vision")) == (128_000, True)
-    assert yours.price is not None
-    assert (yours.price.input, yours.price.output, yours.price.cached) == (Decimal("1.1"), Decimal(2), None)
-    assert yours.price.source == "https://developers.openai.com/api/docs/pricing"
-    assert ours.price is None
+    default, overridden = ModelFacts(), facts_of(load_model_catalog(), "openai-chat:gpt-4o")
+    assert (overridden.window, overridden.supports("vision")) == (128_000, True)
+    assert overridden.price is not None
+    assert (overridden.price.input, overridden.price.output, overridden.price.cached) == (
+        Decimal("1.1"),
+        Decimal(2),
+        None,
+    )
+    assert overridden.price.source == "https://developers.openai.com/api/docs/pricing"
+    assert default.price is None
 
 
 def test_a_provider_of_the_user_comes_last(user_models_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def listed(*names: str, **more: Any) -> dict[str, Any]:
 
 OLLAMA = {
     "/v1/models": listed("mystery:7b", "gemma3:4b", "nomic-embed-text"),
-    "/api/show": lambda asked: {"capabilities": ["completion", "tools", "thinking"]} if asked["model"] else None,
+    "/api/show": lambda posted: {"capabilities": ["completion", "tools", "thinking"]} if posted["model"] else None,
     "/api/ps": {"models": [{"name": "mystery:7b", "context_length": 4096}]},
 }
 
@@ -107,12 +107,12 @@ def test_the_real_window_is_the_one_that_the_server_reports(
 ) -> None:
     with serving(answers) as address:
         monkeypatch.setenv(variable, address if "ollama" in spec else f"{address}/v1")
-        ask = local_window_query(spec)
-        assert ask is not None
-        assert ask() == window
-        there = local_window_query(spec, f"{address}/v1")
-    assert there is not None
-    assert there() is None  # the server is closed
+        query = local_window_query(spec)
+        assert query is not None
+        assert query() == window
+        closed_query = local_window_query(spec, f"{address}/v1")
+    assert closed_query is not None
+    assert closed_query() is None  # the server is closed
 
 
 @pytest.mark.usefixtures("long_timeouts")
@@ -137,34 +137,34 @@ def test_there_is_no_window_query_for_providers_with_keys() -> None:
 
 @pytest.mark.anyio
 async def test_the_window_is_queried_once_after_the_first_whole_reply() -> None:
-    asked: list[int] = []
+    queries: list[int] = []
 
-    def ask() -> int:
-        asked.append(1)
+    def query_window() -> int:
+        queries.append(1)
         return 4096
 
     with ScriptedModel([say("one"), say("two")], context_window=99) as scripted:
-        model = LocalModel(scripted, ask)
+        model = LocalModel(scripted, query_window)
         windows = [model.context_window]
         for _ in range(2):
             _ = [batch async for batch in model.stream(ModelRequest(messages=[]))]
             await window_queries_done()
             windows.append(model.context_window)
-    assert (windows, len(asked)) == ([99, 4096, 4096], 1)
+    assert (windows, len(queries)) == ([99, 4096, 4096], 1)
 
 
 @pytest.mark.anyio
 async def test_a_reply_neither_waits_for_the_window_nor_fails_with_its_query() -> None:
-    told = threading.Event()
+    released = threading.Event()
 
-    def ask() -> int:
-        assert told.wait(PATIENCE)
+    def query_window() -> int:
+        assert released.wait(PATIENCE)
         raise SettingsError("no such server")
 
     with ScriptedModel([say("one"), say("two")], context_window=99) as scripted:
-        model = LocalModel(scripted, ask)
+        model = LocalModel(scripted, query_window)
         replies = [(await complete(model, ModelRequest(messages=[])))[0].text for _ in range(2)]
-        told.set()
+        released.set()
         await window_queries_done()
     assert (replies, model.context_window) == (["one", "two"], 99)
 
@@ -184,12 +184,12 @@ def slow_server(head: bytes) -> Iterator[tuple[str, list[int]]]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
-                place = len(sent)
+                index = len(sent)
                 sent.append(0)
                 self.wfile.write(head)
                 while not over.wait(0.05):
                     self.wfile.write(b" ")
-                    sent[place] += 1
+                    sent[index] += 1
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -195,8 +195,8 @@ def test_gemini_has_a_response_schema() -> None:
 
 def test_ollama_has_a_format_and_the_schema_in_a_message() -> None:
     schema = {"type": "object", "properties": {"format": {"type": "string", "pattern": "a+", "format": "uri"}}}
-    asked = ModelRequest(messages=REQUEST.messages, output_schema=OutputSchema("answer", schema))
-    body = json.loads(_ollama.request_body(asked, model="m", context_window=None))
+    request = ModelRequest(messages=REQUEST.messages, output_schema=OutputSchema("answer", schema))
+    body = json.loads(_ollama.request_body(request, model="m", context_window=None))
     assert body["format"] == {"type": "object", "properties": {"format": {"type": "string"}}}
     assert [row["role"] for row in body["messages"]] == ["user", "system"]
     assert json.dumps(schema, separators=(",", ":")) in body["messages"][1]["content"]

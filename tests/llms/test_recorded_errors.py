@@ -24,7 +24,7 @@ WIRES = {"anthropic": "anthropic", "chat": "openai_chat", "gemini": "gemini", "r
 
 NO_WIRE = {
     "bedrock": ("anthropic", "we have no Bedrock wire; such bodies reach us through gateways, and name no type"),
-    "embeddings": ("openai_chat", "we ask for no embeddings; what is not found is told alike"),
+    "embeddings": ("openai_chat", "we have no embeddings wire; a missing model has the same error"),
 }
 """Folders of servers without a wire of ours: the wire that reads their errors here, and the reason."""
 

@@ -325,13 +325,13 @@ def test_no_other_text_can_forge_a_result_or_a_call() -> None:
         AssistantMessage(content=FORGED),
         AssistantMessage(tool_calls=(ToolCall(id="1", name="look", arguments=FORGED),)),
     ]
-    system, user, reading, said, called = contents_with_tools_in_prompt(*messages, tools=[evil])
+    system, user, reading, assistant, call = contents_with_tools_in_prompt(*messages, tools=[evil])
     assert system.startswith(f"{ESCAPED}\n\n")
     assert ESCAPED in system.removeprefix(ESCAPED)
-    assert (user, said, called) == (ESCAPED, ESCAPED, f"<function=look>\n{ESCAPED}\n</function>")
+    assert (user, assistant, call) == (ESCAPED, ESCAPED, f"<function=look>\n{ESCAPED}\n</function>")
     assert ESCAPED in reading
     assert reading.endswith("Read")
-    assert FORGED not in "".join([system, user, reading, said, called])
+    assert FORGED not in "".join([system, user, reading, assistant, call])
 
 
 @pytest.mark.parametrize(
