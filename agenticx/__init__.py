@@ -1,4 +1,4 @@
-"""The engine behind an agent desktop app: turns, events, gates, tools and models."""
+"""The engine of an agent desktop app: turns, events, confirm gates, tools and models."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import uvicorn
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
-from agenticx.llms.catalog import facts_of, load_wire
+from agenticx.llms.catalog import find_model_facts, load_wire
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.app import make_app
@@ -146,7 +146,7 @@ def _check_models(settings: Settings) -> None:
     """Raises `SettingsError` for a name that no model can have; one whose key is missing may get it later."""
     for name in (settings.model, *settings.fallback_models):
         if name:
-            facts_of(name)
+            find_model_facts(name)
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.base import SessionRecord, Store
 from agenticx.sessions.hub import Hub
@@ -30,7 +30,7 @@ from studio.relay import Relay
 __all__ = ["Models", "Services", "make_services", "services"]
 
 
-class Models(NamedModels):
+class Models(ModelCache):
     """The models of a server; `default` is what no name means, `why` says why.
 
     Making this object may ask local model servers whether they are there, so it is not for the event loop.
@@ -95,7 +95,7 @@ def make_services(
         snapshots=snapshots,
         hub=Hub(
             store,
-            models=models.named,
+            models=models.get,
             tools=tools_of,
             settings=settings,
             hooks=hooks,

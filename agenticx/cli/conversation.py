@@ -37,7 +37,7 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.base import Store
@@ -262,7 +262,7 @@ def _make_local_client(
             notify(f"model: {spec}, because {reason}", "quiet")
         return spec
 
-    models = NamedModels(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
+    models = ModelCache(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
     return LocalClient(store, settings, models, AsyncConfirmGate() if automatic is None else PolicyGate(automatic))
 
 

@@ -21,8 +21,8 @@ from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.looking import CheckResult, check_store, check_token
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
-from agenticx.llms.catalog import ModelInfo, default_model_spec, facts_of, list_models, resolve_model
-from agenticx.llms.facts import Ability, Facts, ModelFacts, Provider, load_facts
+from agenticx.llms.catalog import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_model
+from agenticx.llms.facts import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.llms.key_check import KeyCheck, check_key
 from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
@@ -167,14 +167,14 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
 def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
     """Check keys, local model servers, the models in use, and describe what each model can do."""
     try:
-        facts, models = load_facts(), asyncio.run(list_models(settings))
+        facts, models = load_model_catalog(), asyncio.run(list_models(settings))
     except SettingsError as exc:
         yield Finding("models", str(exc), "problem")
         return
     yield from _check_keys(facts, online)
-    servers = {model.why: model.provider for model in models if "local server" in model.why}
+    servers = {model.source: model.provider for model in models if "local server" in model.source}
     for why, provider in servers.items():
-        names = ", ".join(model.spec for model in models if model.why == why)
+        names = ", ".join(model.spec for model in models if model.source == why)
         yield Finding("servers", f"{provider}: {why}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
@@ -197,24 +197,24 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
             yield Finding(topic, f"{name} ({why})", status)
 
 
-def _check_keys(facts: Facts, online: bool) -> Iterator[Finding]:
+def _check_keys(facts: ModelCatalog, online: bool) -> Iterator[Finding]:
     """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
     set_keys: dict[str, tuple[str, Provider]] = {}
     for provider in facts.providers.values():
-        if found := provider.key_set():
+        if found := provider.find_key():
             set_keys.setdefault(found[0], (found[1], provider))
     if not set_keys:
         yield Finding("keys", "no provider's key is set", "note")
     for variable, (key, provider) in set_keys.items():
-        if online or is_loopback(urlsplit(provider.where()).hostname or ""):
+        if online or is_loopback(urlsplit(provider.effective_base_url()).hostname or ""):
             yield _key_finding(variable, asyncio.run(check_key(provider, key)))
         else:
-            yield Finding("keys", f"{variable} is set; --online tests it at {provider.where()}")
+            yield Finding("keys", f"{variable} is set; --online tests it at {provider.effective_base_url()}")
 
 
 def _key_finding(variable: str, check: KeyCheck) -> Finding:
     statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
-    return Finding("keys", f"{variable} {check.text}", statuses[check.answer])
+    return Finding("keys", f"{variable} {check.text}", statuses[check.outcome])
 
 
 def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
@@ -226,8 +226,8 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
         own = settings.home / "models.toml"
         yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
         return
-    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.can(ability)]
-    if not facts.can("tools"):
+    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.supports(ability)]
+    if not facts.supports("tools"):
         capabilities.append("gets tools in its prompt")
     if facts.input_window:
         capabilities.append(f"takes {facts.input_window:,} tokens")
@@ -240,13 +240,13 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
 
 def _is_known_model(spec: str) -> bool:
     try:
-        facts_of(spec)
+        find_model_facts(spec)
     except SettingsError:  # reported by `_check_models_in_use`
         return False
     return True
 
 
-_CAPABILITY_TEXTS: Mapping[Ability, str] = {
+_CAPABILITY_TEXTS: Mapping[Capability, str] = {
     "tools": "calls tools",
     "parallel": "several at once",
     "vision": "sees images",

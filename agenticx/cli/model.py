@@ -13,9 +13,9 @@ from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.prompts import read_prompt
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
-from agenticx.llms.abilities import AbleModel
+from agenticx.llms.abilities import CapabilityModel
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog import facts_of, resolve_model
+from agenticx.llms.catalog import find_model_facts, resolve_model
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.runtime.expiry import clock_expired
@@ -67,7 +67,9 @@ def run(arguments: Namespace) -> int:
     except AttachmentRefused as exc:
         print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
-    model = AbleModel(resolve_model(arguments.model, base_url=arguments.base_url), facts_of(arguments.model))
+    model = CapabilityModel(
+        resolve_model(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
+    )
     prompt = read_prompt(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
     messages.append(UserMessage(content=prompt, attachments=attached))

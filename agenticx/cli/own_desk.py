@@ -11,7 +11,7 @@ from typing import Any, Literal
 from agenticx.cli.desk import SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.envelopes import Envelope
 from agenticx.clocks import SystemClock, rfc3339
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.base import SessionRecord, Store
@@ -51,7 +51,7 @@ class LocalClient:
     are resumed.
     """
 
-    def __init__(self, store: Store, settings: Settings, models: NamedModels, gate: AsyncConfirmGate) -> None:
+    def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
         self._store = store
         self._models = models
         self._toolbox = Toolbox(builtin_tools())
@@ -59,7 +59,7 @@ class LocalClient:
         self._confirms_by_policy = isinstance(gate, PolicyGate)
         self._hub = Hub(
             store,
-            models=models.named,
+            models=models.get,
             tools=self._tools_of,
             settings=settings,
             gate=gate,
@@ -84,7 +84,7 @@ class LocalClient:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, options: SessionOptions) -> SessionInfo:
-        self._models.named(options.model)
+        self._models.get(options.model)
         record = SessionRecord(**asdict(options), created_at=rfc3339(SystemClock().now()))
         await self._store.create(record)
         return SessionInfo(record)
@@ -104,7 +104,7 @@ class LocalClient:
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         if "model" in changes:
-            self._models.named(changes["model"])
+            self._models.get(changes["model"])
         return await self._session_info(await self._hub.change(session_id, dict(changes)))
 
     async def delete(self, session_id: str) -> None:
@@ -181,7 +181,7 @@ class LocalClient:
     # --- models and tools ---------------------------------------------------------------------------------------------
 
     async def resolve_model(self, name: str | None) -> str:
-        return self._models.named(name).name
+        return self._models.get(name).name
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         return [(tool.schema.name, tool.schema.description) for tool in self._toolbox]

@@ -29,7 +29,7 @@ from agenticx.cli.session_views import replay, session_rows, session_to_json, se
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import NamedModels
+from agenticx.llms.named import ModelCache
 from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.settings import Settings, load_settings
@@ -198,7 +198,7 @@ async def _open_client() -> AsyncGenerator[tuple[Client, Settings]]:
     if isinstance(owner, ServerEndpoint):
         yield remote_client(settings, owner, _print_note), settings
         return
-    models = NamedModels(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
+    models = ModelCache(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
     client = LocalClient(owner, settings, models, AsyncConfirmGate())
     try:
         await client.recover()

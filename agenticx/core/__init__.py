@@ -1,1 +1,1 @@
-"""Agents, tasks and their executor; they come in a later release."""
+"""Placeholder package for agents, tasks and their executor, which a later release adds."""

@@ -1,4 +1,4 @@
-"""What a model is, and the models there are."""
+"""The model protocol, the built-in models and their resolution by name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ __all__ = [
     "resolve_model",
 ]
 
-_LATER = {
+_LAZY_IMPORTS = {
     "AnthropicModel": "agenticx.llms.anthropic",
     "DemoModel": "agenticx.llms.demo",
     "GeminiModel": "agenticx.llms.gemini",
@@ -78,9 +78,9 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is heavy (the HTTP client takes 0.15 s) when it is first asked for."""
+    """Import a heavy module (the HTTP client takes 0.15 s) on the first access to one of its names."""
     from importlib import import_module
 
-    if name not in _LATER:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_LAZY_IMPORTS[name]), name)

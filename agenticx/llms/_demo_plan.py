@@ -1,7 +1,7 @@
-"""What the demo model understands: a request in plain words becomes the calls it will make, in order.
+"""The grammar of the demo model: a request in plain words becomes a list of planned calls.
 
-Only the first 4,000 characters of a request are searched for sentences. What stands behind them belongs to a text to be
-written, noted or said, or to a command, that goes on to the end; anything else there is not read.
+Only the first 4,000 characters of a request are searched for sentences. The rest is used only as part of a text to
+write, note or say, or of a command, that extends to the end of the request; otherwise it is ignored.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Plan", "Wish", "plan"]
+__all__ = ["Plan", "PlannedCall", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """One call: the tool, exactly its arguments, and how the demo says what it is about to do."""
+class PlannedCall:
+    """One call: the tool, its exact arguments, and a phrase in which the demo announces it."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -25,52 +25,54 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything understood in a request; `words` is what is left to do with words alone."""
+    """The parsed form of a request; `text` is the operand of a reply without calls (`count`, `say`, `other`)."""
 
-    wishes: tuple[Wish, ...] = ()
-    thought: str | None = None
+    calls: tuple[PlannedCall, ...] = ()
+    thinking_topic: str | None = None
     kind: Literal["calls", "help", "count", "say", "thought", "other"] = "other"
-    words: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Thought:
+class _ThinkingClause:
     topic: str
 
 
-_Clause = Callable[[re.Match[str]], Wish | _Thought]
-_ToTheEnd = Callable[[re.Match[str], str], Wish]
+_BuildClause = Callable[[re.Match[str]], PlannedCall | _ThinkingClause]
+_BuildToEnd = Callable[[re.Match[str], str], PlannedCall]
 
 
-def plan(text: str) -> Plan:
-    """What `text` asks for. Clauses are joined by "then", "and", ";" or a new line before the next verb.
+def make_plan(text: str) -> Plan:
+    """Parse a request. Clauses are separated by "then", "and", ";" or a new line before the next verb.
 
-    >>> [wish.tool for wish in plan("list the files and then write a.txt with the text hi").wishes]
+    >>> [planned.tool for planned in make_plan("list the files and then write a.txt with the text hi").calls]
     ['list_files', 'file_write']
     """
-    wishes: dict[str, Wish] = {}  # by what they do: the same thing is never done twice
-    thought: str | None = None
-    rest, behind = text[:_SEARCHED_CHARS], text[_SEARCHED_CHARS:]
+    calls: dict[str, PlannedCall] = {}  # by tool and arguments, so that no call is planned twice
+    thinking_topic: str | None = None
+    rest, tail = text[:_SEARCHED_CHARS], text[_SEARCHED_CHARS:]
     while rest:
-        understood, rest = _first_clause(rest, behind)
-        if isinstance(understood, Wish):
-            wishes.setdefault(f"{understood.tool} {understood.arguments!r}", understood)
+        understood, rest = _first_clause(rest, tail)
+        if isinstance(understood, PlannedCall):
+            calls.setdefault(f"{understood.tool} {understood.arguments!r}", understood)
         elif understood is not None:
-            thought = understood.topic
-    if wishes:
-        return Plan(tuple(wishes.values()), thought, "calls")
-    return Plan(thought=thought, kind="thought") if thought is not None else _words(text)
+            thinking_topic = understood.topic
+    if calls:
+        return Plan(tuple(calls.values()), thinking_topic, "calls")
+    if thinking_topic is not None:
+        return Plan(thinking_topic=thinking_topic, kind="thought")
+    return _plan_without_calls(text)
 
 
-def _first_clause(text: str, behind: str) -> tuple[Wish | _Thought | None, str]:
-    """What the first clause of `text` asks for, if it is understood, and the rest of it; `behind` is not searched."""
+def _first_clause(text: str, tail: str) -> tuple[PlannedCall | _ThinkingClause | None, str]:
+    """Return the parsed first clause of `text`, None if unknown, and the rest; `tail` follows and is not searched."""
     text = _POLITE.sub("", text, count=1)
-    for pattern, build in _TO_THE_END:
+    for pattern, build in _CLAUSES_TO_END:
         if found := pattern.fullmatch(text):
-            return build(found, behind), ""
-    joint = (_AND_THEN if _RUN.match(text) else _JOINT).search(text)
-    clause, rest = (text[: joint.start()], text[joint.end() :]) if joint else (text, "")
-    if found := _RUN.fullmatch(clause.strip() if joint else (clause + behind).strip()):
+            return build(found, tail), ""
+    separator = (_COMMAND_SEPARATOR if _RUN.match(text) else _SEPARATOR).search(text)
+    clause, rest = (text[: separator.start()], text[separator.end() :]) if separator else (text, "")
+    if found := _RUN.fullmatch(clause.strip() if separator else (clause + tail).strip()):
         return _run(found), rest  # a command keeps its full stop and its semicolons
     for pattern, build in _CLAUSES:
         if found := pattern.fullmatch(_FULL_STOP.sub("", clause.strip())):
@@ -78,74 +80,74 @@ def _first_clause(text: str, behind: str) -> tuple[Wish | _Thought | None, str]:
     return None, rest
 
 
-def _words(text: str) -> Plan:
-    said = text.strip()
-    if found := _COUNT.match(said):
-        return Plan(kind="count", words=found["limit"])
-    if found := _SAY.match(said):
-        return Plan(kind="say", words=found["words"].strip())
-    return Plan(kind="help") if _HELP.match(said) else Plan(kind="other", words=said)
+def _plan_without_calls(text: str) -> Plan:
+    request = text.strip()
+    if found := _COUNT.match(request):
+        return Plan(kind="count", text=found["limit"])
+    if found := _SAY.match(request):
+        return Plan(kind="say", text=found["words"].strip())
+    return Plan(kind="help") if _HELP.match(request) else Plan(kind="other", text=request)
 
 
 # --- clauses -------------------------------------------------------------------------------------------------------
 
 
-def _write(found: re.Match[str], behind: str) -> Wish:
+def _write(found: re.Match[str], tail: str) -> PlannedCall:
     path = _unquoted(_FILE_CALLED.sub("", found["path"]))
-    return Wish("file_write", {"path": path, "content": found["content"] + behind}, f"write {path}")
+    return PlannedCall("file_write", {"path": path, "content": found["content"] + tail}, f"write {path}")
 
 
-def _remember(found: re.Match[str], behind: str) -> Wish:
-    key, text = found["key"].strip(), (found["text"] + behind).strip()
-    return Wish("scratchpad_write", {"key": key, "content": text}, f"note that under {key!r}")
+def _remember(found: re.Match[str], tail: str) -> PlannedCall:
+    key, text = found["key"].strip(), (found["text"] + tail).strip()
+    return PlannedCall("scratchpad_write", {"key": key, "content": text}, f"note that under {key!r}")
 
 
-def _todo(found: re.Match[str], _behind: str) -> Wish:
+def _todo(found: re.Match[str], _tail: str) -> PlannedCall:
     texts = [item.strip(" .") for item in re.split(r",\s*(?:and\s+)?|;\s*|\n+(?:[-*]\s*)?", found["items"])]
     rows = [{"text": item, "status": "pending"} for item in texts if item]
-    return Wish("todo_write", {"todos": rows}, f"put {len(rows)} items on the to-do list")
+    return PlannedCall("todo_write", {"todos": rows}, f"put {len(rows)} items on the to-do list")
 
 
-def _list(found: re.Match[str]) -> Wish:
+def _list(found: re.Match[str]) -> PlannedCall:
     path = found["path"]
     if path is None:
-        return Wish("list_files", {}, "list the files")
-    return Wish("list_files", {"path": _unquoted(path)}, f"list the files in {_unquoted(path)}")
+        return PlannedCall("list_files", {}, "list the files")
+    return PlannedCall("list_files", {"path": _unquoted(path)}, f"list the files in {_unquoted(path)}")
 
 
-def _search(found: re.Match[str]) -> Wish:
+def _search(found: re.Match[str]) -> PlannedCall:
     pattern = _unquoted(found["pattern"])
-    where = {} if found["path"] is None else {"path": _unquoted(found["path"])}
-    return Wish("file_search", {"pattern": pattern, **where, "literal": True}, f"search for {pattern!r}")
+    in_path = {} if found["path"] is None else {"path": _unquoted(found["path"])}
+    return PlannedCall("file_search", {"pattern": pattern, **in_path, "literal": True}, f"search for {pattern!r}")
 
 
-def _edit(found: re.Match[str]) -> Wish:
+def _edit(found: re.Match[str]) -> PlannedCall:
     path = _unquoted(found["path"])
     old, new = _unquoted(found["old"]), _unquoted(found["new"])
-    return Wish("file_edit", {"path": path, "old_text": old, "new_text": new}, f"edit {path}")
+    return PlannedCall("file_edit", {"path": path, "old_text": old, "new_text": new}, f"edit {path}")
 
 
-def _read(found: re.Match[str]) -> Wish:
+def _read(found: re.Match[str]) -> PlannedCall:
     path = _unquoted(found["named"] or _FILE_CALLED.sub("", found["path"]))
-    return Wish("file_read", {"path": path}, f"read {path}")
+    return PlannedCall("file_read", {"path": path}, f"read {path}")
 
 
-def _run(found: re.Match[str]) -> Wish:
+def _run(found: re.Match[str]) -> PlannedCall:
     command = found["command"].strip()
     if len(command) > 1 and command[0] == command[-1] == "`":
         command = command[1:-1]
-    return Wish("bash_exec", {"command": command}, f"run `{command}`")
+    return PlannedCall("bash_exec", {"command": command}, f"run `{command}`")
 
 
-def _recall(found: re.Match[str]) -> Wish:
+def _recall(found: re.Match[str]) -> PlannedCall:
     key = found["key"]
     if key is None:
-        return Wish("scratchpad_read", {}, "look at my notes")
-    return Wish("scratchpad_read", {"key": _unquoted(key)}, f"look up {_unquoted(key)!r}")
+        return PlannedCall("scratchpad_read", {}, "look at my notes")
+    return PlannedCall("scratchpad_read", {"key": _unquoted(key)}, f"look up {_unquoted(key)!r}")
 
 
-def _think(found: re.Match[str]) -> _Thought:
-    return _Thought((found["topic"] or "").strip())
+def _think(found: re.Match[str]) -> _ThinkingClause:
+    return _ThinkingClause((found["topic"] or "").strip())
 
 
 def _unquoted(text: str) -> str:
@@ -158,40 +160,44 @@ def _unquoted(text: str) -> str:
 _SEARCHED_CHARS = 4_000
 
 
-def _re(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-# Blanks are taken all at once (`++`) and only from their beginning on (`(?<!\s)`): a long run of them is no work.
+# White space is matched possessively (`++`) and only from its first character (`(?<!\s)`), so that a long run of it
+# takes linear time.
 _VERB = (
     r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
     r"run|execute|todo|plan|remember|note|recall|think)\b)"
 )
-_POLITE = _re(
+_POLITE = _compile(
     r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you)[\s,:!]++)*+"
 )
-_FILE_CALLED = _re(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
-_FULL_STOP = _re(r"(?<=[\w\"'`])[.!?]+$")
-_AND_THEN = _re(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
-_JOINT = _re(
+_FILE_CALLED = _compile(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
+_FULL_STOP = _compile(r"(?<=[\w\"'`])[.!?]+$")
+_COMMAND_SEPARATOR = _compile(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
+_SEPARATOR = _compile(
     r"(?:(?<!\s)(?:(?:\s*+[,;.])?+\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
     r"(?:[,.]|(?<!\s))\s++and\s++|\.\s++)" + _VERB
 )
-_RUN = _re(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
-_TO_THE_END: tuple[tuple[re.Pattern[str], _ToTheEnd], ...] = (
+_RUN = _compile(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
+_CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
     (
-        _re(
+        _compile(
             r"(?:write|create|save)\s++(?P<path>[^\n]+?)(?<!\s)\s++with\s++(?:the\s++)?(?:text|content)(?::\s|\s)"
             r"(?P<content>.*)"
         ),
         _write,
     ),
-    (_re(r"(?:remember|note)\s++(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
-    (_re(r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"), _todo),
-)
-_CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
+    (_compile(r"(?:remember|note)\s++(?P<key>[^:\n]{1,80}):\s*(?P<text>.+)"), _remember),
     (
-        _re(
+        _compile(r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"),
+        _todo,
+    ),
+)
+_CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
+    (
+        _compile(
             r"(?:(?:list|show)(?:\s+me)?\s+(?:all\s+)?(?:of\s+)?(?:the\s+|my\s+)?(?:files|folder|directory|workspace)|ls|"
             r"(?:what|which)\s+files\s+(?:are\s+there|do\s+(?:you|i|we)\s+have))(?:\s+here)?"
             r"(?:\s+(?:in|of|under)\s+(?:the\s+|this\s+)?(?:workspace|(?:current\s+)?(?:folder|directory)(?!\s+\S)|"
@@ -200,36 +206,41 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _Clause], ...] = (
         _list,
     ),
     (
-        _re(
+        _compile(
             r"(?:edit|in)\s++(?P<path>\S+?)(?:\s*+[:,])?+\s++(?:and\s++)?(?:replace|change)\s++"
             r"(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)"
         ),
         _edit,
     ),
     (
-        _re(
+        _compile(
             r"(?:edit|replace|change)\s++(?P<old>.+?)(?<!\s)\s++(?:with|to|by)\s++(?P<new>.*)(?<!\s)\s++"
             r"in\s++(?:the\s++file\s++)?(?P<path>\S+)"
         ),
         _edit,
     ),
     (
-        _re(
+        _compile(
             r"(?:search|find|grep|look)(?:\s+(?:through\s+)?(?:the\s+|all\s+)?files)?(?:\s+for)?\s+(?P<pattern>.+?)"
             r"(?:(?<!\s)\s++in\s++(?:(?:(?:the|all)\s++)*+(?:files|workspace|folder)|(?P<path>\S+)))?"
         ),
         _search,
     ),
     (
-        _re(
+        _compile(
             r"(?:read|open|cat|show(?:\s+me)?|what\s+is\s+in|what's\s+in)\s+"
             r"(?:(?P<named>\"[^\"]+\"|'[^']+'|`[^`]+`|\S+\.\w+)(?:\s.*)?|(?P<path>.+))"
         ),
         _read,
     ),
-    (_re(r"(?:recall|what\s+do\s+you\s+remember|read\s+(?:the\s+)?notes?)(?:\s+(?:about\s+)?(?P<key>.+))?"), _recall),
-    (_re(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
+    (
+        _compile(r"(?:recall|what\s+do\s+you\s+remember|read\s+(?:the\s+)?notes?)(?:\s+(?:about\s+)?(?P<key>.+))?"),
+        _recall,
+    ),
+    (_compile(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
 )  # fmt: skip
-_HELP = _re(r"(?:$|h(?:i|ello|ey)\b|good\s+(?:morning|day|evening)|help\b|\?|who\s+are\s+you|what\s+(?:can|do)\s+you)")
-_COUNT = _re(r"(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
-_SAY = _re(r"(?:please\s+)?(?:say|echo|repeat)[:\s]\s*(?P<words>.+)")
+_HELP = _compile(
+    r"(?:$|h(?:i|ello|ey)\b|good\s+(?:morning|day|evening)|help\b|\?|who\s+are\s+you|what\s+(?:can|do)\s+you)"
+)
+_COUNT = _compile(r"(?:please\s+)?count\s+(?:up\s+)?to\s+(?P<limit>\d{1,5})\b")
+_SAY = _compile(r"(?:please\s+)?(?:say|echo|repeat)[:\s]\s*(?P<words>.+)")

@@ -28,7 +28,7 @@ class JsonReply(ABC):
         self._who = who
         self._model = model
         self._events = events
-        self._size = ReplySize(who=who)
+        self._size = ReplySize(label=who)
         self._ended = False
 
     @property
@@ -60,7 +60,7 @@ class JsonReply(ABC):
             self.error = exc
         except RecursionError:
             self.error = malformed("an event is nested too deeply", who=self._who)
-        if too_much := self._size.cut(deltas):
+        if too_much := self._size.truncate(deltas):
             self.error = too_much
         return deltas
 

@@ -1,4 +1,4 @@
-"""What a scripted reply is made of: parts, their constructors, and the steps they are played in."""
+"""The parts of scripted replies, their constructors, and the steps in which they are played."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = [
     "finish",
     "hang",
     "pause",
-    "played",
     "raw",
     "say",
+    "script_steps",
     "stall_after",
     "think",
     "usage",
@@ -80,22 +80,22 @@ class _Cut:
 
 
 Part = _Batches | _Call | Pause | Fail | Hang | _Cut
-"""A piece of a reply, as the constructors below make it."""
+"""A part of a reply, as returned by the constructors below."""
 
 Step = tuple[Delta, ...] | Pause | Fail | Hang
-"""What is played: a batch of deltas, or one of the things that are not deltas."""
+"""One step of a played reply: a batch of deltas, a pause, an error, or silence until the stream is closed."""
 
 Script = str | Part | ModelError | Sequence["Script"] | Callable[[ModelRequest], "Script"]
 """A whole reply: a text, a part, an error, a list of these, or a function of the request that returns one."""
 
 
 def say(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
-    """Visible text, in one delta, in `pieces` deltas of about the same length, or in the deltas given."""
+    """Return visible text, in one delta, in `pieces` deltas of about the same length, or in the given pieces."""
     return _Batches(tuple((TextDelta(piece),) for piece in _split(text, pieces)))
 
 
 def think(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
-    """Reasoning text, cut like that of `say`."""
+    """Return reasoning text, split like that of `say`."""
     return _Batches(tuple((ThinkingDelta(piece),) for piece in _split(text, pieces)))
 
 
@@ -106,7 +106,10 @@ def call(
     id: str | None = None,  # noqa: A002
     pieces: int | Sequence[str] | None = None,
 ) -> Part:
-    """A tool call. A string is sent as it is, well-formed or not; without `id` calls are call_1, call_2, …"""
+    """Return a tool call; `arguments` as a string is sent unchanged, well-formed or not.
+
+    Calls without `id` are numbered call_1, call_2, …
+    """
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return _Call(name, _split(text, pieces), id)
 
@@ -118,44 +121,44 @@ def usage(
     cached_tokens: int | None = None,
     reasoning_tokens: int | None = None,
 ) -> Part:
-    """The token counts that the provider reports for this reply; without this part it reports none."""
+    """Return the token counts that the provider reports for this reply; without this part it reports none."""
     return raw(UsageDelta(Usage(input_tokens, output_tokens, cached_tokens, reasoning_tokens)))
 
 
 def finish(
     stop: StopKind = "end", *, finish_reason: str | None = None, provider_state: ProviderState | None = None
 ) -> Part:
-    """The end marker, said explicitly: `finish("length")` is a reply that hit the output limit."""
+    """Return an explicit end marker: `finish("length")` ends a reply that hit the output limit."""
     return raw(Finished(stop, finish_reason or stop, provider_state))
 
 
 def raw(*deltas: Delta) -> Part:
-    """These deltas as one batch, unchanged."""
+    """Return these deltas as one batch, unchanged."""
     return _Batches((deltas,))
 
 
 def pause(seconds: float) -> Part:
-    """Silence for `seconds` nominal seconds of the model's clock."""
+    """Return a silence of `seconds` nominal seconds of the model's clock."""
     return Pause(seconds)
 
 
 def hang() -> Part:
-    """Silence from here on, until the stream is closed."""
+    """Return a silence from here on, until the stream is closed."""
     return Hang()
 
 
 def stall_after(batches: int) -> Part:
-    """The reply falls silent after its first `batches` deltas, wherever this part stands in it."""
+    """Return a silence after the first `batches` deltas of the reply, wherever this part appears in it."""
     return Hang(batches)
 
 
 def cut() -> Part:
-    """The reply ends here without an end marker."""
+    """Return an end of the reply without an end marker."""
     return _Cut()
 
 
 def fail(error: ModelError) -> Part:
-    """The reply ends here in `error`."""
+    """Return an end of the reply by `error`."""
     return Fail(error)
 
 
@@ -172,39 +175,39 @@ def _split(text: str, pieces: int | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(text[start:end] for start, end in pairwise(cuts) if end > start)
 
 
-# --- how it is played ------------------------------------------------------------------------------------------------
+# --- playing ---------------------------------------------------------------------------------------------------------
 
 
-def played(script: Script, request: ModelRequest, next_id: Callable[[], str]) -> list[Step]:
-    """The steps of `script`: calls numbered, an end marker where the script left it out, the stall put in."""
+def script_steps(script: Script, request: ModelRequest, next_id: Callable[[], str]) -> list[Step]:
+    """Return the steps of `script`, with calls numbered, a missing end marker added and a `stall_after` applied."""
     steps: list[Step] = []
     calls = 0
-    stall: int | None = None
-    open_ended = True
+    stall_after_batches: int | None = None
+    needs_end_marker = True
     for part in _flatten(script, request):
         match part:
             case _Batches():
                 steps += part.batches
-                open_ended = open_ended and not any(_ends(batch) for batch in part.batches)
+                needs_end_marker = needs_end_marker and not any(_has_end_marker(batch) for batch in part.batches)
             case _Call():
                 steps += _call_batches(part, calls, next_id)
                 calls += 1
             case Hang(after=int(after)):
-                stall = after
+                stall_after_batches = after
             case Pause():
                 steps.append(part)
             case Hang() | Fail():
                 steps.append(part)
-                open_ended = False
+                needs_end_marker = False
             case _Cut():
-                open_ended = False
+                needs_end_marker = False
                 break
             case _:
                 assert_never(part)
-    if open_ended:
-        calls_seen = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
-        steps.append((Finished("tool_calls", "tool_calls") if calls_seen else Finished("end", "stop"),))
-    return steps if stall is None else _stalled(steps, stall)
+    if needs_end_marker:
+        has_calls = calls or any(_has_call(step) for step in steps if isinstance(step, tuple))
+        steps.append((Finished("tool_calls", "tool_calls") if has_calls else Finished("end", "stop"),))
+    return steps if stall_after_batches is None else _stall_steps(steps, stall_after_batches)
 
 
 def _call_batches(part: _Call, index: int, next_id: Callable[[], str]) -> list[tuple[Delta, ...]]:
@@ -228,7 +231,7 @@ def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
             yield from _flatten(part, request)
 
 
-def _ends(batch: tuple[Delta, ...]) -> bool:
+def _has_end_marker(batch: tuple[Delta, ...]) -> bool:
     return any(isinstance(delta, Finished) for delta in batch)
 
 
@@ -236,8 +239,8 @@ def _has_call(batch: tuple[Delta, ...]) -> bool:
     return any(isinstance(delta, ToolCallDelta) for delta in batch)
 
 
-def _stalled(steps: list[Step], batches: int) -> list[Step]:
-    """The steps up to the first `batches` deltas, then silence."""
+def _stall_steps(steps: list[Step], batches: int) -> list[Step]:
+    """Return the steps up to the first `batches` deltas, followed by silence."""
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, tuple) and batches == 0:

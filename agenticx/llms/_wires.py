@@ -35,13 +35,13 @@ def _dialect(provider: Provider, known: ModelFacts) -> dict[str, Any]:
 
 
 def _reasons(_: Provider, known: ModelFacts) -> dict[str, Any]:
-    return {"reasons": None if known.abilities is None else known.can("reasoning")}
+    return {"reasons": None if known.abilities is None else known.supports("reasoning")}
 
 
 def _output(_: Provider, known: ModelFacts) -> dict[str, Any]:
     return {
         "max_output_tokens": known.output and min(known.output, (known.window or known.output * 4) // 4),
-        "output_schemas": None if known.abilities is None else known.can("structured_output"),
+        "output_schemas": None if known.abilities is None else known.supports("structured_output"),
     }  # a quarter of the window at most: room for the input
 
 

@@ -1,4 +1,4 @@
-"""The arguments of a call: read exactly once finished, shown while they grow, repaired for harmless calls alone."""
+"""Parsing, previewing and repairing of the JSON arguments of tool calls."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from agenticx.llms._limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, read_json
 
-__all__ = ["check_values", "parse_arguments", "preview_arguments", "repair_arguments"]
+__all__ = ["check_value_count", "parse_arguments", "preview_arguments", "repair_arguments"]
 
-_MOST_REPAIRED = 64 * 1024
+_MAX_REPAIRED_CHARS = 64 * 1024
 _MAX_DEPTH = 100
-"""Far more than any schema has, and far less than what recursion over the value can take."""
+"""Far more levels than any schema has, and far fewer than recursion over the value can take."""
 
 _MAX_DIGITS = 1_300
-"""A number of 4,096 bits, as keys have. Reading and writing one takes as long as the square of its digits."""
+"""The digits of a number of 4,096 bits, a usual length of keys. Parsing and printing takes quadratic time in them."""
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Return the object that `text` is; empty text is `{}`, as providers use it.
+    """Parse `text` as one JSON object; empty text is `{}`, as providers use it.
 
-    Raises `InvalidArguments` for anything that is not exactly one JSON object: duplicate keys and non-finite numbers
-    included, because two readers may take them for different calls; for numbers of more than 1,300 digits and for more
-    than 10,000 values, which no model writes on purpose and which every later step would take long over.
+    Raises `InvalidArguments` for anything that is not exactly one JSON object. Duplicate keys and non-finite numbers
+    are refused because two parsers may read them as different calls; numbers of more than 1,300 digits and more than
+    10,000 values because no model writes them on purpose and every later step would be slow.
     """
     if not text.strip():
         return {}
@@ -39,51 +39,54 @@ def parse_arguments(text: str) -> dict[str, Any]:
     return _as_object(value)
 
 
-def check_values(arguments: Mapping[str, Any]) -> None:
-    """Raise `InvalidArguments` for more values than `parse_arguments` takes: arguments that came in another way."""
+def check_value_count(arguments: Mapping[str, Any]) -> None:
+    """Raise `InvalidArguments` for more values than `parse_arguments` allows; for arguments from other sources."""
     if has_more_values(dict(arguments), MAX_VALUES):
-        raise InvalidArguments(f"they hold more than {MAX_VALUES} values; make several calls, each with some of them")
+        text = f"the arguments hold more than {MAX_VALUES} values; make several calls, each with some of them"
+        raise InvalidArguments(text)
 
 
 def preview_arguments(text: str) -> dict[str, Any] | None:
-    """What the arguments say so far, to be shown and never acted on; None if `text` does not begin one object.
+    """Return the arguments received so far, for display only; None if `text` is not the beginning of one object.
 
-    `text` is every `arguments_delta` of one call, joined. What is shown only grows: the last string may be cut; names,
-    numbers and words appear once they are whole. Every preview of a text that `parse_arguments` reads agrees with what
-    it reads; one it refuses for what it cannot see (duplicate keys, text behind the object) may have previews all the
-    same. A freeform call's text, a JSON string, has none. Keep what you showed when None comes: `tool_call` tells more.
+    `text` is every `arguments_delta` of one call, joined. Successive previews only grow: the last string may be cut;
+    keys, numbers, `true`, `false` and `null` appear once they are complete. If `parse_arguments` accepts the final
+    text, every preview agrees with its result. A text that it will refuse (duplicate keys, text after the object) may
+    have previews as well. The text of a freeform call, a JSON string, has none. Keep showing the last preview if None
+    is returned later; the event `tool_call` has the final arguments.
 
     >>> preview_arguments('{"path": "notes.txt", "line": 1'), preview_arguments('{"path": "notes.txt", "line": 12}')
     ({'path': 'notes.txt'}, {'path': 'notes.txt', 'line': 12})
 
-    Each call reads all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core), so
-    call it on a tick, ten times a second, and not for each delta. More values than `parse_arguments` takes are None.
+    Each call parses all of `text` again (3 µs per kB of strings, 35 µs per kB of numbers, measured on one slow core),
+    so call it on a timer, ten times a second, not for each delta. Returns None for more values than `parse_arguments`
+    allows.
     """
     if find_excess(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES) is not None:
         return None
-    said = _without_cut_number(clean_text(text))
-    if not said.strip():
+    complete_part = _without_trailing_number(clean_text(text))
+    if not complete_part.strip():
         return {}
     try:
-        value = clean_json(_begun(said), max_depth=_MAX_DEPTH)
+        value = clean_json(_parse_partial(complete_part), max_depth=_MAX_DEPTH)
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def repair_arguments(text: str) -> dict[str, Any]:
-    """What a complete but malformed text most likely means: a fence, single quotes, trailing commas.
+    """Return the most likely object of a complete but malformed text: code fence, single quotes, trailing commas.
 
-    A guess: only for calls without side effects, validated by their schema and marked as repaired. Raises
-    `InvalidArguments` for what is not one whole object (cut, followed by another, surrounded by prose), for duplicate
-    keys, for more than 64 kB, which would take seconds, and if no object comes out.
+    The result is a guess. Use it only for calls without side effects, validate it by the tool's schema and mark it as
+    repaired. Raises `InvalidArguments` for anything but one complete object (cut off, followed by another, surrounded
+    by prose), for duplicate keys, for more than 64 kB, which would take seconds, and if the result is no object.
     """
     from json_repair import repair_json
 
-    if len(text) > _MOST_REPAIRED:
+    if len(text) > _MAX_REPAIRED_CHARS:
         raise InvalidArguments(f"the arguments are not valid JSON, and too long to be repaired: {len(text)} characters")
     body = _FENCE.sub(r"\1", text.strip())
-    _check_whole(body)
+    _check_single_object(body)
     try:
         value = clean_json(repair_json(body, return_objects=True, skip_json_loads=True), max_depth=_MAX_DEPTH)
     except (RecursionError, ValueError) as exc:
@@ -91,32 +94,32 @@ def repair_arguments(text: str) -> dict[str, Any]:
     return _as_object(value)
 
 
-# --- while they grow --------------------------------------------------------------------------------------------------
+# --- preview ----------------------------------------------------------------------------------------------------------
 
 _OUTSIDE_STRINGS = re.compile(r'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_HALF_CHARACTER = re.compile(
+_ESCAPES = re.compile(
     r"""(?: \\(?: [^u] | u(?![dD][89a-fA-F]) ) [^\\]*+ )++
     | \\(?:
         u[dD][89abAB][0-9a-fA-F]{2}
             (?: \\u[dD][c-fC-F][0-9a-fA-F]{2} | (?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z )
-        | (?P<half> u[dD][89a-fA-F][0-9a-fA-F]{2} )
+        | (?P<lone> u[dD][89a-fA-F][0-9a-fA-F]{2} )
         | .
     )""",
     re.DOTALL | re.VERBOSE,
 )
-"""Escapes of anything else, or one escape; `half` is a surrogate that stands alone and will never be joined."""
+"""A run of escapes that are no surrogates, or one escape; group `lone` is a surrogate that can get no partner."""
 
 
-def _begun(text: str) -> Any:
-    """The value that `text` begins, halves of characters replaced as in a finished text; raises `ValueError`."""
+def _parse_partial(text: str) -> Any:
+    """Parse a beginning of JSON, with lone surrogates replaced as in a complete text; raises `ValueError`."""
     try:
         return from_json(text, allow_partial="trailing-strings")
     except ValueError:
-        return from_json(_HALF_CHARACTER.sub(_replaced, text), allow_partial="trailing-strings")
+        return from_json(_ESCAPES.sub(_replace_lone_surrogate, text), allow_partial="trailing-strings")
 
 
-def _without_cut_number(text: str) -> str:
-    """`text` without a number at its end that may go on; the parser would take 1 for what becomes 15."""
+def _without_trailing_number(text: str) -> str:
+    """Remove a number at the end of `text` that may be incomplete, such as the 1 of 15."""
     if not text[-1:].isdigit():
         return text
     before = text.rstrip("0123456789+-.eE")
@@ -125,36 +128,36 @@ def _without_cut_number(text: str) -> str:
     return text
 
 
-def _replaced(escape: re.Match[str]) -> str:
-    return "\\ufffd" if escape["half"] else escape[0]
+def _replace_lone_surrogate(escape: re.Match[str]) -> str:
+    return "\\ufffd" if escape["lone"] else escape[0]
 
 
-# --- repaired ---------------------------------------------------------------------------------------------------------
+# --- repair -----------------------------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\Z", re.DOTALL)
 _TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{}\[\],:"']+)\s*""", re.DOTALL)
 _CLOSES = {"}": "{", "]": "["}
 
 
-def _check_whole(text: str) -> None:
-    """Raises `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
+def _check_single_object(text: str) -> None:
+    """Raise `InvalidArguments` unless `text` is one closed object whose strings end and whose keys differ."""
     opened: list[tuple[str, set[str]]] = []
-    at, before = 0, ""
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None or not (opened or (at == 0 and token[1] == "{")):
-            raise InvalidArguments("the arguments are not one whole JSON object")
-        word, at = token[1], token.end()
-        if word in ("{", "["):
-            opened.append((word, set()))
-        elif word in _CLOSES and opened.pop()[0] != _CLOSES[word]:
+    position, previous = 0, ""
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or not (opened or (position == 0 and token[1] == "{")):
+            raise InvalidArguments("the arguments are not one complete JSON object")
+        token_text, position = token[1], token.end()
+        if token_text in ("{", "["):
+            opened.append((token_text, set()))
+        elif token_text in _CLOSES and opened.pop()[0] != _CLOSES[token_text]:
             raise InvalidArguments("the brackets of the arguments do not match")
-        elif word == ":" and opened[-1][0] == "{":
-            key, keys = before.strip("\"'"), opened[-1][1]
+        elif token_text == ":" and opened[-1][0] == "{":
+            key, keys = previous.strip("\"'"), opened[-1][1]
             if key in keys:
                 raise InvalidArguments(f"the key {key!r} appears twice in the arguments")
             keys.add(key)
-        before = word
+        previous = token_text
     if opened:
         raise InvalidArguments("the arguments are cut off")
 

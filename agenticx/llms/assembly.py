@@ -1,11 +1,16 @@
-"""A model as turns use it: kept to what it can do, think blocks lifted, tools as it takes them, priced, retried."""
+"""Composition of a model with the wrappers that turns need.
+
+From the inside out: the wire, the real window of a local model (`LocalModel`), capabilities (`CapabilityModel`), think
+blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
+around all models together retries and fallbacks (`RetryingModel`).
+"""
 
 from __future__ import annotations
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.llms.abilities import AbleModel
+from agenticx.llms.abilities import CapabilityModel
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import facts_of, local_window, resolve_model
+from agenticx.llms.catalog import find_model_facts, local_window_query, resolve_model
 from agenticx.llms.local_servers import LocalModel
 from agenticx.llms.pricing import PricedModel
 from agenticx.llms.retrying import RetryingModel, RetryPolicy
@@ -20,28 +25,28 @@ __all__ = ["assemble_model"]
 def assemble_model(
     spec: str, settings: Settings, *, base_url: str | None = None, clock: Clock | None = None
 ) -> ChatModel:
-    """The model that `spec` names, with the retries and fallbacks of `settings`; `base_url` is for the first alone.
+    """Return the model named `spec` with the retries and fallbacks of `settings`; `base_url` is only for this model.
 
-    Raises `SettingsError` for a name that means nothing here, a fallback's included.
+    Raises `SettingsError` for an unknown name, also for that of a fallback.
     """
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     return RetryingModel(
-        _one(spec, settings, clock, base_url),
-        [_one(name, settings, clock) for name in settings.fallback_models if name != spec],
+        _assemble_one(spec, settings, clock, base_url),
+        [_assemble_one(name, settings, clock) for name in settings.fallback_models if name != spec],
         policy,
         clock,
     )
 
 
-def _one(spec: str, settings: Settings, clock: Clock, base_url: str | None = None) -> ChatModel:
-    """One model, from the wire outwards."""
+def _assemble_one(spec: str, settings: Settings, clock: Clock, base_url: str | None = None) -> ChatModel:
+    """Return one model in its wrappers."""
     if spec == "demo":
         return resolve_model(spec)
-    facts, model = facts_of(spec), resolve_model(spec, base_url=base_url)
-    if (ask := local_window(spec, base_url)) is not None:
-        model = LocalModel(model, ask)
-    model = ThinkBlockModel(AbleModel(model, facts))
-    in_prompt = settings.xml_tools == "always" or not facts.can("tools")
-    model = XmlToolModel(model) if in_prompt else ToolFallbackModel(model)
+    facts, model = find_model_facts(spec), resolve_model(spec, base_url=base_url)
+    if (query_window := local_window_query(spec, base_url)) is not None:
+        model = LocalModel(model, query_window)
+    model = ThinkBlockModel(CapabilityModel(model, facts))
+    tools_in_prompt = settings.xml_tools == "always" or not facts.supports("tools")
+    model = XmlToolModel(model) if tools_in_prompt else ToolFallbackModel(model)
     return model if facts.price is None else PricedModel(model, facts.price, clock)

@@ -1,4 +1,4 @@
-"""What a model is: one async protocol, the deltas it streams and the reply they fold into."""
+"""The model protocol, the deltas that a model streams and the reply built from them."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ __all__ = [
     "UsageDelta",
     "close_model",
     "complete",
-    "gave_up",
+    "failed_reply_error",
     "inline_forms",
     "takes_output_schema",
 ]
 
 StopKind = Literal["end", "tool_calls", "length", "content_filter", "broken", "failed"]
-"""Why a model stopped, in our words; the provider's own word is `Reply.finish_reason`.
+"""Why a model stopped, the same for all providers; the provider's own value is `Reply.finish_reason`.
 
-A reply is `broken` where something in it says that it did not come to its own end: a word for that or one that nobody
-knows, a call that was never closed or came behind the end, a connection that was cut. It `failed` where the
-provider says that it gave up: with such a reply a turn fails as with an error.
+`broken`: the reply is incomplete. Its finish reason says so or is unknown, a call was never closed or arrived after the
+end marker, or the connection was cut. `failed`: the provider reported that it could not finish the reply; a turn then
+fails as it does with an error.
 """
 
 InlineForm = Literal["hermes", "mistral"]
-"""A form in which some models write calls into their text, where their server does not read it (`inline_calls`)."""
+"""A syntax in which some models write calls into their text, if their server does not parse it (`inline_calls`)."""
 
 _INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral")
 
-_GOOD_STOPS = frozenset[StopKind](("end", "tool_calls"))
+_WHOLE_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """What an answer is to be: an object of this JSON Schema. `name` is made of letters, digits, `_` and `-`."""
+    """A JSON Schema that the answer must match, and its name of letters, digits, `_` and `-`."""
 
     name: str
     schema: Mapping[str, Any]
@@ -82,10 +82,10 @@ class OutputSchema:
 class ModelRequest:
     """One model call.
 
-    An `output_schema` is for models that `takes_output_schema` says yes of; what comes is checked all the same.
-    `timeout` is the provider's request time-out in seconds, past all our clocks; `attempt_seconds` is what an attempt
-    may take to its first delta where there is a fallback to go to. Without `parallel_calls` the model is told to make
-    one call at a time, where its wire has a word for that; it may make several all the same.
+    `output_schema` may only be set for models of which `takes_output_schema` is true; the answer is validated anyway.
+    `timeout` is the provider's request timeout in seconds, longer than all our own limits. `attempt_seconds` limits the
+    seconds to the first delta of an attempt that has a fallback. With `parallel_calls` False the model is asked to make
+    one call at a time, if its wire has an option for that; it may still make several.
     """
 
     messages: Sequence[Message]
@@ -100,11 +100,11 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or several model calls; None means the provider did not say.
+    """Tokens of one or several model calls; None means that the provider did not report the number.
 
-    `input_tokens` is the provider's own number. Most count in it what their cache held; where `input_excludes_cached`,
-    what was read from the cache and written to it comes on top. `output_tokens` likewise: where
-    `output_excludes_reasoning`, what the model thought comes on top. The totals have all of it everywhere.
+    `input_tokens` is the provider's own number. Most providers include cached tokens in it; with
+    `input_excludes_cached`, tokens read from the cache and written to it are extra. Likewise for `output_tokens`: with
+    `output_excludes_reasoning`, reasoning tokens are extra. The two totals include everything for all providers.
     """
 
     input_tokens: int | None = None
@@ -118,20 +118,20 @@ class Usage:
 
     @property
     def total_input_tokens(self) -> int | None:
-        """All tokens that went in."""
+        """All input tokens, cached ones included."""
         if self.input_tokens is None or not self.input_excludes_cached:
             return self.input_tokens
         return self.input_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
 
     @property
     def total_output_tokens(self) -> int | None:
-        """All tokens that came out."""
+        """All output tokens, reasoning included."""
         if self.output_tokens is None or not self.output_excludes_reasoning:
             return self.output_tokens
         return self.output_tokens + (self.reasoning_tokens or 0)
 
     def updated(self, later: Usage) -> Usage:
-        """What is known once the same call has said `later`: its counts, and these where it has none."""
+        """Return the counts of a call after its later report: those of `later`, and these where it has None."""
 
         def pick(name: str) -> Any:
             value = getattr(later, name)
@@ -140,7 +140,7 @@ class Usage:
         return Usage(*(pick(name) for name in Usage.__slots__))
 
     def __add__(self, other: Usage) -> Usage:
-        """Both calls together; the cost is unknown unless both are known, so that a sum is never too low."""
+        """Return the usage of both calls; the cost is None unless both are known, so that a sum is never too low."""
         return Usage(
             _add(self.total_input_tokens, other.total_input_tokens),
             _add(self.total_output_tokens, other.total_output_tokens),
@@ -174,9 +174,9 @@ class ToolCallDelta:
     """A piece of a tool call.
 
     `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
-    which has already sorted out missing, repeated and rotating provider indexes. `id` and `name` are set on
-    the first delta of a call (and may be empty when the provider sent none), `arguments` is appended. A later
-    name takes the place of an earlier one: some providers send it in pieces.
+    which has already resolved missing, repeated and rotating provider indexes. `id` and `name` are set on
+    the first delta of a call (and may be empty if the provider sent none), `arguments` is appended. A later
+    name replaces an earlier one: some providers send it in pieces.
     """
 
     index: int
@@ -187,16 +187,17 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class UsageDelta:
-    """The latest counts of this call; replaces earlier ones field by field where not None."""
+    """The latest counts of this call; each field that is not None replaces the earlier value."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The provider's end marker. Without one a reply is truncated, whatever it says.
+    """The provider's end marker; a reply without one is truncated, whatever else it contains.
 
-    Where it says why it stops apart from the marker, and the marker is missing, the reason is not `complete`.
+    Some providers send the finish reason separately from the end marker. If the marker itself is missing then,
+    `complete` is False.
     """
 
     stop: StopKind
@@ -207,11 +208,11 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The call is made once more, or of another model, because nothing of it was seen yet; no part of the reply.
+    """A notice that the call starts, or is retried, with `model`; it is no part of the reply.
 
-    The attempt begins `wait_seconds` from now. `reason` says why there is another one (None for a first). Where
-    `bounded`, whoever sends this ends the attempt after `ModelRequest.attempt_seconds` without a delta, because there
-    is a fallback; the receiver's own clock for the first delta does not run then.
+    A call is only retried before its first delta. The attempt begins `wait_seconds` from now. `reason` says why there
+    is another attempt (None for a first one). If `bounded`, there is a fallback and the sender ends the attempt after
+    `ModelRequest.attempt_seconds` without a delta; the receiver's own limit for the first delta does not apply then.
     """
 
     model: str
@@ -224,11 +225,11 @@ Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Attempt | Finis
 
 
 class ChatModel(Protocol):
-    """A model that can be asked.
+    """A language model that streams its replies.
 
     `stream` yields *batches*: all deltas that one read of the socket completed, never an empty batch. It raises
     `ModelError` and nothing else; closing the iterator early closes the provider's socket. A stream that ends
-    without a `Finished` was truncated (the caller decides what that means). Pings and comments yield nothing.
+    without a `Finished` was truncated (the caller decides how to treat it). Pings and comments yield nothing.
 
     A model may also have a method `takes_output_schema` and an attribute `inline_calls`; see the functions
     `takes_output_schema` and `inline_forms`.
@@ -236,31 +237,31 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """`wire-or-provider:model`, as the person wrote it."""
+        """`wire-or-provider:model`, as the user wrote it."""
         ...
 
     @property
     def context_window(self) -> int | None:
-        """Input tokens the model takes, None when unknown."""
+        """The number of input tokens that the model accepts, None if unknown."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]: ...
 
 
 def takes_output_schema(model: ChatModel, output: OutputSchema, *, with_tools: bool) -> bool:
-    """Whether `model` can be held to that schema, in requests with tools or without.
+    """Return whether `model` can be constrained to the schema `output`, in requests with tools or without.
 
-    Models say so by a method of the same name; one that has none cannot.
+    Calls the model's method of the same name; False for a model that has none.
     """
-    ask: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
-    return ask is not None and ask(output, with_tools=with_tools)
+    supports: Callable[..., bool] | None = getattr(model, "takes_output_schema", None)
+    return supports is not None and supports(output, with_tools=with_tools)
 
 
 def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[InlineForm]:
     """Return the forms in which `model` is known to write calls into its text.
 
-    Models have them as `inline_calls`; one that has no such attribute has none. `answered_by` is the name of the model
-    that answered, where `model` has fallbacks: those have a method `model_named`.
+    They are read from the model's attribute `inline_calls`; a model without it has none. If `model` has fallbacks (it
+    then has a method `model_named`), `answered_by` is the name of the one that answered.
     """
     named: Callable[[str], ChatModel] | None = getattr(model, "model_named", None)
     if named is not None and answered_by is not None:
@@ -271,7 +272,7 @@ def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[I
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that a model said in one call."""
+    """The complete output of one model call."""
 
     text: str = ""
     reasoning: str = ""
@@ -284,22 +285,22 @@ class Reply:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the model came to its own end; the calls of any other reply are not run, its text is partial."""
-        return self.complete and self.stop in _GOOD_STOPS
+        """True if the model finished by itself; of any other reply the calls are not run and the text is partial."""
+        return self.complete and self.stop in _WHOLE_STOPS
 
 
-_WRITTEN = (TextDelta, ThinkingDelta)
+_TEXT_DELTAS = (TextDelta, ThinkingDelta)
 
 
 class ReplySize:
-    """How large a reply is already, by its deltas and by what a wire keeps of it; see `_limits` for what it may be.
+    """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `_limits`.
 
-    Whatever goes beyond a limit raises a `ModelError`, in which `who` names whose reply it is.
+    Exceeding a limit raises `ModelError`; `label` is the subject of its message, such as the model's name.
     """
 
-    def __init__(self, *, who: str = "the model") -> None:
+    def __init__(self, *, label: str = "the model") -> None:
         self.calls = 0
-        self._who = who
+        self._label = label
         self._deltas = 0
         self._characters = 0
         self._width = 1
@@ -308,44 +309,44 @@ class ReplySize:
         self._arguments: dict[int, int] = {}
 
     def add(self, batch: Sequence[Delta]) -> None:
-        """Count a batch in."""
+        """Add the deltas of a batch."""
         for delta in batch:
-            self._add(delta)
+            self._count(delta)
 
-    def cut(self, deltas: list[Delta]) -> ModelError | None:
-        """Count in what a wire has read; from the first delta that is too much on, all go, and the error comes back."""
+    def truncate(self, deltas: list[Delta]) -> ModelError | None:
+        """Add `deltas`; return the error of the first one over a limit and remove it and all after it, else None."""
         counted = 0
         try:
             for delta in deltas:
-                self._add(delta)
+                self._count(delta)
                 counted += 1
         except ModelError as exc:
             del deltas[counted:]
             return exc
         return None
 
-    def next_call(self) -> int:
-        """The number of a call that begins."""
+    def allocate_call(self) -> int:
+        """Return the index of a new call."""
         if self.calls >= MAX_CALLS:
-            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+            raise self._too_large(f"asks for more than {MAX_CALLS} tool calls")
         self.calls += 1
         return self.calls - 1
 
-    def keep(self, value: object) -> None:
-        """Count in parsed JSON that is kept."""
-        self.keep_bytes(kept_bytes(value))
+    def count_kept_json(self, value: object) -> None:
+        """Add the bytes of a parsed JSON value that is kept."""
+        self.count_kept_bytes(kept_bytes(value))
 
-    def keep_bytes(self, count: int) -> None:
-        """Count in so many bytes that are kept."""
+    def count_kept_bytes(self, count: int) -> None:
+        """Add `count` bytes that are kept."""
         self._kept += count
         if self._kept > MAX_KEPT_BYTES:
-            raise self._over("holds more than any may")
+            raise self._too_large("holds more data than the limit")
 
-    def _add(self, delta: Delta) -> None:
-        if isinstance(delta, _WRITTEN):
+    def _count(self, delta: Delta) -> None:
+        if isinstance(delta, _TEXT_DELTAS):
             text = delta.text
         elif isinstance(delta, ToolCallDelta):
-            text = self._checked(delta)
+            text = self._count_call(delta)
         else:
             return
         self._deltas += 1
@@ -353,29 +354,29 @@ class ReplySize:
         if not text.isascii():  # the whole text is as wide as its widest character once it is joined
             self._width = WIDEST
         if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
-            raise self._over("is longer than any may be")
+            raise self._too_large("is larger than the limit")
 
-    def _checked(self, delta: ToolCallDelta) -> str:
-        """All that is written in a piece of a call."""
+    def _count_call(self, delta: ToolCallDelta) -> str:
+        """Check a piece of a call against the limits and return all its text: id, name and arguments."""
         if delta.index >= MAX_CALLS:
-            raise self._over(f"asks for more than {MAX_CALLS} tool calls")
+            raise self._too_large(f"asks for more than {MAX_CALLS} tool calls")
         if len(delta.name) > MAX_NAME_CHARS:
-            raise self._over(f"names a tool with more than {MAX_NAME_CHARS} characters")
+            raise self._too_large(f"names a tool with more than {MAX_NAME_CHARS} characters")
         size = self._arguments[delta.index] = self._arguments.get(delta.index, 0) + len(delta.arguments)
         if size > MAX_ARGUMENT_CHARS:
-            raise self._over(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
+            raise self._too_large(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
         self._parsed += parsed_piece_bytes(delta.arguments)
         if self._parsed > MAX_PARSED_BYTES:
-            raise self._over("is longer than any may be")
+            raise self._too_large("is larger than the limit")
         return delta.id + delta.name + delta.arguments
 
-    def _over(self, what: str) -> ModelError:
-        text = f"{self._who} sent a malformed reply: it {what}"
+    def _too_large(self, what: str) -> ModelError:
+        text = f"{self._label} sent a malformed reply: it {what}"
         return ModelError(text, code="provider.bad_reply", provider_type="protocol_error")
 
 
 class ReplyBuilder:
-    """Folds deltas into a `Reply`; linear in the length of the stream."""
+    """A builder of a `Reply` from deltas; linear in the length of the stream."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -387,7 +388,7 @@ class ReplyBuilder:
         self._finished: Finished | None = None
 
     def add(self, delta: Delta) -> None:
-        """Take one delta in.
+        """Add one delta.
 
         >>> builder = ReplyBuilder()
         >>> builder.add(TextDelta("hi"))
@@ -419,7 +420,7 @@ class ReplyBuilder:
             self._arguments[delta.index].append(delta.arguments)
 
     def call_identity(self, index: int) -> tuple[str, str]:
-        """(id, name) of call `index` as far as known."""
+        """Return (id, name) of call `index` as far as known; either may be empty."""
         return self._ids[index], self._names[index]
 
     @property
@@ -429,11 +430,11 @@ class ReplyBuilder:
 
     @property
     def usage(self) -> Usage:
-        """The counts that came so far."""
+        """The token counts received so far."""
         return self._usage
 
     def reply(self) -> Reply:
-        """What was said so far; `complete` only if the end marker was seen."""
+        """Return the reply received so far; `complete` only if the end marker was received."""
         finished = self._finished
         return Reply(
             text="".join(self._text),
@@ -450,8 +451,8 @@ class ReplyBuilder:
         )
 
 
-def gave_up(model_name: str, finish_reason: str | None) -> ModelError:
-    """The error for a reply that `failed`, by the provider's own word."""
+def failed_reply_error(model_name: str, finish_reason: str | None) -> ModelError:
+    """Return the error for a reply whose `stop` is `failed`; `finish_reason` is the provider's own value."""
     return ModelError(
         f"{model_name} gave up in the middle of its reply (finish reason {finish_reason!r})",
         code="provider.overloaded",
@@ -461,7 +462,7 @@ def gave_up(model_name: str, finish_reason: str | None) -> ModelError:
 
 
 async def close_model(model: ChatModel) -> None:
-    """End the connections that a model keeps on the running loop, if it keeps any."""
+    """Close the connections that a model keeps on the running loop, if any."""
     aclose = getattr(model, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -470,9 +471,9 @@ async def close_model(model: ChatModel) -> None:
 async def complete(
     model: ChatModel, request: ModelRequest, builder: ReplyBuilder | None = None
 ) -> tuple[Reply, ModelError | None]:
-    """One call without streaming it anywhere: the reply as far as it came, and the error that ended it, if any.
+    """Make one call and return the reply as far as it was received, and the error that ended it, else None.
 
-    A `builder` of the caller's own has what came also when the call is cancelled.
+    A `builder` that the caller passes holds what was received also if the call is cancelled.
     """
     builder, size = builder or ReplyBuilder(), ReplySize()
     try:

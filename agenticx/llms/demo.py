@@ -1,10 +1,10 @@
-"""The `demo` model: offline and scripted, and it says so, yet driven by the person's words through the real tools.
+"""The `demo` model: an offline script that follows the user's words and uses the real tools.
 
-It plans from the last message of the person, makes one call per round, reads the results that stand behind that
-message, and tells them as they are. It keeps nothing between calls: the same request gives the same reply.
+It plans from the last user message, makes one call per round, reads the results after that message, and reports them
+unchanged. It keeps no state between calls: the same request gives the same reply. Its replies say that it is a script.
 
-It runs on the event loop, so that a long message must not be long work: it searches the first 4,000 characters for the
-sentences that it knows, and of what it says the first 10,000 go out word by word, all else at once.
+It runs on the event loop, so its work on a long message is bounded: it searches the first 4,000 characters for the
+sentences that it knows, and streams the first 10,000 characters of its reply word by word, the rest in one delta.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms._demo_plan import Plan, Wish, plan
+from agenticx.llms._demo_plan import Plan, PlannedCall, make_plan
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -36,9 +36,9 @@ __all__ = ["DemoModel"]
 _WORD_SECONDS = 0.025
 _QUOTED_LINES = 12
 _QUOTED_CHARS = 800
-_MOST_CALL_DELTAS = 12
+_MAX_CALL_DELTAS = 12
 _EXTRACTED_CHARS = 60
-_SPOKEN_CHARS = 10_000
+_STREAMED_CHARS = 10_000
 
 _HELP = """\
 Hello! I am AgenticX's demo model: a script that runs offline, not a language model. I understand a few sentences \
@@ -54,7 +54,7 @@ and use the real tools for them, so you can watch a real turn:
 - remember KEY: TEXT, and later: recall KEY
 - think about SOMETHING, say SOMETHING, count to N
 
-Join them with "and then". What stands behind "with the text" is written exactly as it is, to the end."""
+Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""
 
 _UNKNOWN = """\
 I am a demo model, a script without understanding, and your words {words} are none of the sentences that I know. \
@@ -65,7 +65,7 @@ _NO_OBJECT = """\
 The demo model is a script and cannot answer with an object of a type (output_type), except with one that it is told \
 to say, as in: say {"name": "x"}. Use a real model, or agenticx.testing.ScriptedModel."""
 
-_NOT_DONE: dict[ToolOutcome, str] = {
+_OUTCOME_TEXTS: dict[ToolOutcome, str] = {
     "denied": "was not allowed, so it did not run",
     "blocked": "was blocked, so it did not run",
     "unknown_tool": "does not exist here, so nothing ran",
@@ -86,11 +86,11 @@ class DemoModel:
     context_window: int | None = None
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Yes, in that a person can have it say an object; any other answer is refused as what a script cannot do."""
+        """Return True: `say {…}` makes it answer with an object; `stream` raises `ModelError` for any other answer."""
         return True
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Reply to the last message of the person, one word per batch."""
+        """Reply to the last user message, one word per batch."""
         reply = list(_reply(request))
         if request.output_schema is not None:
             _check_object(reply)
@@ -99,13 +99,13 @@ class DemoModel:
             yield (delta,)
         calls = any(isinstance(delta, ToolCallDelta) for delta in reply)
         yield (
-            UsageDelta(Usage(input_tokens=_tokens(request.messages), output_tokens=len(reply))),
+            UsageDelta(Usage(input_tokens=_estimate_tokens(request.messages), output_tokens=len(reply))),
             Finished("tool_calls", "tool_calls") if calls else Finished("end", "stop"),
         )
 
 
 def _check_object(reply: Sequence[Delta]) -> None:
-    """Raise `ModelError` for an answer that is to be an object and is none."""
+    """Raise `ModelError` if the answer is neither a JSON object nor a call."""
     text = "".join(delta.text for delta in reply if isinstance(delta, TextDelta)).lstrip()
     if text[:1] != "{" and not any(isinstance(delta, ToolCallDelta) for delta in reply):
         raise ModelError(_NO_OBJECT, code="provider.bad_request")
@@ -115,30 +115,30 @@ def _check_object(reply: Sequence[Delta]) -> None:
 
 
 def _reply(request: ModelRequest) -> Iterator[Delta]:
-    asked, since = _last_request(request.messages)
-    if request.tool_choice == "none" and not since:  # not a turn: the history is to be summarised
-        yield from _words(_extract(asked.content))
+    user_message, later_messages = _last_user_message(request.messages)
+    if request.tool_choice == "none" and not later_messages:  # not a turn: the history is to be summarised
+        yield from _text_deltas(_shortened_lines(user_message.content))
         return
-    wanted = plan(asked.content)
-    results = [message for message in since if isinstance(message, ToolMessage)]
-    calls_made = sum(len(message.tool_calls) for message in since if isinstance(message, AssistantMessage))
-    if wanted.thought is not None and not calls_made:
-        yield from _thinking(wanted.thought)
+    plan = make_plan(user_message.content)
+    results = [message for message in later_messages if isinstance(message, ToolMessage)]
+    calls_made = sum(len(message.tool_calls) for message in later_messages if isinstance(message, AssistantMessage))
+    if plan.thinking_topic is not None and not calls_made:
+        yield from _thinking_deltas(plan.thinking_topic)
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set[str]()
-    missing = [wish for wish in wanted.wishes if wish.tool not in offered]
-    undone = [wish for wish in wanted.wishes if wish.tool in offered][calls_made:]
-    if undone and not _refused(results):
-        yield from _announced_call(
-            undone[0], id_=f"demo_{asked.message_id[-8:]}_{calls_made + 1}", first=not calls_made
+    missing = [planned for planned in plan.calls if planned.tool not in offered]
+    remaining = [planned for planned in plan.calls if planned.tool in offered][calls_made:]
+    if remaining and not _was_refused(results):
+        yield from _call_deltas(
+            remaining[0], id_=f"demo_{user_message.message_id[-8:]}_{calls_made + 1}", first=not calls_made
         )
-    elif wanted.wishes:
-        yield from _words("\n\n".join(_account(results, undone, missing)))
+    elif plan.calls:
+        yield from _text_deltas("\n\n".join(_report(results, remaining, missing)))
     else:
-        yield from _words(_answer(wanted))
+        yield from _text_deltas(_answer_text(plan))
 
 
-def _last_request(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Message]]:
-    """The person's last message, and what came after it."""
+def _last_user_message(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Message]]:
+    """Return the user's last message, and the messages after it."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, UserMessage) and not message.injected:
@@ -146,37 +146,37 @@ def _last_request(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Me
     return UserMessage(content=""), ()
 
 
-def _refused(results: Iterable[ToolMessage]) -> bool:
+def _was_refused(results: Iterable[ToolMessage]) -> bool:
     return any(result.outcome in {"denied", "cancelled"} for result in results)
 
 
-def _announced_call(wish: Wish, *, id_: str, first: bool) -> Iterator[Delta]:
-    yield from _words(f"{'' if first else 'Next, '}I'll {wish.intent}.")
-    arguments = json.dumps(wish.arguments, ensure_ascii=False)
-    step = max(8, -(-len(arguments) // _MOST_CALL_DELTAS))
-    yield ToolCallDelta(0, id_, wish.tool, arguments[:step])
+def _call_deltas(planned: PlannedCall, *, id_: str, first: bool) -> Iterator[Delta]:
+    yield from _text_deltas(f"{'' if first else 'Next, '}I'll {planned.intent}.")
+    arguments = json.dumps(planned.arguments, ensure_ascii=False)
+    step = max(8, -(-len(arguments) // _MAX_CALL_DELTAS))
+    yield ToolCallDelta(0, id_, planned.tool, arguments[:step])
     for start in range(step, len(arguments), step):
         yield ToolCallDelta(0, arguments=arguments[start : start + step])
 
 
-def _thinking(topic: str) -> Iterator[Delta]:
+def _thinking_deltas(topic: str) -> Iterator[Delta]:
     about = f" about {topic}" if topic else ""
     text = f"I was asked to think{about}. I am a script, so this thought was written beforehand: look first, then act."
     return (ThinkingDelta(word) for word in _split_words(text))
 
 
-def _words(text: str) -> Iterator[Delta]:
+def _text_deltas(text: str) -> Iterator[Delta]:
     return (TextDelta(word) for word in _split_words(text))
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of `text`, each with the blanks before it; the end of a long one is one piece."""
-    words = re.findall(r"\s*+\S+|\s+$", text[:_SPOKEN_CHARS])
-    return [*words, text[_SPOKEN_CHARS:]] if len(text) > _SPOKEN_CHARS else words
+    """Split `text` into words, each with the white space before it; the end of a long text is one piece."""
+    words = re.findall(r"\s*+\S+|\s+$", text[:_STREAMED_CHARS])
+    return [*words, text[_STREAMED_CHARS:]] if len(text) > _STREAMED_CHARS else words
 
 
-def _tokens(messages: Iterable[Message]) -> int:
-    """A rough count, four characters each: there is no tokenizer here."""
+def _estimate_tokens(messages: Iterable[Message]) -> int:
+    """Return a rough count of tokens, four characters each; the demo has no tokenizer."""
     chars = 0
     for message in messages:
         chars += len(message.content)
@@ -185,30 +185,34 @@ def _tokens(messages: Iterable[Message]) -> int:
     return -(-chars // 4)
 
 
-# --- what it says --------------------------------------------------------------------------------------------------
+# --- texts of replies ----------------------------------------------------------------------------------------------
 
 
-def _account(results: Sequence[ToolMessage], undone: Sequence[Wish], missing: Sequence[Wish]) -> Iterator[str]:
-    """What came of each call, and what was left out, as it is."""
+def _report(
+    results: Sequence[ToolMessage], remaining: Sequence[PlannedCall], missing: Sequence[PlannedCall]
+) -> Iterator[str]:
+    """Yield the result of each call, then the planned calls that were not made."""
     for result in results:
         if result.outcome == "ok":
             yield (
-                f"`{result.name}` gave:\n\n{_quoted(result.content)}" if result.content else f"`{result.name}` is done."
+                f"`{result.name}` gave:\n\n{_fenced_excerpt(result.content)}"
+                if result.content
+                else f"`{result.name}` is done."
             )
         else:
-            yield f"`{result.name}` {_NOT_DONE[result.outcome]}:\n\n{_quoted(result.content)}"
-    if undone:
-        yield f"So I did not {_joined(undone)}."
-    for wish in missing:
-        yield f"I could not {wish.intent}: that takes the tool `{wish.tool}`, which I was not given."
+            yield f"`{result.name}` {_OUTCOME_TEXTS[result.outcome]}:\n\n{_fenced_excerpt(result.content)}"
+    if remaining:
+        yield f"So I did not {_joined_intents(remaining)}."
+    for planned in missing:
+        yield f"I could not {planned.intent}: that takes the tool `{planned.tool}`, which I was not given."
 
 
-def _joined(wishes: Iterable[Wish]) -> str:
-    return " or ".join(wish.intent for wish in wishes)
+def _joined_intents(calls: Iterable[PlannedCall]) -> str:
+    return " or ".join(planned.intent for planned in calls)
 
 
-def _quoted(content: str) -> str:
-    """The start of `content` as a fenced block that it cannot break out of, and how much was left out."""
+def _fenced_excerpt(content: str) -> str:
+    """Return the start of `content` in a code fence longer than any in it, and the number of omitted characters."""
     lines = content[:_QUOTED_CHARS].splitlines()[:_QUOTED_LINES]
     shown = "\n".join(lines)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
@@ -217,26 +221,26 @@ def _quoted(content: str) -> str:
     return f"{fence}\n{shown}\n{fence}{more}"
 
 
-def _extract(conversation: str) -> str:
-    """What a script can do for a summary: the beginnings of the first and the last lines."""
+def _shortened_lines(conversation: str) -> str:
+    """Return the beginnings of the first and the last lines, in place of a summary."""
     lines = [line.strip()[:_EXTRACTED_CHARS] for line in conversation.splitlines() if line.strip()]
     kept = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
     return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *kept])
 
 
-def _answer(wanted: Plan) -> str:
-    match wanted.kind:
+def _answer_text(plan: Plan) -> str:
+    match plan.kind:
         case "help":
             return _HELP
         case "count":
-            return " ".join(str(number) for number in range(1, int(wanted.words) + 1)) or "Nothing to count."
+            return " ".join(str(number) for number in range(1, int(plan.text) + 1)) or "Nothing to count."
         case "say":
-            return wanted.words
+            return plan.text
         case "thought":
             return "I have thought about it; a language model would now have an answer, a script has none."
         case "other":
-            return _UNKNOWN.format(words=f"“{wanted.words[:200]}{'…' if len(wanted.words) > 200 else ''}”")
+            return _UNKNOWN.format(words=f"“{plan.text[:200]}{'…' if len(plan.text) > 200 else ''}”")
         case "calls":
             return "Done."
         case _:
-            assert_never(wanted.kind)
+            assert_never(plan.kind)

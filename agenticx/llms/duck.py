@@ -1,7 +1,8 @@
-"""Models that are not ours, used through what they have: `stream_with_tools`, `stream` or `invoke`.
+"""Adapter for duck-typed models with a method `stream_with_tools`, `stream` or `invoke`.
 
-Such a model may be anything: blocking or async, raising whatever it likes. Blocking ones run in a daemon thread of
-their own, which nothing can end and which is left behind when its reader goes. All they raise becomes `ModelError`.
+Such a model may be blocking or async and may raise anything; every exception becomes a `ModelError`. A blocking method
+runs in a daemon thread of its own. A thread cannot be killed, so if the reader is closed early it runs on in the
+background.
 """
 
 from __future__ import annotations
@@ -24,35 +25,36 @@ from agenticx.llms.openai_chat._reply import ChatReplyParser
 from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
 from agenticx.logs import get_logger
 
-__all__ = ["DuckModel", "adapt"]
+__all__ = ["DuckTypedModel", "adapt"]
 
 _log = get_logger(__name__)
 
 
 def adapt(model: object) -> ChatModel:
-    """`model` itself if it is a `ChatModel`, else one that drives it; raises `TypeError` for what is no model."""
+    """Return `model` itself if it is a `ChatModel`, else an adapter; raises `TypeError` for anything else."""
     stream = getattr(model, "stream", None)
     if callable(stream) and isinstance(getattr(model, "name", None), str) and hasattr(model, "context_window"):
         return cast("ChatModel", model)
     if any(callable(getattr(model, name, None)) for name in ("stream_with_tools", "stream", "invoke")):
-        return DuckModel(model)
+        return DuckTypedModel(model)
     if isinstance(model, str):
-        raise TypeError(f"{model!r} is the name of a model, not one: use resolve_model({model!r}) of agenticx.llms")
-    raise TypeError(f"{model!r} is no model: it has none of stream_with_tools, stream and invoke")
+        raise TypeError(f"{model!r} is the name of a model, not a model; use agenticx.llms.resolve_model({model!r})")
+    raise TypeError(f"{model!r} is not a model: it has none of the methods stream_with_tools, stream and invoke")
 
 
-class DuckModel:
-    """A `ChatModel` around a duck-typed one.
+class DuckTypedModel:
+    """A `ChatModel` around a duck-typed model.
 
-    The first of `stream_with_tools`, `stream` (when there are no tools) and `invoke` that the model has is called with
-    OpenAI-style rows. When a stream fails before its first delta, `invoke` is asked instead; after it, the call fails.
+    The first of `stream_with_tools`, `stream` (only without tools) and `invoke` that the model has is called with
+    OpenAI-style messages. If a stream fails before its first delta, `invoke` is called instead; after it, the call
+    fails.
     """
 
     def __init__(self, model: object) -> None:
         self._model = model
-        wanted = getattr(model, "model", None)
+        model_name = getattr(model, "model", None)
         kind = type(model).__name__
-        self._name = f"{kind}:{wanted}" if isinstance(wanted, str) and wanted else kind
+        self._name = f"{kind}:{model_name}" if isinstance(model_name, str) and model_name else kind
 
     @property
     def name(self) -> str:
@@ -68,14 +70,14 @@ class DuckModel:
         return inline_forms(cast("ChatModel", self._model))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The reply, in whatever pieces the model gives it out."""
-        ways = self._ways(request)
-        for number, way in enumerate(ways):
-            last = number + 1 == len(ways)
-            reply = _DuckReply(way, request, who=self._name, may_be_empty=last)
+        """Yield the reply in the pieces that the model returns."""
+        methods = self._methods_to_try(request)
+        for number, method in enumerate(methods):
+            last = number + 1 == len(methods)
+            reply = _DuckTypedReply(method, request, label=self._name, may_be_empty=last)
             started = False
             try:
-                while (batch := await reply.batch()) is not None:
+                while (batch := await reply.next_batch()) is not None:
                     if batch:
                         started = True
                         yield batch
@@ -87,48 +89,48 @@ class DuckModel:
             finally:
                 await reply.aclose()
 
-    def _ways(self, request: ModelRequest) -> list[Callable[..., Any]]:
+    def _methods_to_try(self, request: ModelRequest) -> list[Callable[..., Any]]:
         names = ["stream_with_tools", "stream", "invoke"]
-        if request.tools and (self._has("stream_with_tools") or self._has("invoke")):
+        if request.tools and (self._has_method("stream_with_tools") or self._has_method("invoke")):
             names.remove("stream")
-        ways = [getattr(self._model, name) for name in names if self._has(name)]
-        return [ways[0], *[way for way in ways[1:] if way == getattr(self._model, "invoke", None)]]
+        methods = [getattr(self._model, name) for name in names if self._has_method(name)]
+        return [methods[0], *[method for method in methods[1:] if method == getattr(self._model, "invoke", None)]]
 
-    def _has(self, name: str) -> bool:
+    def _has_method(self, name: str) -> bool:
         return callable(getattr(self._model, name, None))
 
 
-class _DuckReply:
-    """One call of one method of a foreign model."""
+class _DuckTypedReply:
+    """One call of one method of a duck-typed model."""
 
-    def __init__(self, way: Callable[..., Any], request: ModelRequest, *, who: str, may_be_empty: bool) -> None:
+    def __init__(self, method: Callable[..., Any], request: ModelRequest, *, label: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
-        self._what = f"{who}.{getattr(way, '__name__', 'call')}"
+        self._method_name = f"{label}.{getattr(method, '__name__', 'call')}"
         names = sent_names(request)
-        self._parser = ChatReplyParser(who=who, model=who, tool_names=names.originals)
-        self._way = way
-        self._rows = message_rows(request.messages, model=who, dialect=ChatDialect(), names=names)
-        self._options = _options(way, request, names)
+        self._parser = ChatReplyParser(who=label, model=label, tool_names=names.originals)
+        self._method = method
+        self._rows = message_rows(request.messages, model=label, dialect=ChatDialect(), names=names)
+        self._options = _accepted_options(method, request, names)
         self._pump: ThreadPump | None = None
         self._source: AsyncIterator[object] | None = None
         self._ended = False
         self._failure: ModelError | None = None
 
-    async def batch(self) -> list[Delta] | None:
-        """The next deltas, perhaps none; None at the end. Raises `ModelError`, when all before it was given out."""
+    async def next_batch(self) -> list[Delta] | None:
+        """Return the next deltas, perhaps none, or None at the end; raises `ModelError` after all deltas before it."""
         if self._failure is not None:
             raise self._failure
         if self._ended:
             return None
-        with _contained(self._what):
-            said = await self._next()
-        if said is None:
+        with _translating_errors(self._method_name):
+            items = await self._next_items()
+        if items is None:
             self._ended = True
             return self._end()
         deltas: list[Delta] = []
         try:
-            with _contained(self._what):
-                for piece in said:
+            with _translating_errors(self._method_name):
+                for piece in items:
                     deltas += self._parser.take(cleaned(chat_event(piece)))
         except ModelError as error:
             self._failure = error
@@ -140,41 +142,41 @@ class _DuckReply:
             self._pump.close()
         close = getattr(self._source, "aclose", None)
         if close is not None:
-            with _contained(self._what):
+            with _translating_errors(self._method_name):
                 await close()
 
     def _end(self) -> list[Delta]:
         if not (self._may_be_empty or self._parser.finishing):
-            raise ModelError(f"{self._what} gave nothing", code="provider.bad_reply")
+            raise ModelError(f"{self._method_name} returned nothing", code="provider.bad_reply")
         return self._parser.finish()
 
-    async def _next(self) -> list[object] | None:
+    async def _next_items(self) -> list[object] | None:
         if self._source is None and self._pump is None:
             await self._start()
         if self._source is None and self._pump is not None:
-            said = await self._pump.batch()
-            if not said or not _is_async(said[0]):
-                return said
-            self._source = await _opened(said[0])
+            items = await self._pump.batch()
+            if not items or not _is_async(items[0]):
+                return items
+            self._source = await _open_iterator(items[0])
         try:
             return [await anext(cast("AsyncIterator[object]", self._source))]
         except StopAsyncIteration:
             return None
 
     async def _start(self) -> None:
-        if inspect.iscoroutinefunction(self._way) or inspect.isasyncgenfunction(self._way):
-            self._source = await _opened(self._way(self._rows, **self._options))
+        if inspect.iscoroutinefunction(self._method) or inspect.isasyncgenfunction(self._method):
+            self._source = await _open_iterator(self._method(self._rows, **self._options))
         else:
-            self._pump = ThreadPump(lambda: self._way(self._rows, **self._options), what=self._what)
+            self._pump = ThreadPump(lambda: self._method(self._rows, **self._options), what=self._method_name)
 
 
-async def _opened(result: Any) -> AsyncIterator[object]:
+async def _open_iterator(result: Any) -> AsyncIterator[object]:
     if inspect.isawaitable(result):
         result = await result
-    return aiter(cast("AsyncIterable[object]", result)) if hasattr(result, "__aiter__") else _only(result)
+    return aiter(cast("AsyncIterable[object]", result)) if hasattr(result, "__aiter__") else _iterate(result)
 
 
-async def _only(item: object) -> AsyncIterator[object]:
+async def _iterate(item: object) -> AsyncIterator[object]:
     items = item if inspect.isgenerator(item) else [item]
     for each in cast("Iterator[object]", items):
         yield each
@@ -184,8 +186,8 @@ def _is_async(result: object) -> bool:
     return inspect.isawaitable(result) or hasattr(result, "__aiter__")
 
 
-def _options(way: Callable[..., Any], request: ModelRequest, names: ToolNames) -> dict[str, Any]:
-    """Of what a model may want to know, what this method takes."""
+def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: ToolNames) -> dict[str, Any]:
+    """Return the options of the request that the signature of `method` accepts."""
     options: dict[str, Any] = {}
     if request.tools:
         options = {"tools": tool_rows(request.tools, names), "tool_choice": request.tool_choice}
@@ -194,33 +196,33 @@ def _options(way: Callable[..., Any], request: ModelRequest, names: ToolNames) -
     if request.max_output_tokens is not None:
         options["max_tokens"] = request.max_output_tokens
     try:
-        parameters = inspect.signature(way).parameters.values()
+        parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):
         return {name: value for name, value in options.items() if name == "tools"}
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return options
-    taken = {parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY}
-    return {name: value for name, value in options.items() if name in taken}
+    accepted = {parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY}
+    return {name: value for name, value in options.items() if name in accepted}
 
 
 @contextmanager
-def _contained(what: str) -> Generator[None]:
-    """Whatever foreign code raises in here comes out as `ModelError`."""
+def _translating_errors(method_name: str) -> Generator[None]:
+    """Translate every exception of user code in the block to `ModelError`."""
     try:
-        with foreign.translated_errors(what):
+        with foreign.translated_errors(method_name):
             yield
     except UserCodeError as exc:
-        raise _error(exc) from exc
+        raise _model_error(exc) from exc
 
 
-def _error(failure: UserCodeError) -> ModelError:
+def _model_error(failure: UserCodeError) -> ModelError:
     cause = failure.__cause__
     status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs
-        return status_error(status, {}, Complaint(message=str(failure), type=_word(cause)), who=failure.what)
-    return ModelError(str(failure), code="provider.transport", provider_type=_word(cause))
+        return status_error(status, {}, Complaint(message=str(failure), type=_error_type(cause)), who=failure.what)
+    return ModelError(str(failure), code="provider.transport", provider_type=_error_type(cause))
 
 
-def _word(cause: BaseException | None) -> str | None:
-    kinds = (getattr(cause, name, None) for name in ("type", "code"))
-    return next((kind for kind in kinds if isinstance(kind, str) and kind), None)
+def _error_type(cause: BaseException | None) -> str | None:
+    types = (getattr(cause, name, None) for name in ("type", "code"))
+    return next((kind for kind in types if isinstance(kind, str) and kind), None)

@@ -1,4 +1,4 @@
-"""Whether a provider takes its key: one authenticated GET that costs nothing."""
+"""A test of a provider's key by one authenticated GET that costs nothing."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from agenticx.llms.facts import Provider
 
 __all__ = ["KeyCheck", "check_key"]
 
-_SECONDS = 10.0
-_LIST_BYTES = 4 * 1024 * 1024
+_TIMEOUT_SECONDS = 10.0
+_MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
-    """How the provider answered, as a sentence without its subject. `models` are the names that it listed."""
+    """The result of a test: `text` is a sentence without its subject, `models` the names that the provider listed."""
 
-    answer: Literal["accepted", "refused", "unclear"]
+    outcome: Literal["accepted", "refused", "unclear"]
     text: str
     models: tuple[str, ...] = ()
 
 
 async def check_key(provider: Provider, key: str) -> KeyCheck:
-    """Ask the provider's server, wherever it is; gives it 10 s."""
+    """Test `key` at the provider's server, which may be remote, within 10 s."""
     if not provider.key_check:
-        return KeyCheck("unclear", f"{provider.where()} has nothing to test a key with")
+        return KeyCheck("unclear", f"cannot be tested: {provider.effective_base_url()} has no endpoint for it")
     try:
-        async with asyncio.timeout(_SECONDS):
-            answer = await _get(provider, key)
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            body = await _get(provider, key)
     except ModelError as error:
-        return _failed(error)
+        return _check_from_error(error)
     except SettingsError as error:
         return KeyCheck("refused", str(error))
     except TimeoutError:
-        return KeyCheck("unclear", f"{provider.where()} did not answer within {_SECONDS:g} s")
-    models = _listed(answer)
+        return KeyCheck("unclear", f"{provider.effective_base_url()} did not answer within {_TIMEOUT_SECONDS:g} s")
+    models = _listed_models(body)
     count = f", which lists {len(models)} models" if models else ""
-    return KeyCheck("accepted", f"is accepted by {provider.where()}{count}", models)
+    return KeyCheck("accepted", f"is accepted by {provider.effective_base_url()}{count}", models)
 
 
 async def _get(provider: Provider, key: str) -> bytes:
     from agenticx.llms._http import ProviderHttp  # the HTTP client takes 0.15 s
 
-    where, path = provider.where().rstrip("/"), provider.key_check
+    base_url, path = provider.effective_base_url().rstrip("/"), provider.key_check
     version = path.rpartition("/")[0]
-    if version and where.endswith(version):
-        where = where.removesuffix(version)
+    if version and base_url.endswith(version):
+        base_url = base_url.removesuffix(version)
     header = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(provider.wire)
     headers = {"anthropic-version": "2023-06-01"} if provider.wire == "anthropic" else None
-    http = ProviderHttp(where, who=provider.name, key=key, key_header=header, headers=headers)
+    http = ProviderHttp(base_url, who=provider.name, key=key, key_header=header, headers=headers)
     try:
-        return await http.get(path, timeout=_SECONDS, limit=_LIST_BYTES)
+        return await http.get(path, timeout=_TIMEOUT_SECONDS, limit=_MAX_BODY_BYTES)
     finally:
         await http.aclose()
 
 
-def _failed(error: ModelError) -> KeyCheck:
+def _check_from_error(error: ModelError) -> KeyCheck:
     if error.status in (401, 403) or error.code == "provider.auth":
         return KeyCheck("refused", f"is refused: {error}")
     if error.status == 429:
@@ -68,10 +68,10 @@ def _failed(error: ModelError) -> KeyCheck:
     return KeyCheck("unclear", f"could not be tested: {error}")
 
 
-def _listed(answer: bytes) -> tuple[str, ...]:
-    """The models in an answer: `data` as most have it, `models` as Gemini has it."""
+def _listed_models(body: bytes) -> tuple[str, ...]:
+    """Return the model names in a response body: in `data` for most providers, in `models` for Gemini."""
     try:
-        parsed: Any = json.loads(answer)
+        parsed: Any = json.loads(body)
     except (ValueError, RecursionError):
         return ()
     fields = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""Which hosts are this machine itself."""
+"""Recognition of loopback hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or by address, is this machine itself."""
+    """Return whether a host, by name or by address, is this machine itself."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

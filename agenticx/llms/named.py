@@ -1,4 +1,4 @@
-"""Models by the names that people give them, each made once."""
+"""A cache of models by name."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Callable
 
 from agenticx.llms.base import ChatModel, close_model
 
-__all__ = ["NamedModels"]
+__all__ = ["ModelCache"]
 
-_KEPT = 64
+_MAX_MODELS = 64
 
 
-class NamedModels:
-    """Makes models as they are asked for and keeps the latest 64; no name means `default()`, which is asked once."""
+class ModelCache:
+    """A cache of the 64 models used last, made on first use; no name means that of `default()`, called once."""
 
     def __init__(self, make: Callable[[str], ChatModel], default: Callable[[], str]) -> None:
         self._make = make
         self._default = default
         self._default_name = ""
-        self._made: OrderedDict[str, ChatModel] = OrderedDict()
+        self._models: OrderedDict[str, ChatModel] = OrderedDict()
 
-    def named(self, name: str | None) -> ChatModel:
-        """The model of that name; raises an `AgenticXError` that says which names there are."""
+    def get(self, name: str | None) -> ChatModel:
+        """Return the model of that name; raises an `AgenticXError` that lists the known ones for an unknown name."""
         if not name and not self._default_name:
             self._default_name = self._default()
         spec = name or self._default_name
-        if spec not in self._made:
-            self._made[spec] = self._make(spec)
-            if len(self._made) > _KEPT:
-                self._made.popitem(last=False)
-        self._made.move_to_end(spec)
-        return self._made[spec]
+        if spec not in self._models:
+            self._models[spec] = self._make(spec)
+            if len(self._models) > _MAX_MODELS:
+                self._models.popitem(last=False)
+        self._models.move_to_end(spec)
+        return self._models[spec]
 
     async def aclose(self) -> None:
-        """End the connections of those that keep any."""
-        for model in self._made.values():
+        """Close the connections of all cached models."""
+        for model in self._models.values():
             await close_model(model)

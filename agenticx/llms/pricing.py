@@ -1,7 +1,7 @@
-"""What a call costs: dated prices, and a wrapper that adds the cost where the provider does not report it itself.
+"""Dated prices, and a wrapper that adds the cost of a call if the provider does not report it.
 
-A cost is never too low: what was written to or read from a cache counts as plain input where there is no price of its
-own, and a call that was cut short has no cost at all, because its last counts are missing.
+A cost is never too low: tokens written to or read from a cache are priced as plain input if they have no price of their
+own, and a call that was cut short has no cost, because its last counts are missing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
-from agenticx.llms.wrapping import Wrapper, sorted_anew
+from agenticx.llms.wrapping import ModelWrapper, transform_stream
 
-__all__ = ["LongRates", "Price", "PricedModel", "Rates"]
+__all__ = ["LongInputRates", "Price", "PricedModel", "Rates"]
 
 _MILLION = Decimal(1_000_000)
 
@@ -35,8 +35,8 @@ class Rates(BaseModel):
     cached: _Dollars | None = None
     cache_write: _Dollars | None = None
 
-    def of(self, usage: Usage) -> Decimal | None:
-        """What `usage` costs, None where it does not say how much went in and came out."""
+    def dollars_for(self, usage: Usage) -> Decimal | None:
+        """Return the cost of `usage` in US dollars, None if its input or output tokens are unknown."""
         tokens_in, tokens_out = usage.total_input_tokens, usage.total_output_tokens
         if tokens_in is None or tokens_out is None:
             return None
@@ -51,30 +51,30 @@ class Rates(BaseModel):
         return dollars / _MILLION
 
 
-class LongRates(Rates):
-    """The rates of a whole call whose input has more than `tokens`."""
+class LongInputRates(Rates):
+    """Rates of a whole call whose input has more than `tokens` tokens."""
 
     tokens: int = Field(gt=0)
 
 
 class Price(Rates):
-    """What a model costs by its provider's list, as it was `read`; after the day `until` it is unknown."""
+    """The list price of a model as of the day `read`; after the day `until` it is unknown."""
 
     read: date
     source: str = ""
     until: date | None = None
-    over: LongRates | None = None
+    over: LongInputRates | None = None
 
     def cost(self, usage: Usage, today: date) -> Decimal | None:
-        """What a call of `today` costs, None if that is not known."""
+        """Return the cost in US dollars of a call made on `today`, None if unknown."""
         if self.until is not None and today > self.until:
             return None
         is_long = self.over is not None and (usage.total_input_tokens or 0) > self.over.tokens
-        return (self.over if is_long and self.over else self).of(usage)
+        return (self.over if is_long and self.over else self).dollars_for(usage)
 
 
-class PricedModel(Wrapper):
-    """`model`, whose usage says what the call cost."""
+class PricedModel(ModelWrapper):
+    """A wrapper that adds the cost to the usage of a whole reply."""
 
     def __init__(self, model: ChatModel, price: Price, clock: Clock) -> None:
         super().__init__(model)
@@ -82,18 +82,18 @@ class PricedModel(Wrapper):
         self._clock = clock
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; the cost comes with the end marker, when the counts are final."""
+        """Return the batches of the inner model; the cost is added before the end marker, when the counts are final."""
         usage = Usage()
 
-        def priced(batch: Sequence[Delta]) -> Sequence[Delta]:
+        def add_cost(batch: Sequence[Delta]) -> Sequence[Delta]:
             nonlocal usage
             for delta in batch:
                 if isinstance(delta, UsageDelta):
                     usage = usage.updated(delta.usage)
-            return self._priced(batch, usage) if isinstance(batch[-1], Finished) else batch
+            return self._with_cost(batch, usage) if isinstance(batch[-1], Finished) else batch
 
-        return sorted_anew(self._model, request, priced)
+        return transform_stream(self._model, request, add_cost)
 
-    def _priced(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
+    def _with_cost(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
         cost = None if usage.cost_usd is not None else self._price.cost(usage, self._clock.now().date())
         return batch if cost is None else [*batch[:-1], UsageDelta(replace(usage, cost_usd=cost)), batch[-1]]

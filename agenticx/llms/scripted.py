@@ -1,6 +1,6 @@
-"""A model that plays a script: replies and faults in order, every request kept, unplayed replies complained about.
+"""A model that replays scripted replies and faults in order and records every request.
 
-A reply is one part or a list of parts, and parts nest:
+At the end of a test it fails if replies are left unplayed. A reply is one part or a list of parts, and parts nest:
 
     ScriptedModel([
         [think("I should look."), call("file_read", {"path": "a.txt"})],
@@ -8,7 +8,7 @@ A reply is one part or a list of parts, and parts nest:
         [say("half an ans"), cut()],
     ])
 
-A reply that no `cut`, `hang`, `fail` or `finish` ended gets its end marker by itself.
+A reply that does not end in `cut`, `hang`, `fail` or `finish` gets its end marker automatically.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from agenticx.llms._script import (
     finish,
     hang,
     pause,
-    played,
     raw,
     say,
+    script_steps,
     stall_after,
     think,
     usage,
@@ -63,14 +63,14 @@ __all__ = [
 
 
 class ScriptExhausted(ModelError, AssertionError):
-    """The model was asked more often than the script has replies."""
+    """Raised when the model is called more often than the script has replies."""
 
 
 class ScriptedModel:
-    """Plays `replies` in order, one per call; `requests` keeps what was asked.
+    """A model that plays `replies` in order, one per call; `requests` records the requests.
 
     Used in a `with` block (or by the `scripted_model` fixture) it raises `AssertionError` at the end if replies
-    were left unplayed or if it was asked for more than there were. `clock` is what `pause` waits on.
+    are left unplayed or if it was called more often than it has replies. `pause` waits on `clock`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ScriptedModel:
         return self._inline_calls
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
-        """Play the next reply; its first delta is a `ScriptExhausted` error when there is none."""
+        """Play the next reply; the stream raises `ScriptExhausted` if there is none."""
         self.requests.append(replace(request, messages=tuple(request.messages), tools=tuple(request.tools)))
         return self.play(self._replies.popleft() if self._replies else self._exhausted(), request)
 
@@ -113,7 +113,7 @@ class ScriptedModel:
         """Play one reply that is not part of the script."""
         self.open_streams += 1
         try:
-            for step in played(script, request, self._next_id):
+            for step in script_steps(script, request, self._next_id):
                 match step:
                     case tuple():
                         yield step
@@ -141,11 +141,11 @@ class ScriptedModel:
 
     @property
     def unplayed(self) -> int:
-        """How many replies nobody has asked for yet."""
+        """The number of replies that were not requested yet."""
         return len(self._replies)
 
     def assert_done(self) -> None:
-        """Raise `AssertionError` unless the model was asked exactly as often as the script has replies."""
+        """Raise `AssertionError` unless the model was called exactly as often as the script has replies."""
         if self._replies:
             raise AssertionError(
                 f"{self.unplayed} of {self._planned} replies of model {self.name!r} were never asked for; "

@@ -1,12 +1,12 @@
-"""A wrapper for models that write their reasoning into their text: a leading `<think>…</think>` becomes thinking.
+"""A wrapper that turns leading `<think>…</think>` blocks of a reply's text into thinking deltas.
 
-An unclosed block stays reasoning to the end. White space between the last block and the answer belongs to neither.
-Known differences to models that lift what they think themselves:
+An unclosed block is reasoning to the end of the reply. White space between the last block and the answer is dropped.
+Known differences to servers that separate the reasoning themselves:
 
 1. Only blocks at the very beginning of a reply count (several may follow one another, with white space between): a
-   model that writes the tag further down is talking about it, in code or in words.
-2. A `</think>` that was never opened ends an empty block at the beginning, where templates put it that switch thinking
-   off. Further down it stays text: what came before it was shown as the answer and cannot be taken back.
+   model that writes the tag further down is writing about it, in code or in prose.
+2. A `</think>` without an opening tag at the beginning ends an empty block; chat templates that switch thinking off
+   write it there. Further down it stays text: the text before it was already shown as the answer.
 """
 
 from __future__ import annotations
@@ -21,112 +21,116 @@ from agenticx.llms.base import (
     TextDelta,
     ThinkingDelta,
 )
-from agenticx.llms.wrapping import Wrapper, sorted_anew
+from agenticx.llms.wrapping import ModelWrapper, transform_stream
 
-__all__ = ["ThinkBlockModel", "ThinkBlocks"]
+__all__ = ["ThinkBlockModel", "ThinkBlockParser"]
 
 _TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
 _LONGEST_TAG = len("</thinking>")
-_BLANKS = re.compile(r"\s*+")
+_WHITESPACE = re.compile(r"\s*+")
 
 
-class ThinkBlocks:
-    """Splits the text of one reply, however it is cut into pieces.
+class ThinkBlockParser:
+    """An incremental parser of one reply's text; how the text is split into pieces makes no difference.
 
-    >>> blocks = ThinkBlocks()
-    >>> [*blocks.feed("<thi"), *blocks.feed("nk>hm</think>\\n\\nyes")]
+    >>> parser = ThinkBlockParser()
+    >>> [*parser.feed("<thi"), *parser.feed("nk>hm</think>\\n\\nyes")]
     [ThinkingDelta(text='hm'), TextDelta(text='yes')]
     """
 
     def __init__(self) -> None:
-        self._held = ""
-        self._at = 0  # what is held begins here
-        self._blanks: list[str] = []  # before it
-        self._closing: str | None = None  # the tag that ends the block we are in
+        self._buffer = ""
+        self._position = 0  # of the first unread character in the buffer
+        self._whitespace: list[str] = []  # read directly before it
+        self._closing: str | None = None  # the tag that ends the current block
         self._seen_block = False
-        self._over = False
+        self._in_answer = False
 
     def feed(self, text: str) -> list[Delta]:
-        """What `text` makes certain; a piece that may be part of a tag is held back."""
-        if self._over:
+        """Return the deltas that are certain after `text`; an end that may be part of a tag is held back."""
+        if self._in_answer:
             return [TextDelta(text)] if text else []
-        self._held += text
+        self._buffer += text
         deltas: list[Delta] = []
         while self._step(deltas):
             pass
-        self._held, self._at = self._held[self._at :], 0
+        self._buffer, self._position = self._buffer[self._position :], 0
         return deltas
 
     def end(self) -> list[Delta]:
-        """What was held back and is no tag after all."""
-        held, self._held, self._over = "".join([*self._blanks, self._held]), "", True
-        if not held:
+        """Return the text that was held back, as the reply has ended."""
+        rest, self._buffer, self._in_answer = "".join([*self._whitespace, self._buffer]), "", True
+        if not rest:
             return []
-        return [ThinkingDelta(held) if self._closing else TextDelta(held)]
+        return [ThinkingDelta(rest) if self._closing else TextDelta(rest)]
 
     def _step(self, deltas: list[Delta]) -> bool:
-        """Take one thing off what is held; whether something else may follow."""
-        return self._in_block(deltas, self._closing) if self._closing else self._before_answer(deltas)
+        """Read one tag or text from the buffer; return whether more can be read."""
+        return self._read_block(deltas, self._closing) if self._closing else self._read_before_answer(deltas)
 
-    def _in_block(self, deltas: list[Delta], closing: str) -> bool:
-        end = self._held.find(closing, self._at)
-        stop = len(self._held) - _tail_that_may_begin(self._held, closing) if end < 0 else end
-        if thought := self._held[self._at : stop]:
+    def _read_block(self, deltas: list[Delta], closing: str) -> bool:
+        end = self._buffer.find(closing, self._position)
+        stop = len(self._buffer) - _partial_tag_length(self._buffer, closing) if end < 0 else end
+        if thought := self._buffer[self._position : stop]:
             deltas.append(ThinkingDelta(thought))
         if end < 0:
-            self._at = stop
+            self._position = stop
             return False
-        self._at, self._closing, self._seen_block = end + len(closing), None, True
+        self._position, self._closing, self._seen_block = end + len(closing), None, True
         return True
 
-    def _before_answer(self, deltas: list[Delta]) -> bool:
-        self._skip_blanks()
+    def _read_before_answer(self, deltas: list[Delta]) -> bool:
+        self._read_whitespace()
         for opening, closing in _TAGS:
-            if self._held.startswith(opening, self._at):
-                self._at, self._closing = self._at + len(opening), closing
-                self._blanks.clear()
+            if self._buffer.startswith(opening, self._position):
+                self._position, self._closing = self._position + len(opening), closing
+                self._whitespace.clear()
                 return True
-            if self._held.startswith(closing, self._at) and not self._seen_block:
-                self._at, self._seen_block = self._at + len(closing), True
-                self._blanks.clear()
+            if self._buffer.startswith(closing, self._position) and not self._seen_block:
+                self._position, self._seen_block = self._position + len(closing), True
+                self._whitespace.clear()
                 return True
-        begun = self._held[self._at : self._at + _LONGEST_TAG + 1]
-        if any(tag.startswith(begun) for tags in _TAGS for tag in tags):
+        start = self._buffer[self._position : self._position + _LONGEST_TAG + 1]
+        if any(tag.startswith(start) for tags in _TAGS for tag in tags):
             return False  # white space, or the beginning of a tag
-        text = self._held[self._at :] if self._seen_block else "".join([*self._blanks, self._held[self._at :]])
-        self._at, self._over = len(self._held), True
-        self._blanks.clear()
+        text = (
+            self._buffer[self._position :]
+            if self._seen_block
+            else "".join([*self._whitespace, self._buffer[self._position :]])
+        )
+        self._position, self._in_answer = len(self._buffer), True
+        self._whitespace.clear()
         deltas.append(TextDelta(text))
         return False
 
-    def _skip_blanks(self) -> None:
-        blanks = _BLANKS.match(self._held, self._at)
-        if blanks and blanks[0]:
-            self._blanks.append(blanks[0])
-            self._at = blanks.end()
+    def _read_whitespace(self) -> None:
+        found = _WHITESPACE.match(self._buffer, self._position)
+        if found and found[0]:
+            self._whitespace.append(found[0])
+            self._position = found.end()
 
 
-def _tail_that_may_begin(text: str, tag: str) -> int:
-    """The length of the longest end of `text` that `tag` begins with."""
+def _partial_tag_length(text: str, tag: str) -> int:
+    """Return the length of the longest end of `text` that is a beginning of `tag`."""
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 
 
-class ThinkBlockModel(Wrapper):
-    """`model`, its leading think blocks turned into thinking deltas."""
+class ThinkBlockModel(ModelWrapper):
+    """A wrapper that turns the leading think blocks of a model into thinking deltas."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches, each with its text sorted; batches that hold everything back are not passed on."""
-        blocks = ThinkBlocks()
-        return sorted_anew(self._model, request, lambda batch: _sorted(blocks, batch), blocks.end)
+        """Return the batches of the inner model with their text split; batches that become empty are left out."""
+        parser = ThinkBlockParser()
+        return transform_stream(self._model, request, lambda batch: _split_thinking(parser, batch), parser.end)
 
 
-def _sorted(blocks: ThinkBlocks, batch: Sequence[Delta]) -> list[Delta]:
+def _split_thinking(parser: ThinkBlockParser, batch: Sequence[Delta]) -> list[Delta]:
     deltas: list[Delta] = []
     for delta in batch:
         if isinstance(delta, TextDelta):
-            deltas.extend(blocks.feed(delta.text))
+            deltas.extend(parser.feed(delta.text))
             continue
         if isinstance(delta, Finished):
-            deltas.extend(blocks.end())
+            deltas.extend(parser.end())
         deltas.append(delta)
     return deltas

@@ -1,4 +1,4 @@
-"""A wrapper for models that may lack function calling: a server that refuses tools is told of them in the prompt."""
+"""A wrapper that puts tools into the prompt once the server has refused them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from agenticx.errors import ModelError
 from agenticx.llms._concessions import Concession, conceded
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
-from agenticx.llms.wrapping import Wrapper, asked_until_taken
+from agenticx.llms.wrapping import ModelWrapper, stream_with_downgrades
 from agenticx.llms.xml_tools import XmlToolModel
 from agenticx.logs import get_logger
 
@@ -19,30 +19,32 @@ _REFUSES_TOOLS = re.compile(
     r"|requires --enable-auto-tool-choice|tools? param\w* requires --jinja",
     re.IGNORECASE,
 )
-"""Ollama; OpenRouter; Groq; vLLM and llama.cpp that were started without their options for tools."""
+"""Refusals of Ollama; OpenRouter; Groq; vLLM and llama.cpp started without their options for tools."""
 
 _log = get_logger(__name__)
 
 
-def _in_prompt(model: ChatModel) -> ChatModel:
+def _with_tools_in_prompt(model: ChatModel) -> ChatModel:
     return model if isinstance(model, XmlToolModel) else XmlToolModel(model)
 
 
-_IN_PROMPT = Concession(_REFUSES_TOOLS, _in_prompt, "the model takes no tools; they are in its prompt from now on")
+_TOOLS_IN_PROMPT = Concession(
+    _REFUSES_TOOLS, _with_tools_in_prompt, "the model takes no tools; they are in its prompt from now on"
+)
 
 
-class ToolFallbackModel(Wrapper):
-    """`model`, from its first refusal on called with tools in its prompt."""
+class ToolFallbackModel(ModelWrapper):
+    """A wrapper that calls the model with tools in its prompt from its first refusal of tools on."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """The inner model's batches; a refusal comes before the first of them."""
-        return asked_until_taken(lambda: (self._model, request), self._concede)
+        """Return the batches of the inner model; a refused request is sent again before the first batch."""
+        return stream_with_downgrades(lambda: (self._model, request), self._try_downgrade)
 
-    def _concede(self, asked: ChatModel, request: ModelRequest, error: ModelError) -> bool:
-        """Whether it was the tools that the server refused, of one that was not told of them in the prompt."""
-        if not request.tools or conceded(asked, error, [_IN_PROMPT]) is None:
+    def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
+        """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""
+        if not request.tools or conceded(model, error, [_TOOLS_IN_PROMPT]) is None:
             return False
-        if self._model is asked:
-            self._model = _IN_PROMPT.change(asked)
-            _log.warning(_IN_PROMPT.said, model=self.name, reason=str(error))
+        if self._model is model:  # another call may have switched already
+            self._model = _TOOLS_IN_PROMPT.change(model)
+            _log.warning(_TOOLS_IN_PROMPT.said, model=self.name, reason=str(error))
         return True

@@ -1,4 +1,4 @@
-"""What a wrapper around a model passes on, so that each wrapper only says what it changes."""
+"""The base class of wrappers around a model, and the stream functions that they share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agenticx.llms.base import (
 )
 from agenticx.threads import run_sized
 
-__all__ = ["Wrapper", "asked_until_taken", "opened", "sorted_anew"]
+__all__ = ["ModelWrapper", "open_stream", "stream_with_downgrades", "transform_stream"]
 
 
-class Wrapper:
-    """The base of a model around another one; `stream` is up to the wrapper."""
+class ModelWrapper:
+    """The base class of a model that wraps another one; subclasses add `stream`."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -47,35 +47,35 @@ class Wrapper:
         await close_model(self._model)
 
 
-def opened(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-    """The model's reply; whoever opened it closes it, however the reading ends."""
+def open_stream(model: ChatModel, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+    """Return the model's stream as a generator; the caller must close it."""
     return cast("AsyncGenerator[Sequence[Delta]]", model.stream(request))
 
 
-async def sorted_anew(
+async def transform_stream(
     model: ChatModel,
     request: ModelRequest,
-    sort: Callable[[Sequence[Delta]], Sequence[Delta]],
-    end: Callable[[], Sequence[Delta]] = tuple,
+    transform: Callable[[Sequence[Delta]], Sequence[Delta]],
+    flush: Callable[[], Sequence[Delta]] = tuple,
 ) -> AsyncIterator[Sequence[Delta]]:
-    """The model's batches as `sort` makes them, empty ones left out, and what was held back until the `end`.
+    """Yield the model's batches changed by `transform`, empty ones left out, then the rest that `flush` returns.
 
-    A batch with a long text is sorted in a thread; batches are sorted one after the other.
+    A batch with a long text is transformed in a thread; batches are transformed one after the other.
 
-    A reply that fails, or that `sort` gives up with a `ModelError`, shows what was held back, and then the error.
+    If the model or `transform` raises a `ModelError`, the rest from `flush` is yielded before the error is raised.
     """
-    source = opened(model, request)
+    source = open_stream(model, request)
     failure: ModelError | None = None
     try:
         async for batch in source:
-            if deltas := await run_sized(sort, batch, size=_text_size(batch), name="agx sorting"):
+            if deltas := await run_sized(transform, batch, size=_text_size(batch), name="agx sorting"):
                 yield deltas
     except ModelError as exc:
         failure = exc
     finally:
         await source.aclose()
-    if held := end():
-        yield held
+    if rest := flush():
+        yield rest
     if failure is not None:
         raise failure
 
@@ -84,21 +84,24 @@ def _text_size(batch: Sequence[Delta]) -> int:
     return sum(len(delta.text) for delta in batch if isinstance(delta, TextDelta))
 
 
-async def asked_until_taken(
-    ask: Callable[[], tuple[ChatModel, ModelRequest]],
-    concede: Callable[[ChatModel, ModelRequest, ModelError], bool],
+async def stream_with_downgrades(
+    next_request: Callable[[], tuple[ChatModel, ModelRequest]],
+    try_downgrade: Callable[[ChatModel, ModelRequest, ModelError], bool],
 ) -> AsyncIterator[Sequence[Delta]]:
-    """The reply to what `ask` says, asked again where a refusal comes first and `concede` knows another way."""
+    """Yield the reply to `next_request()`; request again if it fails before its first batch and can be downgraded.
+
+    `try_downgrade` gets the model, the request and the error; it changes what `next_request` returns, or returns False.
+    """
     while True:
-        model, request = ask()
-        source, begun = opened(model, request), False
+        model, request = next_request()
+        source, begun = open_stream(model, request), False
         try:
             async for batch in source:
                 begun = True
                 yield batch
             return
         except ModelError as error:
-            if begun or not concede(model, request, error):
+            if begun or not try_downgrade(model, request, error):
                 raise
         finally:
             await source.aclose()

@@ -1,17 +1,17 @@
-"""Tool calls as XML-like text, for models without function calling: rendering, and a parser that streams.
+"""XML-like text form of tool calls, for models without function calling: renderer and parser.
 
 The form is that of the MetaChain page, `<function=name><parameter=x>value</parameter></function>`. Values are raw, so:
 
-1. A value that contains a line break stands between a line break after the opening tag and one before the closing
-   tag; the parser takes one of each away where they are.
+1. A value that contains a line break is written between a line break after the opening tag and one before the closing
+   tag; the parser removes one of each if they are there.
 2. `</parameter` inside a value is written `<\\/parameter`, and one more backslash for each that is there already, up to
    64.
-3. Parameters whose schema says nothing but string are raw text; all others are JSON, and what does not parse as JSON
-   stays text, which the tool's schema then judges.
-4. A call that is not closed when the next one begins ends there: its arguments stay open, so that it is answered as one
-   with malformed arguments and never run.
-5. In what others wrote, tags that a call or a result would begin or end with get a backslash in the same way
-   (`without_tags`): nothing but a tool's own result looks like one. They are not changed back.
+3. Parameters whose schema has exactly the type string are raw text; all others are JSON. A value that does not parse as
+   JSON stays text, which is then validated by the tool's schema.
+4. A call that is not closed when the next one begins ends there: its JSON arguments stay unclosed, so that it is
+   answered as a call with malformed arguments and never run.
+5. In text from other sources, the tags of calls and results get a backslash in the same way (`escape_tags`), so that
+   only a tool's own result looks like one. They are not changed back.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from agenticx.errors import ModelError
 from agenticx.llms._identifiers import IdentifierRule
 from agenticx.llms._limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
-from agenticx.llms.xml_prose import Prose
+from agenticx.llms.xml_prose import MarkdownState
 from agenticx.strict_json import find_excess
 
 __all__ = [
-    "NAMES",
+    "TAG_NAME_RULE",
     "XmlCallParser",
+    "escape_calls",
+    "escape_tags",
     "render_call",
     "render_result",
     "render_tools",
-    "without_calls",
-    "without_tags",
 ]
 
-NAMES = IdentifierRule(r"\w.-", 128)
-"""Names that a tag may have; `XmlCallParser` reads no other."""
+TAG_NAME_RULE = IdentifierRule(r"\w.-", 128)
+"""The rule for names in tags; `XmlCallParser` accepts no others."""
 
 _ESCAPED = re.compile(r"<(\\{0,63})/parameter")
 _UNESCAPE = re.compile(r"<\\(\\{0,63}/parameter)")
@@ -49,7 +49,7 @@ _FUNCTION = re.compile(r"<function=([\w.-]{1,128})>")
 _RESULT_TAG = re.compile(r"<(?=\\*+\s*+/?\s*+function_result\b)", re.IGNORECASE)
 _CALL_TAG = re.compile(r"<(?=\\*+function=)")
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
-_BLANKS = re.compile(r"\s*+")
+_WHITESPACE = re.compile(r"\s*+")
 _OPENING = "<function="
 _CLOSING = "</parameter>"
 _END = "</function>"
@@ -57,7 +57,7 @@ _MAX_TAG = 160
 
 
 def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | None = None) -> str:
-    """One call, so that `XmlCallParser` reads the same call back.
+    """Render one call so that `XmlCallParser` reads the same call back.
 
     >>> print(render_call("add", {"left": 1}))
     <function=add>
@@ -71,23 +71,23 @@ def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | No
 
 
 def render_result(name: str, content: str) -> str:
-    """What a tool's call came to, which ends where it says so and nowhere before.
+    """Render the result of a tool call; tags in `content` are escaped, so that it cannot end the result early.
 
     >>> print(render_result("fetch", "</function_result>"))
     <function_result=fetch>
     <\\/function_result>
     </function_result>
     """
-    return f"<function_result={_NOT_IN_NAMES.sub('_', name)}>\n{without_tags(content)}\n</function_result>"
+    return f"<function_result={_NOT_IN_NAMES.sub('_', name)}>\n{escape_tags(content)}\n</function_result>"
 
 
-def without_tags(text: str) -> str:
-    """`text` with nothing in it that reads as a call or as a result."""
+def escape_tags(text: str) -> str:
+    """Escape everything in `text` that could be read as a call or as a result."""
     return _CALL_TAG.sub(r"<\\", _RESULT_TAG.sub(r"<\\", text))
 
 
-def without_calls(text: str) -> str:
-    """What an assistant said beside its calls: no result of its own, and no call where a call would be read."""
+def escape_calls(text: str) -> str:
+    """Escape results in an assistant's text, and the tags of calls if the parser would read a call in it."""
     text = _RESULT_TAG.sub(r"<\\", text)
     if _OPENING not in text:
         return text
@@ -97,7 +97,7 @@ def without_calls(text: str) -> str:
 
 
 def render_tools(tools: Sequence[ToolSchema]) -> str:
-    """What a model is told about the tools."""
+    """Render the descriptions of tools for the prompt."""
     return "\n\n".join(_render_tool(tool) for tool in tools)
 
 
@@ -107,9 +107,9 @@ def _render_tool(tool: ToolSchema) -> str:
     for key, schema in tool.parameters.get("properties", {}).items():
         kind = schema.get("type") or json.dumps({word: schema[word] for word in ("anyOf", "$ref") if word in schema})
         choice = f", one of {json.dumps(schema['enum'])}" if "enum" in schema else ""
-        need = "required" if key in required else "optional"
-        about = f": {schema['description']}" if schema.get("description") else ""
-        lines.append(f"  {key} ({kind}{choice}, {need}){about}")
+        presence = "required" if key in required else "optional"
+        description = f": {schema['description']}" if schema.get("description") else ""
+        lines.append(f"  {key} ({kind}{choice}, {presence}){description}")
     return "\n".join(lines)
 
 
@@ -127,26 +127,27 @@ def _render_value(value: object, is_text: bool) -> str:
 
 
 class XmlCallParser:
-    """Turns streamed text into text deltas and tool-call deltas, the same however the text is cut.
+    """An incremental parser of streamed text into text deltas and tool-call deltas.
 
-    A call is one only where it begins a line of prose: in a code fence or in backticks a model shows what it could
-    say. Arguments come out as the pieces of one JSON object; those of a string parameter as they are being written.
-    `unfinished` says that the text ended inside a call; `error` is to be raised, nothing comes out behind it.
+    How the text is split into pieces makes no difference. Only a tag at the beginning of a line of prose starts a call:
+    one in a code fence or in backticks is an example. Arguments are returned as pieces of one JSON object; those of a
+    string parameter while they are being written. `unfinished` is True if the text has ended inside a call. If `error`
+    is set, the caller must raise it; no deltas follow it.
     """
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         self.error: ModelError | None = None
         self._tools = {tool.name: tool for tool in tools}
-        self._held = ""
-        self._at = 0  # what is held begins here
-        self._prose = Prose()
+        self._buffer = ""
+        self._position = 0  # of the first unread character in the buffer
+        self._markdown = MarkdownState()
         self._call = -1
         self._schema: ToolSchema | None = None
-        self._inside = False
+        self._in_call = False
         self._after_call = False
-        self._value: _Value | None = None
+        self._value: _ValueEncoder | None = None
         self._parameters = 0
-        self._written = 0
+        self._argument_chars = 0
 
     @property
     def calls(self) -> int:
@@ -154,166 +155,166 @@ class XmlCallParser:
 
     @property
     def unfinished(self) -> bool:
-        return self._inside
+        return self._in_call
 
     def feed(self, text: str) -> list[Delta]:
-        """What `text` makes certain."""
-        self._held += text
+        """Return the deltas that are certain after `text`; an end that may be part of a tag is held back."""
+        self._buffer += text
         deltas: list[Delta] = []
         while self.error is None and self._step(deltas):
             pass
-        self._held, self._at = "" if self.error else self._held[self._at :], 0
+        self._buffer, self._position = "" if self.error else self._buffer[self._position :], 0
         return deltas
 
     def end(self) -> list[Delta]:
-        """What was held back and is no tag after all."""
-        held, self._held = self._held, ""
-        return [TextDelta(held)] if held and not self._inside else []
+        """Return the text that was held back, as the reply has ended; none inside a call."""
+        rest, self._buffer = self._buffer, ""
+        return [TextDelta(rest)] if rest and not self._in_call else []
 
     def _step(self, deltas: list[Delta]) -> bool:
         if self._value is not None:
-            return self._in_value(self._value, deltas)
-        return self._between_parameters(deltas) if self._inside else self._in_text(deltas)
+            return self._read_value(self._value, deltas)
+        return self._read_call(deltas) if self._in_call else self._read_text(deltas)
 
-    def _in_text(self, deltas: list[Delta]) -> bool:
-        """Text up to the next call; what may be its opening tag is held back, white space behind a call is dropped."""
+    def _read_text(self, deltas: list[Delta]) -> bool:
+        """Read text up to the next call; hold back a possible opening tag, drop white space after a call."""
         if self._after_call:
-            self._skip_blanks()
-            self._after_call = self._at == len(self._held)
-        read = self._at
-        while (start := self._held.find("<", read)) >= 0:
-            self._prose.add(self._held[read:start])
-            read = start
-            if self._prose.begins_line:
-                tag = self._held[start : start + _MAX_TAG]
+            self._skip_whitespace()
+            self._after_call = self._position == len(self._buffer)
+        position = self._position
+        while (start := self._buffer.find("<", position)) >= 0:
+            self._markdown.add(self._buffer[position:start])
+            position = start
+            if self._markdown.call_may_begin:
+                tag = self._buffer[start : start + _MAX_TAG]
                 if found := _FUNCTION.match(tag):
-                    self._say(deltas, start)
-                    self._at = start + found.end()
-                    self._open(found[1], deltas)
+                    self._add_text(deltas, start)
+                    self._position = start + found.end()
+                    self._open_call(found[1], deltas)
                     return True
-                if _may_become(tag):
-                    self._say(deltas, start)
+                if _may_become_call(tag):
+                    self._add_text(deltas, start)
                     return False
-            self._prose.add("<")
-            read = start + 1
-        self._prose.add(self._held[read:])
-        self._say(deltas, len(self._held))
+            self._markdown.add("<")
+            position = start + 1
+        self._markdown.add(self._buffer[position:])
+        self._add_text(deltas, len(self._buffer))
         return False
 
-    def _open(self, name: str, deltas: list[Delta]) -> None:
+    def _open_call(self, name: str, deltas: list[Delta]) -> None:
         if self.calls >= MAX_CALLS:
-            self.error = _over(f"asks for more than {MAX_CALLS} tool calls")
+            self.error = _reply_error(f"asks for more than {MAX_CALLS} tool calls")
             return
         self._call += 1
-        self._inside, self._parameters = True, 0
+        self._in_call, self._parameters = True, 0
         self._schema = self._tools.get(name)
         deltas.append(ToolCallDelta(self._call, name=name, arguments="{"))
 
-    def _between_parameters(self, deltas: list[Delta]) -> bool:
-        self._skip_blanks()
-        if found := _PARAMETER.match(self._held, self._at):
-            self._at = found.end()
+    def _read_call(self, deltas: list[Delta]) -> bool:
+        self._skip_whitespace()
+        if found := _PARAMETER.match(self._buffer, self._position):
+            self._position = found.end()
             comma = ", " if self._parameters else ""
             self._parameters += 1
-            self._write(deltas, f"{comma}{_quote(found[1])}: ")
-            self._value = _Value(is_text=_is_text(self._schema, found[1]))
+            self._add_arguments(deltas, f"{comma}{_quote(found[1])}: ")
+            self._value = _ValueEncoder(is_text=_is_text(self._schema, found[1]))
             return True
-        if self._held.startswith(_END, self._at):
-            self._at += len(_END)
-            self._inside, self._after_call = False, True
-            self._prose.break_off()
-            self._write(deltas, "}")
+        if self._buffer.startswith(_END, self._position):
+            self._position += len(_END)
+            self._in_call, self._after_call = False, True
+            self._markdown.end_call()
+            self._add_arguments(deltas, "}")
             return True
-        if found := _FUNCTION.match(self._held, self._at):
-            self._at = found.end()
-            self._open(found[1], deltas)
+        if found := _FUNCTION.match(self._buffer, self._position):
+            self._position = found.end()
+            self._open_call(found[1], deltas)
             return True
-        return self._skip_stray()
+        return self._skip_stray_text()
 
-    def _skip_stray(self) -> bool:
-        """Drop what is neither a parameter nor the end; a tag that may still become one is waited for."""
-        tag = self._held[self._at : self._at + _MAX_TAG]
+    def _skip_stray_text(self) -> bool:
+        """Drop text that is neither a parameter nor the end; hold back a tag that is not complete yet."""
+        tag = self._buffer[self._position : self._position + _MAX_TAG]
         if not tag or (tag.startswith("<") and ">" not in tag and len(tag) < _MAX_TAG):
             return False
-        following = self._held.find("<", self._at + 1)
-        self._at = following if following > 0 else len(self._held)
+        following = self._buffer.find("<", self._position + 1)
+        self._position = following if following > 0 else len(self._buffer)
         return following > 0
 
-    def _skip_blanks(self) -> None:
-        if blanks := _BLANKS.match(self._held, self._at):
-            self._at = blanks.end()
+    def _skip_whitespace(self) -> None:
+        if found := _WHITESPACE.match(self._buffer, self._position):
+            self._position = found.end()
 
-    def _in_value(self, value: _Value, deltas: list[Delta]) -> bool:
-        closing = self._held.find(_CLOSING, self._at)
+    def _read_value(self, value: _ValueEncoder, deltas: list[Delta]) -> bool:
+        closing = self._buffer.find(_CLOSING, self._position)
         if closing >= 0:
-            self._write(deltas, value.last(self._held[self._at : closing]))
-            self._at, self._value = closing + len(_CLOSING), None
+            self._add_arguments(deltas, value.end(self._buffer[self._position : closing]))
+            self._position, self._value = closing + len(_CLOSING), None
             return True
-        text = self._held[self._at :]
-        certain = len(text) - _may_close(text)
-        self._at += certain
-        self._write(deltas, value.more(text[:certain]))
+        text = self._buffer[self._position :]
+        certain = len(text) - _partial_tag_length(text)
+        self._position += certain
+        self._add_arguments(deltas, value.feed(text[:certain]))
         return False
 
-    def _write(self, deltas: list[Delta], arguments: str) -> None:
-        self._written += len(arguments)
-        if self._written > MAX_ARGUMENT_CHARS:  # of all calls together, which are parsed in one go
-            self.error = _over(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
+    def _add_arguments(self, deltas: list[Delta], arguments: str) -> None:
+        self._argument_chars += len(arguments)
+        if self._argument_chars > MAX_ARGUMENT_CHARS:  # of all calls together, as they are parsed together
+            self.error = _reply_error(f"has tool calls whose arguments are longer than {MAX_ARGUMENT_CHARS} characters")
         elif arguments:
             deltas.append(ToolCallDelta(self._call, arguments=arguments))
 
-    def _say(self, deltas: list[Delta], end: int) -> None:
-        if text := self._held[self._at : end]:
+    def _add_text(self, deltas: list[Delta], end: int) -> None:
+        if text := self._buffer[self._position : end]:
             deltas.append(TextDelta(text))
-        self._at = end
+        self._position = end
 
 
-def _may_become(tag: str) -> bool:
-    """Whether more text can make an opening tag of it."""
+def _may_become_call(tag: str) -> bool:
+    """Return whether more text can turn `tag` into an opening tag."""
     return tag.startswith(_OPENING[: len(tag)]) and ">" not in tag and len(tag) < _MAX_TAG
 
 
-def _over(what: str) -> ModelError:
+def _reply_error(what: str) -> ModelError:
     return ModelError(f"the reply {what}", code="provider.bad_reply", provider_type="protocol_error")
 
 
-class _Value:
-    """One parameter's value on its way from raw text to JSON."""
+class _ValueEncoder:
+    """An incremental encoder of one parameter's raw text as JSON."""
 
     def __init__(self, *, is_text: bool) -> None:
         self._is_text = is_text
-        self._gathered: list[str] = []
+        self._pieces: list[str] = []
         self._begun = False
 
-    def more(self, text: str) -> str:
-        """The JSON that `text` adds; a text value streams, any other waits for its end."""
+    def feed(self, text: str) -> str:
+        """Return the JSON that `text` adds; a string is returned piece by piece, any other value at its end."""
         if not text:
             return ""
         if not self._is_text:
-            self._gathered.append(text)
+            self._pieces.append(text)
             return ""
         opening = "" if self._begun else '"'
         text = text if self._begun else text.removeprefix("\n")
         self._begun = True
-        return opening + _quote(_plain(text))[1:-1]
+        return opening + _quote(_unescaped(text))[1:-1]
 
-    def last(self, text: str) -> str:
-        """The JSON that ends the value."""
+    def end(self, text: str) -> str:
+        """Return the JSON that ends the value, `text` being its last piece."""
         if self._is_text:
             if not self._begun and text == "\n":
                 return '""'
-            return (self.more(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
-        return _json(_plain("".join([*self._gathered, text]).removeprefix("\n").removesuffix("\n")))
+            return (self.feed(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
+        return _as_json(_unescaped("".join([*self._pieces, text]).removeprefix("\n").removesuffix("\n")))
 
 
-def _plain(text: str) -> str:
+def _unescaped(text: str) -> str:
     return _UNESCAPE.sub(r"<\1", text)
 
 
-def _json(text: str) -> str:
-    """Return `text` if it is JSON, as it stands, else as a JSON string.
+def _as_json(text: str) -> str:
+    """Return `text` unchanged if it is JSON, else as a JSON string.
 
-    A key that appears twice, or too many values, are refused by whoever reads the arguments.
+    Duplicate keys and too many values are not checked here: `parse_arguments` refuses them.
     """
     if find_excess(text, max_depth=len(text), max_values=MAX_VALUES) is not None:
         return text
@@ -325,11 +326,11 @@ def _json(text: str) -> str:
     return text
 
 
-_TAG_BEGUN = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
+_PARTIAL_TAG = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
 
 
-def _may_close(text: str) -> int:
-    """How much of the end of `text` may belong to a closing tag, with the line break that belongs to it."""
+def _partial_tag_length(text: str) -> int:
+    """Return the length of the end of `text` that may begin a closing tag, including the line break before it."""
     start = text.rfind("<")
-    found = _TAG_BEGUN.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))
+    found = _PARTIAL_TAG.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))
     return len(text) - found.start() if found else 0

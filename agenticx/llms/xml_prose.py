@@ -1,23 +1,23 @@
-"""Where in streamed text a call may stand: at the beginning of a line, outside code fences and backticks."""
+"""Markdown state of streamed text: a call may begin only at a line start, outside of code."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["Prose"]
+__all__ = ["MarkdownState"]
 
 _FENCE = re.compile(r"[\s>*+-]*+(?:\d{1,9}[.)]\s++)?(`{3,}+(?=[^`]*\Z)|~{3,}+)")
-_TICKS = re.compile(r"`++")
-_INDENT = 3  # with more of it a line is code, in Markdown
+_BACKTICKS = re.compile(r"`++")
+_MAX_INDENT = 3  # a Markdown line with a larger indent is code
 
 
-class Prose:
-    """What has been said so far, read as Markdown as far as code goes.
+class MarkdownState:
+    """The Markdown state after the text so far, as far as code is concerned.
 
-    >>> prose = Prose()
-    >>> prose.add("Like this:\\n```\\n"), prose.begins_line
+    >>> state = MarkdownState()
+    >>> state.add("Like this:\\n```\\n"), state.call_may_begin
     (None, False)
-    >>> prose.add("look()\\n```\\n  "), prose.begins_line
+    >>> state.add("look()\\n```\\n  "), state.call_may_begin
     (None, True)
     """
 
@@ -25,42 +25,42 @@ class Prose:
         self._line: list[str] = []
         self._is_blank = True
         self._fence = ""
-        self._ticks = 0  # that opened what is code until as many close it, or the paragraph ends
+        self._backticks = 0  # in the run that opened inline code; as many close it, and so does the end of a paragraph
 
     @property
-    def begins_line(self) -> bool:
-        """Whether what comes next is the first thing in its line, and no code."""
-        return self._is_blank and not self._fence and not self._ticks
+    def call_may_begin(self) -> bool:
+        """True if the next character is the first of its line, after at most 3 spaces, and not in code."""
+        return self._is_blank and not self._fence and not self._backticks
 
     def add(self, text: str) -> None:
-        """Text follows."""
+        """Add a piece of text."""
         head, newline, rest = text.rpartition("\n")
         if newline:
             for line in "".join([*self._line, head]).split("\n"):
-                self._end(line)
+                self._end_line(line)
             self._line.clear()
             self._is_blank = True
         if rest:
             self._line.append(rest)
-            self._is_blank = self._is_blank and not rest.strip(" ") and sum(map(len, self._line)) <= _INDENT
+            self._is_blank = self._is_blank and not rest.strip(" ") and sum(map(len, self._line)) <= _MAX_INDENT
 
-    def break_off(self) -> None:
-        """A call stands here: what follows it is a line of its own."""
+    def end_call(self) -> None:
+        """Start a new line after a call, outside of inline code."""
         self._line.clear()
-        self._is_blank, self._ticks = True, 0
+        self._is_blank, self._backticks = True, 0
 
-    def _end(self, line: str) -> None:
+    def _end_line(self, line: str) -> None:
         if self._fence:
             closing = line.strip(" \t\r>")
             if closing.startswith(self._fence) and not closing.strip(self._fence[0]):
                 self._fence = ""
         elif fence := _FENCE.match(line):
-            self._fence, self._ticks = fence[1], 0
+            self._fence, self._backticks = fence[1], 0
         elif not line.strip():
-            self._ticks = 0
+            self._backticks = 0
         else:
-            for run in _TICKS.findall(line):
-                if self._ticks == 0:
-                    self._ticks = len(run)
-                elif self._ticks == len(run):
-                    self._ticks = 0
+            for run in _BACKTICKS.findall(line):
+                if self._backticks == 0:
+                    self._backticks = len(run)
+                elif self._backticks == len(run):
+                    self._backticks = 0

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from agenticx import foreign
 from agenticx.errors import AgenticXError, InvalidArguments
-from agenticx.llms.arguments import check_values, parse_arguments, repair_arguments
+from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
 from agenticx.runtime.output import OutputCallResult
 from agenticx.runtime.tool_output import jsonable
@@ -127,7 +127,7 @@ def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArg
 
     Raises `InvalidArguments`, whatever that validation does.
     """
-    check_values(arguments)
+    check_value_count(arguments)
     try:
         return ValidatedArguments(_validate(tool, arguments))
     except InvalidArguments:

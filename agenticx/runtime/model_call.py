@@ -7,7 +7,7 @@ from typing import Any
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import ModelError
-from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, Usage, gave_up
+from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, Usage, failed_reply_error
 from agenticx.messages import clean_text
 from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
 from agenticx.runtime.events import EventType
@@ -23,7 +23,7 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """Stream one reply under the four clocks and return it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`, and the error of `gave_up` for a reply that failed. Text that was shown before stays in
+    `provider.content_filter`, and the error of `failed_reply_error` for a reply that failed. Text that was shown before stays in
     the history as a partial message.
     """
     turn.enter("planning")
@@ -56,7 +56,7 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
     if reply.stop == "content_filter":
         raise ModelError("the provider's content filter ended the answer", code="provider.content_filter")
     if reply.stop == "failed":
-        raise gave_up(call.model_name, reply.finish_reason)
+        raise failed_reply_error(call.model_name, reply.finish_reason)
     return reply, call.writer.message_id
 
 

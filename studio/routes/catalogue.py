@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.llms.catalog import ModelInfo, list_models
-from agenticx.llms.facts import Ability, ModelFacts
+from agenticx.llms.facts import Capability, ModelFacts
 from studio.services import services
 
 __all__ = ["Models", "Tools", "models", "tools"]
@@ -47,7 +47,7 @@ class Model(TypedDict):
     why: str
     context_window: int | None
     max_output_tokens: int | None
-    abilities: dict[Ability, bool]
+    abilities: dict[Capability, bool]
     price: ModelPrice | None
     assumed: str | None
 
@@ -85,10 +85,10 @@ def _row(model: ModelInfo) -> Model:
     return {
         "id": model.spec,
         "provider": model.provider,
-        "why": model.why,
+        "why": model.source,
         "context_window": facts.input_window,
         "max_output_tokens": facts.output,
-        "abilities": {ability: facts.can(ability) for ability in get_args(Ability)},
+        "abilities": {ability: facts.supports(ability) for ability in get_args(Capability)},
         "price": cast("ModelPrice | None", price),
         "assumed": None if facts.is_known else ModelFacts.ASSUMPTION,
     }

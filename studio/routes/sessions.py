@@ -197,7 +197,7 @@ async def delete(request: Request) -> Response:
 def check_model(studio: Services, name: str | None) -> None:
     """Raises `Problem` when no model has that name."""
     try:
-        studio.models.named(name)
+        studio.models.get(name)
     except ResourcesExhausted:
         raise
     except AgenticXError as exc:

@@ -14,14 +14,14 @@ from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._limits import MAX_VALUES
 from agenticx.llms._values import cleaned, json_text, object_of
 from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes, sending_size
-from agenticx.llms.arguments import check_values, parse_arguments, preview_arguments, repair_arguments
+from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.openai_chat._calls import CallSorter
 from agenticx.llms.openai_chat._parts import plain_text
-from agenticx.llms.think_blocks import ThinkBlocks
-from agenticx.llms.xml_format import XmlCallParser, render_call, render_result, without_calls, without_tags
-from agenticx.llms.xml_prose import Prose
-from agenticx.llms.xml_tools import in_xml
+from agenticx.llms.think_blocks import ThinkBlockParser
+from agenticx.llms.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
+from agenticx.llms.xml_prose import MarkdownState
+from agenticx.llms.xml_tools import with_tools_in_prompt
 from agenticx.messages import AssistantMessage, ToolCall, clean_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
 from tests.linear.case import Case, Make
@@ -85,10 +85,10 @@ def _fed(make: Any, pieces: list[str]) -> Generator[None]:
 
 
 def _prose(pieces: list[str]) -> Generator[None]:
-    prose = Prose()
+    prose = MarkdownState()
     for piece in pieces:
         prose.add(piece)
-        prose.begins_line  # noqa: B018 - may be computed on access
+        prose.call_may_begin  # noqa: B018 - may be computed on access
         yield
 
 
@@ -187,7 +187,7 @@ LLM_CASES = [
     ),
     Case(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
     Case(of=ToolNames, run=_named, inputs=_IDS),
-    Case(of=check_values, run=partial(_refusing, check_values), inputs=_VALUES, also=(has_more_values,)),
+    Case(of=check_value_count, run=partial(_refusing, check_value_count), inputs=_VALUES, also=(has_more_values,)),
     Case(of=sending_size, run=sending_size, inputs=HISTORIES),
     Case(
         of=stream_error,
@@ -200,10 +200,16 @@ LLM_CASES = [
     ),
     Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
     # --- calls and thoughts in text
-    Case(of=ThinkBlocks, variant="one piece", run=partial(_fed, ThinkBlocks), inputs=_pieces(1 << 30), where="thread"),
-    Case(of=ThinkBlocks, variant="small pieces", run=partial(_fed, ThinkBlocks), inputs=_pieces(7)),
-    Case(of=Prose, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
-    Case(of=Prose, variant="small pieces", run=_prose, inputs=_pieces(7)),
+    Case(
+        of=ThinkBlockParser,
+        variant="one piece",
+        run=partial(_fed, ThinkBlockParser),
+        inputs=_pieces(1 << 30),
+        where="thread",
+    ),
+    Case(of=ThinkBlockParser, variant="small pieces", run=partial(_fed, ThinkBlockParser), inputs=_pieces(7)),
+    Case(of=MarkdownState, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
+    Case(of=MarkdownState, variant="small pieces", run=_prose, inputs=_pieces(7)),
     Case(
         of=XmlCallParser,
         where="thread",
@@ -231,13 +237,13 @@ LLM_CASES = [
             for name, make in (JSON | TEXTS).items()
         },
     ),
-    Case(of=without_tags, run=without_tags, inputs=TEXTS, where="thread"),
-    Case(of=without_calls, run=without_calls, inputs=TEXTS, where="thread"),
+    Case(of=escape_tags, run=escape_tags, inputs=TEXTS, where="thread"),
+    Case(of=escape_calls, run=escape_calls, inputs=TEXTS, where="thread"),
     Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS, where="thread"),
     Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
     Case(
-        of=in_xml,
-        run=lambda messages: in_xml(ModelRequest(messages=messages, tools=[_WRITE])),
+        of=with_tools_in_prompt,
+        run=lambda messages: with_tools_in_prompt(ModelRequest(messages=messages, tools=[_WRITE])),
         where="thread",
         inputs=HISTORIES,
     ),

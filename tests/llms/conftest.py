@@ -1,4 +1,4 @@
-"""What the tests of model calls share."""
+"""Fixtures of the tests of model calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.patience import PATIENCE
 
 @pytest.fixture
 def anyio_backend() -> Any:
-    """Both ends of all sockets are here: what is slow is waited for, and silence takes no time."""
+    """Return the backend with a clock that jumps over waits; both ends of all sockets are in this process."""
     return JUMPING_OVER_SOCKETS
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local servers may take longer to answer than a person would wait."""
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give local servers more time to answer, for slow test machines."""
     for name in ("_WAIT_SECONDS", "_ANSWER_SECONDS", "_DETAILS_SECONDS"):
         monkeypatch.setattr(local_servers, name, PATIENCE)

@@ -1,4 +1,4 @@
-"""Small files of every kind that may come with a message."""
+"""Small files of every kind that can be attached to a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies held against those of the providers' own SDKs, which read the same bytes from the same server."""
+"""Comparison of replies with those of the providers' own SDKs, which read the same bytes."""
 
 from __future__ import annotations
 
@@ -27,49 +27,50 @@ async def assert_sdk_agrees(
     failures: tuple[type[Exception], ...] = (),
     unreadable: Mapping[str, str] | None = None,
 ) -> None:
-    """Our reply has every field as the SDK has it; where it fails, ours is the expected one all the same.
+    """Assert that every field of the SDK's reply is the same in ours.
 
-    `unreadable` names the streams that the SDK fails at (with one of `failures`) or reads otherwise, each with the
-    reason; one that it reads right must not stand there, and one that it fails at and that does not is skipped.
+    `unreadable` maps each stream at which the SDK fails (with one of `failures`), or that it reads differently, to the
+    reason; for these our reply must be the expected one. A stream listed there that the SDK reads correctly fails the
+    test; one at which it fails and that is not listed is skipped.
     """
     async with pieces_server(lambda: [recording.body]) as server:
         model = model_at(server.base_url)
         reply, error = await complete(model, HELLO)
         await model.aclose()
         try:
-            theirs, failure = await sdk_reply_at(server.base_url), None
+            sdk_reply, failure = await sdk_reply_at(server.base_url), None
         except failures as exc:
-            theirs, failure = {}, exc
-    ours = {name: value for name, value in _said(reply, error).items() if name in theirs}
+            sdk_reply, failure = {}, exc
+    our_reply = {name: value for name, value in _fields(reply, error).items() if name in sdk_reply}
     if recording.slug in (unreadable or {}):
-        assert failure or _loosely(ours) != _loosely(theirs), "the SDK reads it; take it off the list"
-        said = outcome(reply, error)
-        assert said == recording.judge(said)
+        assert failure or _comparable(our_reply) != _comparable(sdk_reply), "the SDK reads it; take it off the list"
+        actual = outcome(reply, error)
+        assert actual == recording.judge(actual)
     elif failure:
         pytest.skip(f"the SDK fails at this stream: {failure!r}")
     else:
-        assert _loosely(ours) == _loosely(theirs)
+        assert _comparable(our_reply) == _comparable(sdk_reply)
 
 
 def counts(*, input: int | None, output: int | None, cached: int | None, reasoning: int | None) -> dict[str, Any]:
-    """The usage of a reply as these outcomes have it, in the provider's own numbers."""
+    """Return the usage of a reply in the form of these outcomes, in the provider's own numbers."""
     return {"input": input, "output": output, "cached": cached, "reasoning": reasoning}
 
 
-def _said(reply: Reply, error: ModelError | None) -> dict[str, Any]:
+def _fields(reply: Reply, error: ModelError | None) -> dict[str, Any]:
     usage = reply.usage
-    said = outcome(reply, error)
-    said["calls"] = [call["name"] for call in said["tool_calls"]]
-    said["usage"] = counts(
+    fields = outcome(reply, error)
+    fields["calls"] = [call["name"] for call in fields["tool_calls"]]
+    fields["usage"] = counts(
         input=usage.input_tokens,
         output=usage.output_tokens,
         cached=usage.cached_tokens,
         reasoning=usage.reasoning_tokens,
     )
-    return said
+    return fields
 
 
-def _loosely(said: dict[str, Any]) -> dict[str, Any]:
-    """A separator between two thoughts is a free choice, and so is whether nothing counted is 0 or not said."""
-    usage = {name: value or None for name, value in said.get("usage", {}).items()}
-    return {**said, "usage": usage, "reasoning": re.sub(r"\s", "", said.get("reasoning", ""))}
+def _comparable(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return an outcome without differences that are free choices: separators in reasoning, and counts of 0 or None."""
+    usage = {name: value or None for name, value in fields.get("usage", {}).items()}
+    return {**fields, "usage": usage, "reasoning": re.sub(r"\s", "", fields.get("reasoning", ""))}

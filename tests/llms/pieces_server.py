@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that answers every request with the same head and body, in given pieces."""
+"""A raw HTTP server on loopback that sends the same head and body in given pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agenticx.testing._accepted import Accepted
 
 @dataclass
 class PiecesServer:
-    """What the server saw: its address, how many connections and requests, and when a client left."""
+    """The state of a running server: its address, connections and requests; `client_gone` is set at a disconnect."""
 
     base_url: str = ""
     connections: int = 0
@@ -32,15 +32,15 @@ async def pieces_server(
     then_reset: bool = False,
     port: int = 0,
 ) -> AsyncIterator[PiecesServer]:
-    """Send `head` and each piece as an HTTP chunk of its own; keep the connection, fall silent, hang up or reset it."""
-    seen = PiecesServer()
+    """Serve `head` and each piece as an HTTP chunk of its own; then keep, leave silent, close or reset it."""
+    state = PiecesServer()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             request = await reader.readuntil(b"\r\n\r\n")
             lengths = (line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length"))
             length = next(lengths, b"none: 0")
-            seen.requests.append(request + await reader.readexactly(int(length.partition(b":")[2])))
+            state.requests.append(request + await reader.readexactly(int(length.partition(b":")[2])))
             writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
             for number, piece in enumerate(pieces()):
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -49,33 +49,33 @@ async def pieces_server(
                     await asyncio.sleep(0)
             if then_silent or then_gone or then_reset:
                 await writer.drain()
-                await (reader.read() if then_silent else _break_off(writer, reset=then_reset))
+                await (reader.read() if then_silent else _disconnect(writer, reset=then_reset))
                 return
             writer.write(b"0\r\n\r\n")
             await writer.drain()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.connections += 1
+        state.connections += 1
         try:
             await answer(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            seen.client_gone.set()
+            state.client_gone.set()
             writer.close()
 
     accepted = Accepted(serve)
     server = await asyncio.start_server(accepted, "127.0.0.1", port)
-    seen.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    state.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield seen
+        yield state
     finally:
         server.close()
         await accepted.end()
         await server.wait_closed()
 
 
-async def _break_off(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+async def _disconnect(writer: asyncio.StreamWriter, *, reset: bool) -> None:
     if reset:
         connection: socket.socket = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

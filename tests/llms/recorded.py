@@ -1,4 +1,4 @@
-"""The recorded streams of providers and what they must become, where this machine has them."""
+"""The recorded streams of providers with their expected outcomes, if this machine has them."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Recording:
     outcomes: tuple[dict[str, Any], ...]
     notes: dict[str, Any]
 
-    def judge(self, said: dict[str, Any]) -> dict[str, Any]:
-        """What `said` should have been: itself if it is right, else the expected outcome."""
+    def judge(self, actual: dict[str, Any]) -> dict[str, Any]:
+        """Return `actual` if it is one of the expected outcomes, else the first of them."""
         for outcome in self.outcomes:
-            if compared(said, outcome) == compared(outcome, outcome):
-                return said
+            if compared(actual, outcome) == compared(outcome, outcome):
+                return actual
         return self.outcomes[0]
 
 
-def compared(said: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """The part of an outcome that counts: after an error only what came before it, reasoning without whitespace."""
+def compared(actual: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """Return the compared part of an outcome: with an error only the fields before it, reasoning without whitespace."""
     keys = _UNTIL_ERROR if expected["error"] else tuple(expected)
-    return {key: re.sub(r"\s", "", said[key]) if key == "reasoning" else said[key] for key in keys}
+    return {key: re.sub(r"\s", "", actual[key]) if key == "reasoning" else actual[key] for key in keys}
 
 
 def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
-    """A reply as the expected outcomes are written."""
+    """Return a reply in the form of the expected outcomes."""
     return {
         "text": reply.text,
         "reasoning": reply.reasoning,
@@ -65,7 +65,7 @@ def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
 
 
 def pieces(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
-    """`body` as a network may split it."""
+    """Split `body` as a network may do."""
     if chunking == "whole":
         yield body
         return
@@ -77,7 +77,7 @@ def pieces(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
 
 
 def garble(body: bytes, rng: random.Random) -> bytes:
-    """`body` with a few bytes changed, dropped, doubled or moved."""
+    """Return `body` with a few bytes changed, dropped, doubled or moved."""
     garbled = bytearray(body)
     for _ in range(rng.randint(1, 6)):
         at, size = rng.randrange(len(garbled)), rng.randint(1, 40)
@@ -103,7 +103,7 @@ def folder() -> Path | None:
 
 
 def recordings(kind: str) -> list[Any]:
-    """Parameters for `@pytest.mark.parametrize("recording", …)`: one each, or one that skips."""
+    """Return parameters for `@pytest.mark.parametrize("recording", …)`: one per stream, or one that skips."""
     root = folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]
@@ -112,7 +112,7 @@ def recordings(kind: str) -> list[Any]:
 
 
 def recorded_errors(kind: str) -> list[Any]:
-    """Parameters likewise: the recorded HTTP errors of a wire, as dicts with status, headers and body."""
+    """Return parameters for the recorded HTTP errors of a wire, as dicts with status, headers and body."""
     root = folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]

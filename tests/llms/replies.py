@@ -1,4 +1,4 @@
-"""How tests read a reply without a network: bodies made of events, and what a parser makes of them."""
+"""Response bodies made of events, and replies parsed from them without a network."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["deltas_of", "read_with", "sse"]
 
 
 def sse(*events: Any, end: str = "\n\n") -> bytes:
-    """A stream of these events; those that are strings stand in it as they are."""
+    """Return a stream of these events; strings are included unchanged."""
     texts = (event if isinstance(event, str) else json.dumps(event) for event in events)
     return "".join(f"data: {text}{end}" for text in texts).encode()
 
 
 def deltas_of(parser: ReplyParser, chunks: Iterable[bytes]) -> Iterator[Delta]:
-    """All that comes out of a body that comes in these pieces and ends cleanly."""
+    """Yield the deltas of a body that arrives in these chunks and ends cleanly."""
     for chunk in chunks:
         yield from parser.feed(chunk)
         if parser.done or parser.error:
@@ -29,7 +29,7 @@ def deltas_of(parser: ReplyParser, chunks: Iterable[bytes]) -> Iterator[Delta]:
 
 
 def read_with(parser: ReplyParser, chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in such a body, and the error that ended it."""
+    """Return the reply in such a body, and the error that ended it, else None."""
     builder = ReplyBuilder()
     for delta in deltas_of(parser, chunks):
         builder.add(delta)

@@ -1,4 +1,4 @@
-"""The five wires as their servers speak them: what says hi, what ends a reply, how a request is refused."""
+"""The five wires with the responses of their servers: a text event, an end, a refusal."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ KEY = "sk-canary-1234567890"
 class Served:
     """One wire: its model and the bytes of its server.
 
-    `hi` is an event that says "hi", `end` all that comes behind the text, `finished` what it becomes. `path` is where
-    requests for the model `m` go when the base URL ends in `/v1`, `streams` the folder of recorded ones. `base_hint` is
-    what a 404 says of base URLs.
+    `hi` is an event with the text "hi", `end` everything after the text, `finished` the delta parsed from it. `path` is
+    the URL path of requests for the model `m` if the base URL ends in `/v1`, `streams` the folder of recorded streams.
+    `base_hint` is the hint on base URLs in the error for a 404.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Served:
 
     @asynccontextmanager
     async def at(self, base_url: str, model: str = "m", **options: Any) -> AsyncIterator[Any]:
-        """A model there, closed with the block, which fails when it hangs."""
+        """Open a model at `base_url` for the block; raise `TimeoutError` if the block hangs."""
         opened = self.model(model, base_url=base_url, **options)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -69,27 +69,27 @@ class Served:
     async def ask(
         self, *replies: Any, request: ModelRequest = HELLO, **options: Any
     ) -> tuple[Reply, ModelError | None]:
-        """One call of a server that answers with these."""
+        """Make one call to a server that sends these replies."""
         async with FakeOpenAIServer(replies) as server, self.at(server.base_url, **options) as model:
             return await complete(model, request)
 
     async def failure(self, *replies: Any, **options: Any) -> ModelError:
-        """The error of such a call."""
+        """Return the error of such a call."""
         _, error = await self.ask(*replies, **options)
         assert error is not None
         return error
 
     def serving(self, *pieces: bytes, **how: Any) -> AbstractAsyncContextManager[PiecesServer]:
-        """A server that says these pieces to every request."""
+        """Return a server that sends these pieces to every request."""
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {self.content_type}\r\n".encode()
         return pieces_server(lambda: pieces, **{"head": head, **how})
 
     def event(self, fields: dict[str, Any]) -> bytes:
-        """An object as this wire sends it within a reply."""
+        """Return an object as this wire sends it within a reply."""
         return json.dumps(fields).encode() + b"\n" if self.content_type.endswith("ndjson") else sse(fields)
 
     def body(self, *parts: bytes) -> Body:
-        """An answer that is over."""
+        """Return a complete response body."""
         return Body(b"".join(parts), 200, self.content_type)
 
 

@@ -1,4 +1,4 @@
-"""Models are asked for no more than they can do: by the catalogue, and where it says nothing by what they refuse."""
+"""Requests adapted to a model's capabilities, from the catalogue and from its refusals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.llms.abilities import AbleModel, in_single_calls
+from agenticx.llms.abilities import CapabilityModel, split_parallel_calls
 from agenticx.llms.anthropic import AnthropicModel
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
-from agenticx.llms.catalog import facts_of, resolve_model
-from agenticx.llms.facts import Ability, ModelFacts
+from agenticx.llms.catalog import find_model_facts, resolve_model
+from agenticx.llms.facts import Capability, ModelFacts
 from agenticx.llms.openai_chat import OpenAIChatModel
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session, sanitize
@@ -34,19 +34,19 @@ from tests.wires import rules_chat
 
 pytestmark = pytest.mark.anyio
 
-ALL: tuple[Ability, ...] = ("tools", "parallel", "vision", "reasoning", "structured_output")
-WRITTEN = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
-SHOWN = ModelRequest(messages=[UserMessage(content="What is this?", attachments=(PNG, PDF, TEXT))])
+ALL: tuple[Capability, ...] = ("tools", "parallel", "vision", "reasoning", "structured_output")
+TEXT_FILE_AS_TEXT = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
+REQUEST_WITH_FILES = ModelRequest(messages=[UserMessage(content="What is this?", attachments=(PNG, PDF, TEXT))])
 LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {}})
 
 
 @pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def user_models_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     return tmp_path / "models.toml"
 
 
-def without(*missing: Ability) -> ModelFacts:
+def facts_without(*missing: Capability) -> ModelFacts:
     return ModelFacts(abilities=tuple(ability for ability in ALL if ability not in missing))
 
 
@@ -59,8 +59,8 @@ def refusal(text: str, status: int = 400) -> ModelError:
     return ModelError(text, code="provider.bad_request", status=status)
 
 
-def files(model: ScriptedModel) -> list[int]:
-    """How many files came with each request."""
+def file_counts(model: ScriptedModel) -> list[int]:
+    """Return the number of attached files in each request."""
     return [
         sum(len(row.attachments) for row in request.messages if isinstance(row, UserMessage))
         for request in model.requests
@@ -70,20 +70,22 @@ def files(model: ScriptedModel) -> list[int]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_does_not_see_gets_text_alone_and_is_told_what_it_does_not_get() -> None:
+async def test_a_model_without_vision_gets_text_and_a_note_for_each_omitted_file() -> None:
     inner = ScriptedModel(["so"])
-    assert (await complete(AbleModel(inner, without("vision")), SHOWN))[1] is None
+    assert (await complete(CapabilityModel(inner, facts_without("vision")), REQUEST_WITH_FILES))[1] is None
     (message,) = inner.requests[0].messages
     assert isinstance(message, UserMessage)
     assert message.attachments == ()
-    assert message.content == f"{note(PNG)}\n\n{note(PDF)}\n\n{WRITTEN}\n\nWhat is this?"
+    assert message.content == f"{note(PNG)}\n\n{note(PDF)}\n\n{TEXT_FILE_AS_TEXT}\n\nWhat is this?"
 
 
-@pytest.mark.parametrize("facts", [without(), ModelFacts(), ModelFacts(window=9)], ids=["sees", "unknown", "a window"])
-async def test_a_model_that_sees_or_that_nobody_knows_gets_the_files(facts: ModelFacts) -> None:
+@pytest.mark.parametrize(
+    "facts", [facts_without(), ModelFacts(), ModelFacts(window=9)], ids=["sees", "unknown", "a window"]
+)
+async def test_a_model_with_vision_or_of_unknown_capabilities_gets_the_files(facts: ModelFacts) -> None:
     inner = ScriptedModel(["so"])
-    await complete(AbleModel(inner, facts), SHOWN)
-    assert files(inner) == [3]
+    await complete(CapabilityModel(inner, facts), REQUEST_WITH_FILES)
+    assert file_counts(inner) == [3]
 
 
 @pytest.mark.parametrize(
@@ -104,12 +106,12 @@ async def test_a_model_that_sees_or_that_nobody_knows_gets_the_files(facts: Mode
         "Model does not support images. Please use a model that does.",
     ],
 )
-async def test_a_server_that_refuses_files_gets_them_as_text_from_then_on(text: str) -> None:
+async def test_after_a_refusal_of_files_they_are_sent_as_text(text: str) -> None:
     inner = ScriptedModel([fail(refusal(text)), "so", "and"])
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     for _ in range(2):
-        assert (await complete(model, SHOWN))[1] is None
-    assert files(inner) == [3, 0, 0]
+        assert (await complete(model, REQUEST_WITH_FILES))[1] is None
+    assert file_counts(inner) == [3, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -121,52 +123,52 @@ async def test_a_server_that_refuses_files_gets_them_as_text_from_then_on(text: 
         ModelError("this model does not support image input", code="provider.overloaded"),
     ],
 )
-async def test_an_odd_picture_blinds_no_model(error: ModelError) -> None:
+async def test_a_refusal_of_one_unreadable_image_does_not_disable_images(error: ModelError) -> None:
     inner = ScriptedModel([fail(error), "so"])
-    model = AbleModel(inner, ModelFacts())
-    assert (await complete(model, SHOWN))[1] is error
-    assert (await complete(model, SHOWN))[1] is None
-    assert files(inner) == [3, 3]
+    model = CapabilityModel(inner, ModelFacts())
+    assert (await complete(model, REQUEST_WITH_FILES))[1] is error
+    assert (await complete(model, REQUEST_WITH_FILES))[1] is None
+    assert file_counts(inner) == [3, 3]
 
 
-class Refusing:
-    """One that takes no files, and refuses none before it was asked `at_once` times."""
+class RefusingModel:
+    """A model that refuses files, once `at_once` requests with files have arrived."""
 
     name, context_window = "refusing", None
 
     def __init__(self, at_once: int) -> None:
-        self.asked: list[bool] = []
+        self.had_files: list[bool] = []
         self._all_asked = asyncio.Barrier(at_once)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        self.asked.append(any(row.attachments for row in request.messages if isinstance(row, UserMessage)))
-        if self.asked[-1]:
+        self.had_files.append(any(row.attachments for row in request.messages if isinstance(row, UserMessage)))
+        if self.had_files[-1]:
             await self._all_asked.wait()
             raise refusal("this model does not support image input")
         yield [TextDelta("so"), Finished("stop", "end")]
 
 
-async def test_what_two_calls_at_once_are_refused_is_put_right_for_both() -> None:
-    inner = Refusing(2)
-    model = AbleModel(inner, ModelFacts())
-    done = await asyncio.gather(complete(model, SHOWN), complete(model, SHOWN))
+async def test_two_concurrent_calls_that_are_refused_are_both_sent_again() -> None:
+    inner = RefusingModel(2)
+    model = CapabilityModel(inner, ModelFacts())
+    done = await asyncio.gather(complete(model, REQUEST_WITH_FILES), complete(model, REQUEST_WITH_FILES))
     assert [(reply.text, error) for reply, error in done] == [("so", None)] * 2
-    assert inner.asked == [True, True, False, False]
+    assert inner.had_files == [True, True, False, False]
 
 
-async def test_a_refusal_of_files_where_there_are_none_is_the_call_s_failure() -> None:
+async def test_a_refusal_of_files_without_any_files_fails_the_call() -> None:
     inner = ScriptedModel([fail(error := refusal("this model does not support image input"))])
-    assert (await complete(AbleModel(inner, ModelFacts()), ModelRequest(messages=[])))[1] is error
+    assert (await complete(CapabilityModel(inner, ModelFacts()), ModelRequest(messages=[])))[1] is error
 
 
 @pytest.mark.parametrize(
     ("spec", "seen"),
     [("ollama-chat:llama3.2:3b", 0), ("ollama-chat:llava:7b", 1), ("openrouter:x/y", 2), ("lmstudio:x", 1)],
 )
-async def test_what_the_catalogue_says_decides_what_goes_over_the_wire(spec: str, seen: int) -> None:
+async def test_the_catalogue_decides_which_files_are_sent(spec: str, seen: int) -> None:
     async with FakeOpenAIServer(["so"]) as server:
-        model = AbleModel(resolve_model(spec, base_url=server.base_url), facts_of(spec))
-        assert (await complete(model, SHOWN))[1] is None
+        model = CapabilityModel(resolve_model(spec, base_url=server.base_url), find_model_facts(spec))
+        assert (await complete(model, REQUEST_WITH_FILES))[1] is None
         await model.aclose()
     sent = json.dumps(server.requests[0].json["messages"])
     assert sum(file.data in sent for file in (PNG, PDF)) == seen
@@ -175,15 +177,17 @@ async def test_what_the_catalogue_says_decides_what_goes_over_the_wire(spec: str
 
 @pytest.mark.parametrize("provider", ["openai", "openai-chat", "anthropic", "gemini", "ollama"])
 @pytest.mark.parametrize("sees", [True, False])
-async def test_over_every_wire_only_a_model_that_sees_gets_images(own: Path, provider: str, sees: bool) -> None:
+async def test_on_every_wire_only_a_model_with_vision_gets_images(
+    user_models_file: Path, provider: str, sees: bool
+) -> None:
     family = "openai" if provider == "openai-chat" else provider
     abilities = '["vision"]' if sees else "[]"
-    own.write_text(f'[models."{family}:mine"]\nabilities = {abilities}\n')
+    user_models_file.write_text(f'[models."{family}:mine"]\nabilities = {abilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
-        model: Any = AbleModel(
-            resolve_model(f"{provider}:mine", base_url=server.base_url), facts_of(f"{provider}:mine")
+        model: Any = CapabilityModel(
+            resolve_model(f"{provider}:mine", base_url=server.base_url), find_model_facts(f"{provider}:mine")
         )
-        _, error = await complete(model, SHOWN)
+        _, error = await complete(model, REQUEST_WITH_FILES)
         await model.aclose()
     assert error is not None
     assert error.code == "provider.auth"
@@ -192,12 +196,12 @@ async def test_over_every_wire_only_a_model_that_sees_gets_images(own: Path, pro
     assert "grüße" in sent
 
 
-async def test_a_person_is_told_once_that_the_model_does_not_see(caplog: pytest.LogCaptureFixture) -> None:
-    model = AbleModel(ScriptedModel(["so", "and", "so"]), without("vision"))
+async def test_a_model_without_vision_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = CapabilityModel(ScriptedModel(["so", "and", "so"]), facts_without("vision"))
     await complete(model, ModelRequest(messages=[UserMessage(content="Read", attachments=(TEXT,))]))
     assert caplog.text == ""
     for _ in range(2):
-        await complete(model, SHOWN)
+        await complete(model, REQUEST_WITH_FILES)
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "the model sees no images and PDFs; it is told so" in record.getMessage()
     assert "a.png" in record.getMessage()
@@ -206,8 +210,8 @@ async def test_a_person_is_told_once_that_the_model_does_not_see(caplog: pytest.
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-class Holding(ScriptedModel):
-    """One whose wire can hold it to a schema."""
+class SchemaModel(ScriptedModel):
+    """A model that can be constrained to a schema."""
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return True
@@ -219,14 +223,12 @@ class City(BaseModel):
 
 @pytest.mark.parametrize(
     ("facts", "held"),
-    [(without("structured_output"), False), (without("vision"), True), (ModelFacts(), True)],
+    [(facts_without("structured_output"), False), (facts_without("vision"), True), (ModelFacts(), True)],
     ids=["cannot", "can", "unknown"],
 )
-async def test_a_model_that_cannot_be_held_to_a_schema_gives_the_object_as_a_call(
-    facts: ModelFacts, held: bool
-) -> None:
-    inner = Holding([say('{"name": "Rome"}') if held else call("submit_output", {"name": "Rome"})])
-    events = await collect(AgentRuntime(AbleModel(inner, facts)).run_turn("Where?", Session(), output_type=City))
+async def test_a_model_without_structured_output_returns_the_object_as_a_call(facts: ModelFacts, held: bool) -> None:
+    inner = SchemaModel([say('{"name": "Rome"}') if held else call("submit_output", {"name": "Rome"})])
+    events = await collect(AgentRuntime(CapabilityModel(inner, facts)).run_turn("Where?", Session(), output_type=City))
     assert events[-1].data["output"] == {"name": "Rome"}
     (request,) = inner.requests
     assert (request.output_schema is not None, [schema.name for schema in request.tools]) == (
@@ -234,8 +236,8 @@ async def test_a_model_that_cannot_be_held_to_a_schema_gives_the_object_as_a_cal
     )
 
 
-async def test_a_row_of_yours_takes_the_schema_off_a_model_or_gives_it_one(own: Path) -> None:
-    own.write_text(
+async def test_a_user_s_row_decides_whether_a_schema_is_sent(user_models_file: Path) -> None:
+    user_models_file.write_text(
         '[models."openai:mine"]\nabilities = ["tools"]\n[models."anthropic:old"]\nabilities = ["tools"]\n'
         '[models."anthropic:mine"]\nabilities = ["structured_output"]\n'
     )
@@ -258,18 +260,22 @@ async def test_a_row_of_yours_takes_the_schema_off_a_model_or_gives_it_one(own: 
 # --- several calls ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("facts", "field"), [(without("parallel"), False), (without(), None), (ModelFacts(), None)])
-async def test_one_call_at_a_time_is_asked_of_a_model_that_makes_no_more(facts: ModelFacts, field: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("facts", "field"), [(facts_without("parallel"), False), (facts_without(), None), (ModelFacts(), None)]
+)
+async def test_a_model_without_parallel_calls_is_asked_for_one_call_at_a_time(
+    facts: ModelFacts, field: bool | None
+) -> None:
     request = ModelRequest(messages=[UserMessage(content="x")], tools=[LOOK])
     async with FakeOpenAIServer(["so", "so"]) as server:
-        model = AbleModel(OpenAIChatModel("m", base_url=server.base_url), facts)
+        model = CapabilityModel(OpenAIChatModel("m", base_url=server.base_url), facts)
         await complete(model, request)
         await complete(model, ModelRequest(messages=request.messages))
         await model.aclose()
     assert [sent.json.get("parallel_tool_calls") for sent in server.requests] == [field, None]
 
 
-async def test_a_server_that_refuses_the_field_is_asked_without_it_from_then_on() -> None:
+async def test_after_a_refusal_of_the_field_it_is_left_out() -> None:
     request = ModelRequest(messages=[UserMessage(content="x")], tools=[LOOK], parallel_calls=False)
     complaint = "Unsupported parameter: 'parallel_tool_calls' is not supported with this model."
     async with FakeOpenAIServer([status(400, complaint), "so", "so"]) as server:
@@ -281,7 +287,7 @@ async def test_a_server_that_refuses_the_field_is_asked_without_it_from_then_on(
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
-async def test_anthropic_has_its_own_word_for_it(choice: Any) -> None:
+async def test_anthropic_disables_parallel_calls_in_tool_choice(choice: Any) -> None:
     request = ModelRequest(messages=[UserMessage(content="x")], tools=[LOOK], tool_choice=choice, parallel_calls=False)
     async with FakeOpenAIServer([status(400, "no")]) as server:
         model = AnthropicModel("m", base_url=server.base_url)
@@ -299,16 +305,16 @@ async def test_anthropic_has_its_own_word_for_it(choice: Any) -> None:
     )
 
 
-def called(*ids: str, **more: Any) -> AssistantMessage:
+def assistant_calls(*ids: str, **more: Any) -> AssistantMessage:
     return AssistantMessage(tool_calls=tuple(ToolCall(id=id_, name="look") for id_ in ids), **more)
 
 
-def answered(id_: str) -> ToolMessage:
+def tool_result(id_: str) -> ToolMessage:
     return ToolMessage(tool_call_id=id_, name="look", content=f"r{id_}")
 
 
 def rows(messages: list[Message]) -> list[Any]:
-    """Calls as lists of ids, results as ids, all else as its text."""
+    """Return calls as lists of ids, results as ids, all other messages as their text."""
     return [
         row.tool_call_id
         if isinstance(row, ToolMessage)
@@ -317,13 +323,19 @@ def rows(messages: list[Message]) -> list[Any]:
     ]
 
 
-async def test_a_history_of_several_calls_is_parted_for_a_server_that_takes_one_in_a_message() -> None:
+async def test_after_a_refusal_of_parallel_calls_the_history_has_one_call_per_message() -> None:
     history = [
-        *(UserMessage(content="x"), called("a", "b", "c", content="hm"), answered("a"), answered("b"), answered("c")),
-        *(called("d"), answered("d"), UserMessage(content="y")),
+        *(
+            UserMessage(content="x"),
+            assistant_calls("a", "b", "c", content="hm"),
+            tool_result("a"),
+            tool_result("b"),
+            tool_result("c"),
+        ),
+        *(assistant_calls("d"), tool_result("d"), UserMessage(content="y")),
     ]
     inner = ScriptedModel([fail(refusal("This model only supports single tool-calls at once!")), "so", "and"])
-    model = AbleModel(inner, ModelFacts())
+    model = CapabilityModel(inner, ModelFacts())
     for _ in range(2):
         assert (await complete(model, ModelRequest(messages=history)))[1] is None
     first, second, third = (rows(list(request.messages)) for request in inner.requests)
@@ -334,14 +346,14 @@ async def test_a_history_of_several_calls_is_parted_for_a_server_that_takes_one_
 
 
 @given(broken_histories())
-def test_any_sanitised_history_can_be_parted(history: list[Message]) -> None:
+def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Message]) -> None:
     whole = sanitize([*history, UserMessage(content="go on")])
-    parted = list(in_single_calls(whole))
+    parted = list(split_parallel_calls(whole))
     assert all(len(row.tool_calls) <= 1 for row in parted if isinstance(row, AssistantMessage))
     assert sorted(row.tool_call_id for row in parted if isinstance(row, ToolMessage)) == sorted(
         row.tool_call_id for row in whole if isinstance(row, ToolMessage)
     )
-    assert list(in_single_calls(parted)) == parted
+    assert list(split_parallel_calls(parted)) == parted
     awaited = None
     for row in parted:
         if awaited is not None:
@@ -354,7 +366,7 @@ def test_any_sanitised_history_can_be_parted(history: list[Message]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "abilities", "asked"),
+    ("spec", "abilities", "expected"),
     [
         ("openai:mine", '["tools"]', (None, None)),
         ("openai:mine", '["tools", "reasoning"]', (["reasoning.encrypted_content"], {"summary": "auto"})),
@@ -362,17 +374,17 @@ def test_any_sanitised_history_can_be_parted(history: list[Message]) -> None:
         ("openai:gpt-4.1", None, (None, None)),
     ],
 )
-async def test_reasoning_is_asked_for_where_the_catalogue_has_it(
-    own: Path, spec: str, abilities: str | None, asked: tuple[Any, Any]
+async def test_reasoning_is_requested_if_the_catalogue_lists_it(
+    user_models_file: Path, spec: str, abilities: str | None, expected: tuple[Any, Any]
 ) -> None:
     if abilities:
-        own.write_text(f'[models."{spec}"]\nabilities = {abilities}\n')
+        user_models_file.write_text(f'[models."{spec}"]\nabilities = {abilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
         model: Any = assemble_model(spec, Settings.model_validate({"llm_attempts": 1}), base_url=server.base_url)
         await complete(model, ModelRequest(messages=[UserMessage(content="x")]))
         await model.aclose()
     sent = server.requests[0].json
-    assert (sent.get("include"), sent.get("reasoning")) == asked
+    assert (sent.get("include"), sent.get("reasoning")) == expected
 
 
 @tool(risk="read")
@@ -381,14 +393,14 @@ def look() -> str:
     return "nothing"
 
 
-async def test_a_whole_turn_of_a_model_that_can_nothing_but_talk(own: Path) -> None:
-    own.write_text('[models."together:x"]\nabilities = []\n')
+async def test_a_model_without_any_capability_completes_a_turn(user_models_file: Path) -> None:
+    user_models_file.write_text('[models."together:x"]\nabilities = []\n')
     script = [say("<function=look>\n</function>"), say("It is nothing.")]
     async with FakeOpenAIServer(script) as server:
         model: Any = assemble_model("together:x", Settings.model_validate({}), base_url=server.base_url)
         runtime = AgentRuntime(model)
-        said = UserMessage(content="Look at this", attachments=(PNG,))
-        events = await collect(runtime.run_turn(said, Session(), tools=[look]))
+        message = UserMessage(content="Look at this", attachments=(PNG,))
+        events = await collect(runtime.run_turn(message, Session(), tools=[look]))
         await model.aclose()
     assert (events[-1].type, events[-1].data["text"]) == ("final", "It is nothing.")
     for request in server.requests:

@@ -1,4 +1,4 @@
-"""Arguments while they are written: what is shown agrees with what they become, and nothing shown is taken back."""
+"""Previews of arguments: each agrees with the final arguments, and no shown value is withdrawn."""
 
 from __future__ import annotations
 
@@ -27,42 +27,44 @@ _values = st.recursive(
 _objects = st.dictionaries(_text, _values, max_size=5)
 
 
-def grows_into(shown: Any, final: Any) -> bool:
-    """Whether `shown` is `final` or its beginning: only the last of anything may be unfinished, and then it grows."""
+def is_beginning_of(shown: Any, final: Any) -> bool:
+    """Return whether `shown` is `final` or a beginning of it: only the last entry at each level may be unfinished."""
     if type(shown) is not type(final):
         return False
     if isinstance(shown, str):
         return final.startswith(shown)
     if isinstance(shown, dict):
         names = list(final)[: len(shown)]
-        return list(shown) == names and grows_into([*shown.values()], [final[name] for name in names])
+        return list(shown) == names and is_beginning_of([*shown.values()], [final[name] for name in names])
     if isinstance(shown, list):
         whole, last = shown[:-1], shown[-1:]
-        return whole == final[: len(whole)] and all(map(grows_into, last, final[len(whole) :] or [object()]))
+        return whole == final[: len(whole)] and all(map(is_beginning_of, last, final[len(whole) :] or [object()]))
     return repr(shown) == repr(final)
 
 
-def assert_grows(text: str) -> None:
-    """Every prefix is shown, agrees with the one after it and with the whole, and the whole is shown whole."""
+def assert_previews_grow(text: str) -> None:
+    """Assert that every prefix has a preview that agrees with the next and the final one, which is complete."""
     final = parse_arguments(text)
     previews = [preview_arguments(text[:end]) for end in range(len(text) + 1)]
-    assert [(end, shown) for end, shown in enumerate(previews) if not grows_into(shown, final)] == []
-    assert [pair for pair in pairwise(previews) if not grows_into(*pair)] == []
+    assert [(end, shown) for end, shown in enumerate(previews) if not is_beginning_of(shown, final)] == []
+    assert [pair for pair in pairwise(previews) if not is_beginning_of(*pair)] == []
     assert previews[-1] == final
 
 
 def recorded_texts() -> set[str]:
-    """The arguments of all calls in the recorded streams, and of those that the providers ran themselves."""
+    """Return the arguments of all calls in the recorded streams, including those that the providers ran themselves."""
     texts = set[str]()
     for wire in WIRES.values():
         for file in sorted((cast("Path", folder()) / str(wire.streams)).glob("*.sse")):
             reply, _ = read(wire.parser("m"), [file.read_bytes()])
-            texts |= {call.arguments for call in reply.tool_calls} | {*_inputs(file.read_text(encoding="utf-8"))}
+            texts |= {call.arguments for call in reply.tool_calls} | {
+                *_anthropic_tool_inputs(file.read_text(encoding="utf-8"))
+            }
     return texts
 
 
-def _inputs(stream: str) -> Iterator[str]:
-    """The inputs of all tools in a stream of Anthropic's."""
+def _anthropic_tool_inputs(stream: str) -> Iterator[str]:
+    """Return the inputs of all tools in a stream of Anthropic."""
     pieces: dict[int, list[str]] = {}
     for line in stream.splitlines():
         if '"input_json_delta"' in line:
@@ -72,11 +74,11 @@ def _inputs(stream: str) -> Iterator[str]:
 
 
 @pytest.mark.skipif(folder() is None, reason=NO_STREAMS)
-def test_every_prefix_of_every_recorded_call_is_shown_as_what_it_becomes() -> None:
+def test_every_preview_of_every_recorded_call_agrees_with_the_final_arguments() -> None:
     texts = recorded_texts()
     assert len(texts) > 50
     for text in texts:
-        assert_grows(text)
+        assert_previews_grow(text)
 
 
 @pytest.mark.parametrize(
@@ -98,22 +100,22 @@ def test_every_prefix_of_every_recorded_call_is_shown_as_what_it_becomes() -> No
         "{}",
     ],
 )
-def test_every_prefix_is_shown_as_what_it_becomes(text: str) -> None:
-    assert_grows(text)
+def test_every_preview_agrees_with_the_final_arguments(text: str) -> None:
+    assert_previews_grow(text)
 
 
 @given(_objects, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_every_prefix_of_any_object_is_shown_as_what_it_becomes(
+def test_every_preview_of_any_object_agrees_with_the_final_arguments(
     arguments: dict[str, Any], ascii_only: bool, indent: int | str | None
 ) -> None:
-    assert_grows(json.dumps(arguments, ensure_ascii=ascii_only, indent=indent))
+    assert_previews_grow(json.dumps(arguments, ensure_ascii=ascii_only, indent=indent))
 
 
 @given(st.lists(st.sampled_from(["\\", "u", "d83d", "dE00", "\\ud83d", "\\ude00", "\\u0041", "x", "8", '\\"', "\\\\"])))
-def test_every_prefix_of_any_row_of_escapes_is_shown_as_what_it_becomes(pieces: list[str]) -> None:
+def test_every_preview_of_any_run_of_escapes_agrees_with_the_final_arguments(pieces: list[str]) -> None:
     text = f'{{"a": "{"".join(pieces)}"}}'
-    if _is_read(text):
-        assert_grows(text)
+    if _is_accepted(text):
+        assert_previews_grow(text)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_every_prefix_of_any_row_of_escapes_is_shown_as_what_it_becomes(pieces: 
         ('{"edits": [{"old": "x", "ne', {"edits": [{"old": "x"}]}),
     ],
 )
-def test_names_numbers_and_words_are_shown_once_whole_strings_as_they_grow(text: str, shown: dict[str, Any]) -> None:
+def test_keys_numbers_and_literals_appear_once_complete_and_strings_grow(text: str, shown: dict[str, Any]) -> None:
     assert preview_arguments(text) == shown
 
 
@@ -152,11 +154,11 @@ def test_names_numbers_and_words_are_shown_once_whole_strings_as_they_grow(text:
         '{"a": ' + "9" * 5000 + ",", '{"a":' * 101, '{"a":' * 100_000,
     ],
 )  # fmt: skip
-def test_what_begins_no_object_that_could_be_read_is_not_shown(text: str) -> None:
+def test_text_that_begins_no_valid_object_has_no_preview(text: str) -> None:
     assert preview_arguments(text) is None
 
 
-def test_the_text_of_a_freeform_call_is_no_object() -> None:
+def test_the_text_of_a_freeform_call_has_no_preview() -> None:
     text = json.dumps('*** Begin Patch\n+ say("12")\n')
     assert {preview_arguments(text[:end]) is None for end in range(1, len(text) + 1)} == {True}
 
@@ -164,12 +166,12 @@ def test_the_text_of_a_freeform_call_is_no_object() -> None:
 @given(
     st.text() | st.lists(st.sampled_from('{}[],:"\\ \n019.eE-xud8') | st.sampled_from(["\ud83d", "NaN"])).map("".join)
 )
-def test_any_text_is_shown_as_json_or_not_at_all(text: str) -> None:
+def test_the_preview_of_any_text_is_json_or_none(text: str) -> None:
     shown = preview_arguments(text)
     assert shown is None or json.loads(json.dumps(shown, ensure_ascii=False, allow_nan=False).encode()) == shown
 
 
-def _is_read(text: str) -> bool:
+def _is_accepted(text: str) -> bool:
     try:
         parse_arguments(text)
     except InvalidArguments:

@@ -1,4 +1,4 @@
-"""Files that come with a message: what is let in, and what each wire makes of them."""
+"""Attachments of messages: their validation, and their form on each wire."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from tests.llms.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
 from tests.wires import sdk_types
 
 ALL = (PNG, JPEG, GIF, WEBP, PDF, TEXT)
-SAID = "What is this?"
-WRITTEN = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
+QUESTION = "What is this?"
+TEXT_FILE_AS_TEXT = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
 
 
-# --- what is let in ---------------------------------------------------------------------------------------------------
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("media_type", contents)
-def test_what_a_file_is_shows_in_its_content_whatever_it_is_called(media_type: str) -> None:
+def test_the_type_of_a_file_is_read_from_its_content(media_type: str) -> None:
     attachment = make_attachment("liar.exe", contents[media_type], "application/x-msdownload")
     assert attachment == Attachment(
         name="liar.exe", media_type=media_type, data=b64encode(contents[media_type]).decode()
@@ -65,14 +65,14 @@ def test_what_a_file_is_shows_in_its_content_whatever_it_is_called(media_type: s
         (None, "text/plain"),
     ],
 )
-def test_only_which_kind_of_text_it_is_is_believed(declared: str | None, kept: str) -> None:
+def test_a_declared_type_is_kept_only_for_kinds_of_text(declared: str | None, kept: str) -> None:
     assert make_attachment("a", b"a,b\n", declared).media_type == kept
 
 
 @pytest.mark.parametrize(
     "content", [b"\x00\x01", b"MZ\x90", b"PK\x03\x04", "ä".encode("utf-16"), b"caf\xe9", b"RIFF\0\0\0\0WAVE", b"a\x7f"]
 )
-def test_anything_else_is_refused_by_name(content: bytes) -> None:
+def test_other_content_is_refused_and_the_error_names_the_file(content: bytes) -> None:
     with pytest.raises(AttachmentRefused, match=r"'x\.png' is neither a PNG, .* nor text in UTF-8") as caught:
         make_attachment("x.png", content)
     assert not isinstance(caught.value, AttachmentTooLarge)
@@ -86,7 +86,7 @@ def test_anything_else_is_refused_by_name(content: bytes) -> None:
         ("text/plain", 512 * 1024, "'x' has 524289 bytes; a text file may have 512 KiB"),
     ],
 )
-def test_each_kind_has_its_limit_and_the_sentence_names_it(media_type: str, limit: int, sentence: str) -> None:
+def test_each_kind_has_a_size_limit_that_the_error_states(media_type: str, limit: int, sentence: str) -> None:
     content = contents[media_type] + b" " * (limit - len(contents[media_type]))
     assert make_attachment("x", content).size == limit
     with pytest.raises(AttachmentTooLarge) as caught:
@@ -95,12 +95,12 @@ def test_each_kind_has_its_limit_and_the_sentence_names_it(media_type: str, limi
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "a\x1b[31m", "\u202egnp.exe"])
-def test_a_name_is_one_line_of_print(name: str) -> None:
+def test_a_name_is_1_to_255_printable_characters(name: str) -> None:
     with pytest.raises(AttachmentRefused, match="1 to 255 printable characters"):
         make_attachment(name, b"x")
 
 
-def test_all_files_of_a_message_have_limits_together() -> None:
+def test_the_files_of_a_message_have_a_total_limit() -> None:
     check_attachments([TEXT] * MAX_ATTACHMENTS)
     with pytest.raises(AttachmentTooLarge, match="21 files are attached; the limit is 20"):
         check_attachments([TEXT] * (MAX_ATTACHMENTS + 1))
@@ -118,12 +118,12 @@ def test_all_files_of_a_message_have_limits_together() -> None:
         (TEXT.model_copy(update={"media_type": "application/zip"}), "'f.txt' is text/plain, not application/zip"),
     ],
 )
-def test_one_that_was_made_by_hand_is_looked_at_like_any_other(attachment: Attachment, sentence: str) -> None:
+def test_an_attachment_built_directly_is_checked_as_well(attachment: Attachment, sentence: str) -> None:
     with pytest.raises(AttachmentRefused, match=sentence):
         check_attachments([attachment])
 
 
-def test_a_file_is_loaded_under_its_name_alone(tmp_path: Path) -> None:
+def test_a_loaded_file_has_the_last_part_of_its_path_as_name(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.png"
     path.parent.mkdir()
     path.write_bytes(contents["image/png"])
@@ -137,7 +137,7 @@ def test_a_file_is_loaded_under_its_name_alone(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_is_let_in_can_be_let_in_again_and_stored(content: bytes) -> None:
+def test_every_accepted_attachment_is_accepted_again_and_can_be_stored(content: bytes) -> None:
     try:
         attachment = make_attachment("x", content)
     except AttachmentRefused:
@@ -155,19 +155,19 @@ def test_a_fingerprint_differs_with_name_type_and_content() -> None:
     assert fingerprint([PNG]) == fingerprint([PNG.model_copy()])
 
 
-# --- what each wire makes of them -------------------------------------------------------------------------------------
+# --- wires ------------------------------------------------------------------------------------------------------------
 
 
-def asked(*files: Attachment, said: str = SAID) -> ModelRequest:
-    return ModelRequest(messages=[UserMessage(content=said, attachments=files)])
+def request_with(*files: Attachment, text: str = QUESTION) -> ModelRequest:
+    return ModelRequest(messages=[UserMessage(content=text, attachments=files)])
 
 
-def note(file: Attachment) -> str:
+def omission_note(file: Attachment) -> str:
     what = f"{file.name} ({file.media_type}, {file.size} bytes)"
     return f"[attached file {what}: its content is not here, because you cannot be given files of this type]"
 
 
-def url(file: Attachment) -> str:
+def data_url(file: Attachment) -> str:
     return f"data:{file.media_type};base64,{file.data}"
 
 
@@ -202,28 +202,28 @@ def ollama(request: ModelRequest) -> dict[str, Any]:
 
 
 def test_chat_completions_has_image_urls_and_files() -> None:
-    assert chat(asked(*ALL), files=True)["messages"][0]["content"] == [
-        *({"type": "image_url", "image_url": {"url": url(image)}} for image in (PNG, JPEG, GIF, WEBP)),
-        {"type": "file", "file": {"filename": "e.pdf", "file_data": url(PDF)}},
-        {"type": "text", "text": WRITTEN},
-        {"type": "text", "text": SAID},
+    assert chat(request_with(*ALL), files=True)["messages"][0]["content"] == [
+        *({"type": "image_url", "image_url": {"url": data_url(image)}} for image in (PNG, JPEG, GIF, WEBP)),
+        {"type": "file", "file": {"filename": "e.pdf", "file_data": data_url(PDF)}},
+        {"type": "text", "text": TEXT_FILE_AS_TEXT},
+        {"type": "text", "text": QUESTION},
     ]
 
 
-def test_a_chat_server_without_eyes_or_files_is_told_what_it_does_not_get() -> None:
-    assert chat(asked(PNG, PDF), images=False)["messages"][0]["content"] == [
-        {"type": "text", "text": note(PNG)},
-        {"type": "text", "text": note(PDF)},
-        {"type": "text", "text": SAID},
+def test_a_chat_server_without_images_and_files_gets_a_note_for_each() -> None:
+    assert chat(request_with(PNG, PDF), images=False)["messages"][0]["content"] == [
+        {"type": "text", "text": omission_note(PNG)},
+        {"type": "text", "text": omission_note(PDF)},
+        {"type": "text", "text": QUESTION},
     ]
 
 
 def test_responses_has_input_images_and_input_files() -> None:
-    assert responses(asked(*ALL))["input"][0]["content"] == [
-        *({"type": "input_image", "image_url": url(image), "detail": "auto"} for image in (PNG, JPEG, GIF, WEBP)),
-        {"type": "input_file", "filename": "e.pdf", "file_data": url(PDF)},
-        {"type": "input_text", "text": WRITTEN},
-        {"type": "input_text", "text": SAID},
+    assert responses(request_with(*ALL))["input"][0]["content"] == [
+        *({"type": "input_image", "image_url": data_url(image), "detail": "auto"} for image in (PNG, JPEG, GIF, WEBP)),
+        {"type": "input_file", "filename": "e.pdf", "file_data": data_url(PDF)},
+        {"type": "input_text", "text": TEXT_FILE_AS_TEXT},
+        {"type": "input_text", "text": QUESTION},
     ]
 
 
@@ -231,29 +231,29 @@ def test_anthropic_has_image_and_document_blocks() -> None:
     def source(file: Attachment) -> dict[str, Any]:
         return {"type": "base64", "media_type": file.media_type, "data": file.data}
 
-    assert anthropic(asked(*ALL))["messages"][0]["content"] == [
+    assert anthropic(request_with(*ALL))["messages"][0]["content"] == [
         *({"type": "image", "source": source(image)} for image in (PNG, JPEG, GIF, WEBP)),
         {"type": "document", "source": source(PDF), "title": "e.pdf"},
-        {"type": "text", "text": WRITTEN},
-        {"type": "text", "text": SAID, "cache_control": {"type": "ephemeral"}},
+        {"type": "text", "text": TEXT_FILE_AS_TEXT},
+        {"type": "text", "text": QUESTION, "cache_control": {"type": "ephemeral"}},
     ]
 
 
 def test_gemini_has_inline_data_but_takes_no_gif() -> None:
-    assert gemini(asked(*ALL))["contents"][0]["parts"] == [
+    assert gemini(request_with(*ALL))["contents"][0]["parts"] == [
         {"inlineData": {"mimeType": "image/png", "data": PNG.data}},
         {"inlineData": {"mimeType": "image/jpeg", "data": JPEG.data}},
-        {"text": note(GIF)},
+        {"text": omission_note(GIF)},
         {"inlineData": {"mimeType": "image/webp", "data": WEBP.data}},
         {"inlineData": {"mimeType": "application/pdf", "data": PDF.data}},
-        {"text": WRITTEN},
-        {"text": SAID},
+        {"text": TEXT_FILE_AS_TEXT},
+        {"text": QUESTION},
     ]
 
 
-def test_ollama_has_images_beside_the_text() -> None:
-    assert ollama(asked(PNG, PDF, TEXT))["messages"] == [
-        {"role": "user", "content": f"{note(PDF)}\n\n{WRITTEN}\n\n{SAID}", "images": [PNG.data]}
+def test_ollama_has_images_in_a_field_next_to_the_text() -> None:
+    assert ollama(request_with(PNG, PDF, TEXT))["messages"] == [
+        {"role": "user", "content": f"{omission_note(PDF)}\n\n{TEXT_FILE_AS_TEXT}\n\n{QUESTION}", "images": [PNG.data]}
     ]
 
 
@@ -265,7 +265,7 @@ _messages = st.builds(
 
 
 @given(st.lists(_messages, min_size=1, max_size=4))
-def test_any_files_become_a_request_that_keeps_the_rules_of_each_wire(messages: list[UserMessage]) -> None:
+def test_any_files_become_a_valid_request_on_each_wire(messages: list[UserMessage]) -> None:
     request = ModelRequest(messages=messages)
     for build in (responses, anthropic, gemini, ollama):
         assert build(request) == build(request)
@@ -287,7 +287,7 @@ def test_any_files_become_a_request_that_keeps_the_rules_of_each_wire(messages: 
     ],
 )
 @pytest.mark.parametrize("files", [(), (PNG,), ALL], ids=["none", "an image", "all"])
-def test_the_providers_own_clients_would_send_the_same(
+def test_requests_with_files_match_the_types_of_the_provider_sdks(
     files: tuple[Attachment, ...], wire: str, build: Callable[[ModelRequest], dict[str, Any]]
 ) -> None:
-    assert sdk_types.faults(wire, build(asked(*files))) == []
+    assert sdk_types.faults(wire, build(request_with(*files))) == []

@@ -1,4 +1,4 @@
-"""Which model a name means, which one no name means, and what is said when a name means nothing."""
+"""Resolution of model names, the default model, and the errors for unknown names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms import default_model_spec, list_models, resolve_model
 from agenticx.settings import Settings
 
-pytestmark = pytest.mark.usefixtures("patient")
+pytestmark = pytest.mark.usefixtures("long_timeouts")
 
 KEYS = re.compile(r"_API_KEY$|_BASE_URL$|^HF_TOKEN$")
 LOCAL = ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM")
@@ -28,7 +28,7 @@ DEFAULTS = Settings.model_validate({})
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys and no files of one's own, and local servers nowhere, whatever runs on this machine."""
+    """Remove keys and user files, and point all local servers to closed ports."""
     import os
 
     for name in [name for name in os.environ if KEYS.search(name)]:
@@ -93,7 +93,7 @@ def test_local_servers_need_no_key_and_keep_colons_in_model_names(monkeypatch: p
     assert repr(resolve_model("ollama:llama3.2:3b")) == "OllamaModel('ollama:llama3.2:3b', host='127.0.0.1:11434')"
 
 
-def test_a_base_url_takes_the_place_of_key_and_usual_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_url_replaces_the_key_and_the_usual_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "127.0.0.1:9" in repr(resolve_model("openai-chat:x", base_url="http://127.0.0.1:9/slug/whole"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")
     assert "127.0.0.1:8" in repr(resolve_model("openai-chat:x"))
@@ -111,12 +111,14 @@ def test_a_base_url_takes_the_place_of_key_and_usual_address(monkeypatch: pytest
         ("nope:x", "model 'nope:x' names the unknown provider 'nope'; providers: openai, openai-chat"),
     ],
 )
-def test_a_name_that_means_nothing_is_told_what_would_be_right(spec: str, sentence: str) -> None:
+def test_the_error_for_an_unknown_name_states_what_is_expected(spec: str, sentence: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         resolve_model(spec)
 
 
-def test_the_default_is_the_setting_then_a_key_then_a_local_server_then_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_model_is_the_setting_then_a_key_then_a_local_server_then_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec, why = default_model_spec(DEFAULTS)
     assert (spec, why.partition(";")[0]) == ("demo", "no provider's key is set and no local model server answers")
     with serving(MODELS) as address:
@@ -131,14 +133,16 @@ def test_the_default_is_the_setting_then_a_key_then_a_local_server_then_demo(mon
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b'{"data": {}}', b'{"data": [1, {"id": 2}]}', b"[" * 9999])
-def test_what_does_not_answer_like_a_model_server_is_none(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_with_any_other_answer_is_not_taken_for_a_model_server(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(answer) as address:
         monkeypatch.setenv("VLLM_BASE_URL", address)
         assert default_model_spec(DEFAULTS)[0] == "demo"
 
 
 @pytest.mark.anyio
-async def test_all_models_that_can_be_named_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_usable_model_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(MODELS) as address:
         monkeypatch.setenv("OLLAMA_BASE_URL", address)
         monkeypatch.setenv("XAI_API_KEY", "x")
@@ -151,7 +155,7 @@ async def test_all_models_that_can_be_named_are_listed_once(monkeypatch: pytest.
         ]
 
 
-def test_models_that_only_embed_are_not_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedding_models_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = json.dumps({"data": [{"id": "nomic-embed-text:latest"}, {"id": "qwen3:4b"}]}).encode()
     with serving(listed) as address:
         monkeypatch.setenv("OLLAMA_BASE_URL", address)
@@ -166,7 +170,7 @@ def test_windows_and_output_limits_come_from_the_catalogue(monkeypatch: pytest.M
     assert windows == [922_000, 128_000, 200_000, 1_048_576, None]
 
 
-def test_a_model_that_nobody_knows_works_and_says_what_is_assumed(
+def test_an_unknown_model_resolves_and_its_assumptions_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -187,7 +191,7 @@ def test_a_model_that_nobody_knows_works_and_says_what_is_assumed(
     ],
 )
 @pytest.mark.parametrize("more", ["", 'abilities = ["tools"]\noutput = 4000'])
-def test_a_provider_of_your_own_may_speak_any_wire(wire: str, kind: str, more: str, tmp_path: Path) -> None:
+def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str, tmp_path: Path) -> None:
     rows = f'[providers.acme]\nbase_url = "http://box:9/v1"\nwire = "{wire}"\n[models."acme:x"]\nwindow = 9000\n{more}'
     (tmp_path / "models.toml").write_text(rows, encoding="utf-8")
     model = resolve_model("acme:x")
@@ -196,7 +200,7 @@ def test_a_provider_of_your_own_may_speak_any_wire(wire: str, kind: str, more: s
 
 @pytest.mark.parametrize("spec", ["openai:a", "openai-chat:a", "anthropic:a", "gemini:a", "ollama:a", "demo"])
 @pytest.mark.cases(quick=2)
-def test_what_asks_a_model_can_be_loaded_beforehand(spec: str) -> None:
+def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> None:
     look = (
         "import sys\n"
         "from agenticx.llms.catalog import load_wire, resolve_model\n"
@@ -209,5 +213,5 @@ def test_what_asks_a_model_can_be_loaded_beforehand(spec: str) -> None:
     assert done.stdout == "[]\n"
 
 
-def test_demo_is_a_model() -> None:
+def test_demo_resolves() -> None:
     assert resolve_model("demo").name == "demo"

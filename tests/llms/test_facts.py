@@ -1,4 +1,4 @@
-"""What is known of providers and models: the file we ship, yours over it, and what is said of a mistake in it."""
+"""The catalogue of providers and models: the shipped file, the user's overrides, and errors in them."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from agenticx.errors import SettingsError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import inline_forms
 from agenticx.llms.catalog import resolve_model
-from agenticx.llms.facts import Facts, ModelFacts, load_facts
+from agenticx.llms.facts import ModelCatalog, ModelFacts, load_model_catalog
 from agenticx.llms.openai_chat import ChatDialect
 from agenticx.settings import load_settings
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where your own models.toml goes; there is none yet."""
+def user_models_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of the user's models.toml, which does not exist yet."""
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     return tmp_path / "models.toml"
 
 
-def of(facts: Facts, spec: str) -> ModelFacts:
+def facts_of(facts: ModelCatalog, spec: str) -> ModelFacts:
     provider, _, model = spec.partition(":")
-    return facts.of(facts.providers[provider], model)
+    return facts.model_facts(facts.providers[provider], model)
 
 
-# --- ours -------------------------------------------------------------------------------------------------------------
+# --- the shipped file -------------------------------------------------------------------------------------------------
 
 
-def test_every_default_model_but_the_routers_is_known(own: Path) -> None:
-    facts = load_facts()
+def test_every_default_model_except_a_router_has_facts(user_models_file: Path) -> None:
+    facts = load_model_catalog()
     defaults = [f"{provider.name}:{provider.model}" for provider in facts.providers.values() if provider.model]
-    assert [spec for spec in defaults if not of(facts, spec).is_known] == ["openrouter:openrouter/auto"]
+    assert [spec for spec in defaults if not facts_of(facts, spec).is_known] == ["openrouter:openrouter/auto"]
     assert len(facts.models) > 80
 
 
-def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
-    prices = {spec: facts.price for spec, facts in load_facts().models.items() if facts.price}
+def test_every_price_has_a_date_and_a_source(user_models_file: Path) -> None:
+    prices = {spec: facts.price for spec, facts in load_model_catalog().models.items() if facts.price}
     assert len(prices) > 50
     for spec, price in prices.items():
         assert price.source.startswith("https://"), spec
@@ -52,16 +52,16 @@ def test_every_price_says_when_and_where_it_was_read(own: Path) -> None:
         assert price.over is None or (price.over.input > price.input and price.over.output > price.output), spec
 
 
-def test_every_dialect_says_where_it_was_read(own: Path) -> None:
-    dialects = {name: provider for name, provider in load_facts().providers.items() if provider.dialect}
+def test_every_dialect_has_sources(user_models_file: Path) -> None:
+    dialects = {name: provider for name, provider in load_model_catalog().providers.items() if provider.dialect}
     assert list(dialects) == ["openrouter", "deepseek", "mistral", "moonshot", "zai"]
     for name, provider in dialects.items():
         assert provider.dialect_sources, name
         assert all(source.startswith("https://") for source in provider.dialect_sources), name
 
 
-def test_who_wants_reasoning_back_and_who_refuses_an_answer_without(own: Path) -> None:
-    dialects = {name: provider.dialect or ChatDialect() for name, provider in load_facts().providers.items()}
+def test_which_dialects_return_and_need_reasoning(user_models_file: Path) -> None:
+    dialects = {name: provider.dialect or ChatDialect() for name, provider in load_model_catalog().providers.items()}
     assert [name for name, dialect in dialects.items() if dialect.returns_reasoning] == [
         "openrouter",
         "deepseek",
@@ -74,8 +74,8 @@ def test_who_wants_reasoning_back_and_who_refuses_an_answer_without(own: Path) -
     assert held == {"mistral": "without_tools"}
 
 
-def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> None:
-    for spec, facts in load_facts().models.items():
+def test_every_window_is_the_sum_of_input_and_output(user_models_file: Path) -> None:
+    for spec, facts in load_model_catalog().models.items():
         assert facts.abilities is not None or facts.price is not None, spec
         if facts.input and facts.window and facts.output:
             assert facts.input + facts.output == facts.window, spec
@@ -91,55 +91,62 @@ def test_every_window_holds_what_may_go_in_and_what_may_come_out(own: Path) -> N
         ("ollama-chat:gemma3:27b-it-qat", "ollama:gemma3"),
     ],
 )
-def test_a_snapshot_or_a_size_is_its_model(spec: str, same_as: str, own: Path) -> None:
-    facts = load_facts()
-    assert of(facts, spec) == of(facts, same_as)
+def test_a_snapshot_or_a_size_has_the_facts_of_its_model(spec: str, same_as: str, user_models_file: Path) -> None:
+    facts = load_model_catalog()
+    assert facts_of(facts, spec) == facts_of(facts, same_as)
     assert same_as in facts.models
 
 
-def test_what_only_begins_like_a_known_model_is_another_one(own: Path) -> None:
-    unknown = of(load_facts(), "openai:gpt-5.4-turbo")
+def test_a_name_that_only_starts_like_a_known_model_is_unknown(user_models_file: Path) -> None:
+    unknown = facts_of(load_model_catalog(), "openai:gpt-5.4-turbo")
     assert (unknown.is_known, unknown.input_window, unknown.price) == (False, None, None)
-    assert [unknown.can("tools"), unknown.can("parallel"), unknown.can("vision")] == [True, True, False]
+    assert [unknown.supports("tools"), unknown.supports("parallel"), unknown.supports("vision")] == [True, True, False]
 
 
-# --- yours ------------------------------------------------------------------------------------------------------------
+# --- the user's file --------------------------------------------------------------------------------------------------
 
 
-def test_a_row_of_yours_changes_the_fields_that_it_has(own: Path) -> None:
-    own.write_text('[models."openai:gpt-4o"]\nprice = { input = 1.1, output = 2, read = 2026-11-01 }\n')
-    ours, yours = ModelFacts(), of(load_facts(), "openai-chat:gpt-4o")
-    assert (yours.window, yours.can("vision")) == (128_000, True)
-    assert yours.price is not None
-    assert (yours.price.input, yours.price.output, yours.price.cached) == (Decimal("1.1"), Decimal(2), None)
-    assert yours.price.source == "https://developers.openai.com/api/docs/pricing"
-    assert ours.price is None
+def test_a_user_s_row_overrides_only_its_own_fields(user_models_file: Path) -> None:
+    user_models_file.write_text('[models."openai:gpt-4o"]\nprice = { input = 1.1, output = 2, read = 2026-11-01 }\n')
+    default, overridden = ModelFacts(), facts_of(load_model_catalog(), "openai-chat:gpt-4o")
+    assert (overridden.window, overridden.supports("vision")) == (128_000, True)
+    assert overridden.price is not None
+    assert (overridden.price.input, overridden.price.output, overridden.price.cached) == (
+        Decimal("1.1"),
+        Decimal(2),
+        None,
+    )
+    assert overridden.price.source == "https://developers.openai.com/api/docs/pricing"
+    assert default.price is None
 
 
-def test_a_provider_of_yours_is_one_like_ours_and_comes_last(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own.write_text(
+def test_a_provider_of_the_user_comes_last(user_models_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user_models_file.write_text(
         '[providers.my-proxy]\nbase_url = "https://llm.example/v1"\nkeys = ["MY_KEY"]\nmodel = "large"\n'
         'dialect = { short_call_ids = true }\n[models."my-proxy:large"]\nwindow = 1000\n'
     )
     monkeypatch.setenv("MY_PROXY_BASE_URL", "http://127.0.0.1:9/v1")
-    facts = load_facts()
+    facts = load_model_catalog()
     provider = facts.providers["my-proxy"]
     assert list(facts.providers)[-1] == "my-proxy"
-    assert (provider.where(), provider.dialect and provider.dialect.short_call_ids) == ("http://127.0.0.1:9/v1", True)
-    assert of(facts, "my-proxy:large").input_window == 1000
+    assert (provider.effective_base_url(), provider.dialect and provider.dialect.short_call_ids) == (
+        "http://127.0.0.1:9/v1",
+        True,
+    )
+    assert facts_of(facts, "my-proxy:large").input_window == 1000
 
 
-def test_a_model_s_dialect_is_its_provider_s_but_for_what_its_row_says(own: Path) -> None:
-    own.write_text(
+def test_the_dialect_of_a_model_overrides_fields_of_its_provider_s(user_models_file: Path) -> None:
+    user_models_file.write_text(
         '[models."mistral:x"]\ndialect = { returns_reasoning = true }\n'
         '[models."together:moonshotai/Kimi-K2-Thinking"]\ndialect = { needs_reasoning = true }\n'
     )
-    facts = load_facts()
+    facts = load_model_catalog()
     usual = facts.providers["mistral"].dialect
     assert usual is not None
-    assert of(facts, "mistral:x").dialect == replace(usual, returns_reasoning=True)
-    assert of(facts, "together:moonshotai/Kimi-K2-Thinking").dialect == ChatDialect(needs_reasoning=True)
-    assert of(facts, "mistral:y").dialect is None
+    assert facts_of(facts, "mistral:x").dialect == replace(usual, returns_reasoning=True)
+    assert facts_of(facts, "together:moonshotai/Kimi-K2-Thinking").dialect == ChatDialect(needs_reasoning=True)
+    assert facts_of(facts, "mistral:y").dialect is None
 
 
 @pytest.mark.parametrize(
@@ -158,33 +165,33 @@ def test_a_model_s_dialect_is_its_provider_s_but_for_what_its_row_says(own: Path
         ("openai:gpt-5", ()),
     ],
 )
-def test_models_of_local_servers_are_marked_with_the_forms_they_write_calls_in(
-    spec: str, forms: tuple[str, ...], own: Path, monkeypatch: pytest.MonkeyPatch
+def test_models_of_local_servers_have_their_forms_of_inline_calls(
+    spec: str, forms: tuple[str, ...], user_models_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("MISTRAL_API_KEY", "GROQ_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(variable, "x")
-    settings = load_settings({}, environ={"AGX_HOME": str(own.parent)})
+    settings = load_settings({}, environ={"AGX_HOME": str(user_models_file.parent)})
     assert inline_forms(assemble_model(spec, settings)) == inline_forms(resolve_model(spec)) == forms
 
 
-def test_a_name_that_marks_a_model_tells_nothing_else_of_it(own: Path) -> None:
-    assert not of(load_facts(), "vllm:Qwen/Qwen3-8B").is_known
+def test_a_model_with_only_inline_calls_is_unknown(user_models_file: Path) -> None:
+    assert not facts_of(load_model_catalog(), "vllm:Qwen/Qwen3-8B").is_known
 
 
-def test_a_row_of_yours_says_whether_a_model_writes_calls_into_its_text(own: Path) -> None:
-    own.write_text(
+def test_a_user_s_row_overrides_the_forms_of_inline_calls(user_models_file: Path) -> None:
+    user_models_file.write_text(
         '[models."vllm:house-model"]\ninline_calls = ["mistral"]\n[models."vllm:qwen3-quiet"]\ninline_calls = []\n'
         '[providers.acme]\nbase_url = "http://10.0.0.9/v1"\ninline_calls = { hermes = ["house"] }\n'
     )
-    facts = load_facts()
+    facts = load_model_catalog()
     specs = ("vllm:house-model", "vllm:qwen3-quiet", "acme:House-2", "acme:qwen3")
-    assert [of(facts, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
+    assert [facts_of(facts, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
 
 
-def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
-    before = of(load_facts(), "ollama:mine").input_window
-    own.write_text('[models."ollama:mine"]\nwindow = 65536\n')
-    assert (before, of(load_facts(), "ollama:mine:7b").input_window) == (None, 65536)
+def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) -> None:
+    before = facts_of(load_model_catalog(), "ollama:mine").input_window
+    user_models_file.write_text('[models."ollama:mine"]\nwindow = 65536\n')
+    assert (before, facts_of(load_model_catalog(), "ollama:mine:7b").input_window) == (None, 65536)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +205,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ('[models."openai-chat:x"]', "the name should be provider:model with one of openai, anthropic, "),
         ('[models."openai:x"]\nwindow = "big"', "window is 'big'; input should be a valid integer"),
         ('[models."openai:x"]\nwindow = 0', "window is 0; input should be greater than 0"),
-        ('[models."openai:x"]\ncolour = 1', "'colour' means nothing here; a row may have window, input, output, abil"),
+        ('[models."openai:x"]\ncolour = 1', "unknown field 'colour'; a row may have window, input, output, abil"),
         ('[models."openai:x"]\nabilities = ["fly"]', "abilities.0 is 'fly'; input should be 'tools', 'parallel', 'vis"),
         ('[models."openai:x"]\nprice = { input = 1, output = 2 }', "price.read is missing"),
         (
@@ -213,7 +220,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
         (
             '[models."openai:x"]\nprice = { input = 1, output = 2, read = 2026-01-01, outputs = 3 }',
-            "'price.outputs' means nothing here; price may have input, output, cached, cache_write, ",
+            "unknown field 'price.outputs'; price may have input, output, cached, cache_write, ",
         ),
         ('[providers."A B"]\nbase_url = "http://x"', "a provider's name is made of lower-case letters, digits and -"),
         (
@@ -222,7 +229,7 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
         (
             '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
-            "'dialect.streams' means nothing here; dialect may have output_limit, stream_options, ",
+            "unknown field 'dialect.streams'; dialect may have output_limit, stream_options, ",
         ),
         ('[models."vllm:x"]\ninline_calls = ["xml"]', "inline_calls.0 is 'xml'; input should be 'hermes' or 'mistral'"),
         (
@@ -231,25 +238,27 @@ def test_what_you_write_counts_at_the_next_call(own: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_file_its_row_and_what_would_be_right(text: str, sentence: str, own: Path) -> None:
-    own.write_text(text)
-    with pytest.raises(SettingsError, match=re.escape(sentence.replace("{path}", str(own)))) as refused:
-        load_facts()
-    assert str(own) in str(refused.value)
+def test_the_error_for_an_invalid_row_names_file_row_and_expected_value(
+    text: str, sentence: str, user_models_file: Path
+) -> None:
+    user_models_file.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(sentence.replace("{path}", str(user_models_file)))) as refused:
+        load_model_catalog()
+    assert str(user_models_file) in str(refused.value)
 
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize(
     "keys", ['["ACME_API_KEY", "sk-Canary-123456"]', '"sk-Canary-123456"', '{ a = "sk-Canary-12" }']
 )
-def test_a_key_that_stands_where_its_variable_should_is_not_repeated(keys: str, own: Path) -> None:
-    own.write_text(f'[providers.acme]\nbase_url = "http://x"\nkeys = {keys}')
+def test_a_key_in_place_of_its_variable_is_not_repeated_in_the_error(keys: str, user_models_file: Path) -> None:
+    user_models_file.write_text(f'[providers.acme]\nbase_url = "http://x"\nkeys = {keys}')
     with pytest.raises(SettingsError, match=r"such as .*ACME_API_KEY") as refused:
-        load_facts()
+        load_model_catalog()
     assert "anary" not in f"{refused.value} {refused.value.__cause__}"
 
 
-def test_a_file_that_cannot_be_read_is_named(own: Path) -> None:
-    own.write_bytes(b"\xff")
-    with pytest.raises(SettingsError, match=re.escape(f"{own} cannot be read: ")):
-        load_facts()
+def test_an_unreadable_file_is_named_in_the_error(user_models_file: Path) -> None:
+    user_models_file.write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=re.escape(f"{user_models_file} cannot be read: ")):
+        load_model_catalog()

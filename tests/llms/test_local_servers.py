@@ -1,4 +1,4 @@
-"""What servers on this machine say of themselves: Ollama, vLLM, llama.cpp and LM Studio, each as it answers."""
+"""Queries to local model servers: Ollama, vLLM, llama.cpp and LM Studio, with their own answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms.base import ModelRequest, complete
-from agenticx.llms.catalog import list_models, local_window
-from agenticx.llms.facts import load_facts
-from agenticx.llms.local_servers import LocalModel, names_served
+from agenticx.llms.catalog import list_models, local_window_query
+from agenticx.llms.facts import load_model_catalog
+from agenticx.llms.local_servers import LocalModel, fetch_model_names
 from agenticx.llms.loopback import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
@@ -37,7 +37,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @contextmanager
 def serving(answers: dict[str, Any]) -> Iterator[str]:
-    """A server with one JSON answer for each path; one that is a function is asked with the posted JSON."""
+    """Run a server with one JSON answer for each path; a function is called with the posted JSON."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -71,14 +71,14 @@ def listed(*names: str, **more: Any) -> dict[str, Any]:
 
 OLLAMA = {
     "/v1/models": listed("mystery:7b", "gemma3:4b", "nomic-embed-text"),
-    "/api/show": lambda asked: {"capabilities": ["completion", "tools", "thinking"]} if asked["model"] else None,
+    "/api/show": lambda posted: {"capabilities": ["completion", "tools", "thinking"]} if posted["model"] else None,
     "/api/ps": {"models": [{"name": "mystery:7b", "context_length": 4096}]},
 }
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 @pytest.mark.anyio
-async def test_ollama_says_what_its_models_can_do_and_how_much_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ollama_reports_capabilities_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(OLLAMA) as address:
         monkeypatch.setenv("OLLAMA_BASE_URL", address)
         models = [model for model in await list_models(DEFAULTS) if model.provider == "ollama"]
@@ -88,7 +88,7 @@ async def test_ollama_says_what_its_models_can_do_and_how_much_they_take(monkeyp
     ]
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 @pytest.mark.parametrize(
     ("spec", "variable", "answers", "window"),
     [
@@ -102,94 +102,94 @@ async def test_ollama_says_what_its_models_can_do_and_how_much_they_take(monkeyp
         ("lmstudio:m", "LMSTUDIO_BASE_URL", {}, None),
     ],
 )
-def test_a_server_s_real_window_is_what_it_has_given_the_model(
+def test_the_real_window_is_the_one_that_the_server_reports(
     spec: str, variable: str, answers: dict[str, Any], window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(answers) as address:
         monkeypatch.setenv(variable, address if "ollama" in spec else f"{address}/v1")
-        ask = local_window(spec)
-        assert ask is not None
-        assert ask() == window
-        there = local_window(spec, f"{address}/v1")
-    assert there is not None
-    assert there() is None  # nobody answers any more
+        query = local_window_query(spec)
+        assert query is not None
+        assert query() == window
+        closed_query = local_window_query(spec, f"{address}/v1")
+    assert closed_query is not None
+    assert closed_query() is None  # the server is closed
 
 
-@pytest.mark.usefixtures("patient")
-def test_a_model_whose_name_cannot_be_shown_or_typed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("long_timeouts")
+def test_models_with_unprintable_or_long_names_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ["", "a\x1b[2Jb", "a\nb", "a\u202eb", "a\ud800", "n" * 201]
     with serving({"/v1/models": listed(*odd, "org/My Model:7b", "n" * 200, "größe")}) as address:
         monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
-        names = names_served(load_facts().providers["vllm"])
+        names = fetch_model_names(load_model_catalog().providers["vllm"])
     assert names == ["org/My Model:7b", "n" * 200, "größe"]
 
 
-@pytest.mark.usefixtures("patient")
-def test_a_list_of_models_is_read_so_far_as_a_person_could(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("long_timeouts")
+def test_at_most_1000_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({"/v1/models": listed(*map(str, range(1_500)))}) as address:
         monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
-        assert names_served(load_facts().providers["vllm"]) == list(map(str, range(1_000)))
+        assert fetch_model_names(load_model_catalog().providers["vllm"]) == list(map(str, range(1_000)))
 
 
-def test_providers_with_keys_are_not_asked() -> None:
-    assert (local_window("openai:gpt-5.4"), local_window("demo")) == (None, None)
+def test_there_is_no_window_query_for_providers_with_keys() -> None:
+    assert (local_window_query("openai:gpt-5.4"), local_window_query("demo")) == (None, None)
 
 
 @pytest.mark.anyio
-async def test_the_window_is_asked_for_once_after_the_first_whole_reply() -> None:
-    asked: list[int] = []
+async def test_the_window_is_queried_once_after_the_first_whole_reply() -> None:
+    queries: list[int] = []
 
-    def ask() -> int:
-        asked.append(1)
+    def query_window() -> int:
+        queries.append(1)
         return 4096
 
     with ScriptedModel([say("one"), say("two")], context_window=99) as scripted:
-        model = LocalModel(scripted, ask)
+        model = LocalModel(scripted, query_window)
         windows = [model.context_window]
         for _ in range(2):
             _ = [batch async for batch in model.stream(ModelRequest(messages=[]))]
-            await answered()
+            await window_queries_done()
             windows.append(model.context_window)
-    assert (windows, len(asked)) == ([99, 4096, 4096], 1)
+    assert (windows, len(queries)) == ([99, 4096, 4096], 1)
 
 
 @pytest.mark.anyio
-async def test_a_reply_waits_for_no_window_and_fails_with_none() -> None:
-    told = threading.Event()
+async def test_a_reply_neither_waits_for_the_window_nor_fails_with_its_query() -> None:
+    released = threading.Event()
 
-    def ask() -> int:
-        assert told.wait(PATIENCE)
+    def query_window() -> int:
+        assert released.wait(PATIENCE)
         raise SettingsError("no such server")
 
     with ScriptedModel([say("one"), say("two")], context_window=99) as scripted:
-        model = LocalModel(scripted, ask)
+        model = LocalModel(scripted, query_window)
         replies = [(await complete(model, ModelRequest(messages=[])))[0].text for _ in range(2)]
-        told.set()
-        await answered()
+        released.set()
+        await window_queries_done()
     assert (replies, model.context_window) == (["one", "two"], 99)
 
 
-async def answered() -> None:
-    """When nobody asks for a window any more."""
+async def window_queries_done() -> None:
+    """Wait until all threads that query a window have ended."""
     for thread in threading.enumerate():
         if thread.name == "agx-window":
             await asyncio.to_thread(thread.join)
 
 
 @contextmanager
-def dripping(head: bytes) -> Iterator[tuple[str, list[int]]]:
-    """A server that begins with `head` and goes on for ever, one blank every 50 ms; and how many it sent to each."""
+def slow_server(head: bytes) -> Iterator[tuple[str, list[int]]]:
+    """Run a server that sends `head`, then a space every 50 ms; yield its address and the spaces per connection."""
     over, sent = threading.Event(), list[int]()
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
-                place = len(sent)
+                index = len(sent)
                 sent.append(0)
                 self.wfile.write(head)
                 while not over.wait(0.05):
                     self.wfile.write(b" ")
-                    sent[place] += 1
+                    sent[index] += 1
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -212,20 +212,22 @@ def dripping(head: bytes) -> Iterator[tuple[str, list[int]]]:
     ],
     ids=["body", "body of a closing connection", "head"],
 )
-async def test_a_server_that_drips_is_given_up_after_a_second(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with dripping(head) as (address, sent):
+async def test_a_server_that_sends_byte_by_byte_is_cut_off_after_a_second(
+    head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with slow_server(head) as (address, sent):
         monkeypatch.setenv("LMSTUDIO_BASE_URL", address)
         async with asyncio.timeout(PATIENCE):
             models = await list_models(DEFAULTS)
-        assert max(sent, default=0) < 10 / 0.05  # a machine that is late may hear more in its second
+        assert max(sent, default=0) < 10 / 0.05  # 10 s instead of 1 s, for slow test machines
     assert [model for model in models if model.provider == "lmstudio"] == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost", "a.localhost"])
-def test_this_machine_is_known_by_its_names(host: str) -> None:
+def test_loopback_hosts_are_recognised(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["localhost.example", "10.0.0.1", "api.openai.com", "", "0.0.0.0"])
-def test_any_other_host_is_not_this_machine(host: str) -> None:
+def test_other_hosts_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)

@@ -1,4 +1,4 @@
-"""What an answer is to be: which models can be held to a schema, and what each wire makes of one."""
+"""Output schemas: the models that can be constrained to one, and its form on each wire."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dog(BaseModel):
 
 
 class Owner(BaseModel):
-    """Who has it."""
+    """The owner of a pet."""
 
     name: str = Field(min_length=1, description="The full name.")
     born: str | None = Field(None, json_schema_extra={"format": "date"})
@@ -62,23 +62,23 @@ class Table:
     rows: dict[str, int]
 
 
-def output(type_: Any) -> OutputSchema:
+def output_schema(type_: Any) -> OutputSchema:
     schema = TypeAdapter(type_).json_schema()
     if "$ref" in schema:
         schema = {**schema["$defs"]["Node"], "$defs": schema["$defs"]}
     return OutputSchema("answer", schema)
 
 
-OWNER, NODE, TABLE = output(Owner), output(Node), output(Table)
+OWNER, NODE, TABLE = output_schema(Owner), output_schema(Node), output_schema(Table)
 LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {}})
-ASKED = ModelRequest(messages=[UserMessage(content="who?")], output_schema=OWNER)
+REQUEST = ModelRequest(messages=[UserMessage(content="who?")], output_schema=OWNER)
 STRICT = strict_schema(OWNER.schema)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_schema_is_closed_and_what_cannot_be_held_is_told() -> None:
+def test_a_strict_schema_is_closed_and_describes_unsupported_constraints() -> None:
     assert STRICT == {
         "$defs": {
             "Cat": {
@@ -104,7 +104,7 @@ def test_a_schema_is_closed_and_what_cannot_be_held_is_told() -> None:
         },
         "type": "object",
         "title": "Owner",
-        "description": "Who has it.",
+        "description": "The owner of a pet.",
         "properties": {
             "name": {"type": "string", "title": "Name", "description": 'The full name.\n\n{"minLength":1}'},
             "born": {"title": "Born", "anyOf": [{"type": "string"}, {"type": "null"}], "format": "date"},
@@ -127,7 +127,7 @@ def test_a_schema_is_closed_and_what_cannot_be_held_is_told() -> None:
     ],
     ids=["open", "open inside", "tuple", "anything", "several at once"],
 )
-def test_what_has_no_closed_form_is_said_to_have_none(schema: dict[str, Any]) -> None:
+def test_a_schema_without_a_closed_form_has_no_strict_schema(schema: dict[str, Any]) -> None:
     assert strict_schema(schema) is None
 
 
@@ -149,7 +149,7 @@ _schemas = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), _schemas))
-def test_whatever_has_a_closed_form_keeps_the_rules(fields: dict[str, Any]) -> None:
+def test_every_strict_schema_is_valid(fields: dict[str, Any]) -> None:
     strict = strict_schema({"type": "object", "properties": fields})
     assert strict is None or schema_violations(strict) == []
 
@@ -161,49 +161,49 @@ def test_chat_completions_has_a_response_format() -> None:
     def body(request: ModelRequest, dialect: ChatDialect) -> dict[str, Any]:
         return json.loads(_openai_chat_request.request_body(request, model="m", dialect=dialect, stream=True))
 
-    assert body(ASKED, ChatDialect(output_schemas=True))["response_format"] == {
+    assert body(REQUEST, ChatDialect(output_schemas=True))["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": STRICT, "strict": True},
     }
-    loose = body(ModelRequest(messages=ASKED.messages, output_schema=TABLE), ChatDialect(output_schemas=True))
+    loose = body(ModelRequest(messages=REQUEST.messages, output_schema=TABLE), ChatDialect(output_schemas=True))
     assert loose["response_format"]["json_schema"] == {"name": "answer", "schema": TABLE.schema, "strict": False}
-    assert "response_format" not in body(ASKED, ChatDialect())
+    assert "response_format" not in body(REQUEST, ChatDialect())
 
 
 def test_responses_has_a_text_format() -> None:
-    body = json.loads(_responses.request_body(ASKED, model="m", dialect=_responses.ResponsesDialect(), stream=True))
+    body = json.loads(_responses.request_body(REQUEST, model="m", dialect=_responses.ResponsesDialect(), stream=True))
     assert body["text"] == {"format": {"type": "json_schema", "name": "answer", "schema": STRICT, "strict": True}}
     assert rules_responses.violations(body) == []
 
 
 def test_anthropic_has_an_output_config() -> None:
-    body = json.loads(_anthropic_request.request_body(ASKED, model="m", max_tokens=10))
+    body = json.loads(_anthropic_request.request_body(REQUEST, model="m", max_tokens=10))
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": STRICT}}
     assert rules_anthropic.violations(body) == []
-    without = _anthropic_request.request_body(ASKED, model="m", max_tokens=10, output_schemas=False)
+    without = _anthropic_request.request_body(REQUEST, model="m", max_tokens=10, output_schemas=False)
     assert "output_config" not in json.loads(without)
-    itself = ModelRequest(messages=ASKED.messages, output_schema=NODE)
+    itself = ModelRequest(messages=REQUEST.messages, output_schema=NODE)
     assert "output_config" not in json.loads(_anthropic_request.request_body(itself, model="m", max_tokens=10))
 
 
 def test_gemini_has_a_response_schema() -> None:
-    body = json.loads(_gemini_request.request_body(ASKED, model="m", dialect=_gemini_request.GeminiDialect()))
+    body = json.loads(_gemini_request.request_body(REQUEST, model="m", dialect=_gemini_request.GeminiDialect()))
     assert body["generationConfig"]["responseMimeType"] == "application/json"
     assert list(body["generationConfig"]["responseJsonSchema"]["properties"]) == ["name", "born", "pet"]
     assert rules_gemini.violations(body, signed=False) == []
 
 
-def test_ollama_has_a_format_and_shows_it_to_the_model() -> None:
+def test_ollama_has_a_format_and_the_schema_in_a_message() -> None:
     schema = {"type": "object", "properties": {"format": {"type": "string", "pattern": "a+", "format": "uri"}}}
-    asked = ModelRequest(messages=ASKED.messages, output_schema=OutputSchema("answer", schema))
-    body = json.loads(_ollama.request_body(asked, model="m", context_window=None))
+    request = ModelRequest(messages=REQUEST.messages, output_schema=OutputSchema("answer", schema))
+    body = json.loads(_ollama.request_body(request, model="m", context_window=None))
     assert body["format"] == {"type": "object", "properties": {"format": {"type": "string"}}}
     assert [row["role"] for row in body["messages"]] == ["user", "system"]
     assert json.dumps(schema, separators=(",", ":")) in body["messages"][1]["content"]
     assert rules_ollama.violations(body) == []
 
 
-# --- who can ----------------------------------------------------------------------------------------------------------
+# --- models -----------------------------------------------------------------------------------------------------------
 
 
 def chat(base_url: str = OPENAI_BASE_URL, **options: Any) -> OpenAIChatModel:
@@ -237,26 +237,26 @@ def chat(base_url: str = OPENAI_BASE_URL, **options: Any) -> OpenAIChatModel:
     ],
     ids=lambda value: f"{type(value).__name__} {value.name}" if hasattr(value, "name") else str(value),
 )
-def test_models_say_whether_they_can_be_held_to_a_schema(model: ChatModel, with_tools: bool, without: bool) -> None:
+def test_models_report_whether_they_take_an_output_schema(model: ChatModel, with_tools: bool, without: bool) -> None:
     assert takes_output_schema(model, OWNER, with_tools=True) is with_tools
     assert takes_output_schema(model, OWNER, with_tools=False) is without
 
 
 @pytest.mark.parametrize("model", [chat(), OpenAIResponsesModel("gpt-5"), AnthropicModel("claude-sonnet-4-5")])
-def test_a_schema_without_a_closed_form_is_none_that_they_can_be_held_to(model: ChatModel) -> None:
+def test_models_do_not_take_a_schema_without_a_closed_form(model: ChatModel) -> None:
     assert not takes_output_schema(model, TABLE, with_tools=False)
     assert takes_output_schema(model, NODE, with_tools=False) is not isinstance(model, AnthropicModel)
 
 
 @pytest.mark.anyio
-async def test_a_server_that_refuses_a_schema_is_asked_without_and_not_again() -> None:
+async def test_after_a_refusal_of_the_schema_it_is_left_out() -> None:
     refusal = status(
         400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     )
     async with FakeOpenAIServer([refusal, say("so"), say("so")]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=True))
         for _ in range(2):
-            reply, error = await complete(model, ASKED)
+            reply, error = await complete(model, REQUEST)
             assert (reply.text, error) == ("so", None)
         await model.aclose()
     assert ["response_format" in request.json for request in server.requests] == [True, False, False]
@@ -267,7 +267,7 @@ async def test_a_server_that_refuses_a_schema_is_asked_without_and_not_again() -
 async def test_any_other_refusal_is_an_error() -> None:
     async with FakeOpenAIServer([status(400, "no such model")]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=True))
-        _, error = await complete(model, ASKED)
+        _, error = await complete(model, REQUEST)
         await model.aclose()
     assert isinstance(error, ModelError)
     assert takes_output_schema(model, OWNER, with_tools=False)

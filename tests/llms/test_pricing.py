@@ -1,4 +1,4 @@
-"""What calls cost: a decimal where every part of it is known, nothing where not, never too little."""
+"""Costs of calls: a decimal if every part is known, else None, never too low."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, Usage, UsageDelta, complete
-from agenticx.llms.pricing import LongRates, Price, PricedModel
+from agenticx.llms.pricing import LongInputRates, Price, PricedModel
 from agenticx.llms.retrying import RetryingModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session
@@ -26,7 +26,7 @@ PRICE = Price(
     cache_write=Decimal("3.125"),
     read=date(2026, 11, 1),
 )
-LONG = LongRates(tokens=1000, input=Decimal(5), output=Decimal(20))
+LONG = LongInputRates(tokens=1000, input=Decimal(5), output=Decimal(20))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ LONG = LongRates(tokens=1000, input=Decimal(5), output=Decimal(20))
         (Usage(5, None), PRICE, None),
     ],
 )
-def test_a_call_costs_what_its_tokens_cost(usage: Usage, price: Price, dollars: str | None) -> None:
+def test_the_cost_of_a_call_is_the_cost_of_its_tokens(usage: Usage, price: Price, dollars: str | None) -> None:
     cost = price.cost(usage, TODAY)
     assert (cost if cost is None else format(cost.normalize(), "f")) == dollars
 
@@ -64,7 +64,7 @@ def priced(model: ScriptedModel, price: Price = PRICE) -> PricedModel:
 
 
 @pytest.mark.anyio
-async def test_the_cost_comes_with_a_whole_reply() -> None:
+async def test_a_whole_reply_has_a_cost() -> None:
     with ScriptedModel([[say("hi"), usage(1000, 10)]]) as model:
         reply, error = await complete(priced(model), ModelRequest(messages=[]))
     assert (error, reply.usage) == (None, Usage(1000, 10, cost_usd=Decimal("0.0026")))
@@ -72,18 +72,18 @@ async def test_the_cost_comes_with_a_whole_reply() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("ending", [cut(), fail(ModelError("broke", code="provider.transport"))])
-async def test_a_reply_that_was_cut_has_no_cost_because_its_last_counts_are_missing(ending: Any) -> None:
+async def test_a_reply_that_was_cut_off_has_no_cost(ending: Any) -> None:
     with ScriptedModel([[say("hi"), usage(1000, 1), ending]]) as model:
         reply, _ = await complete(priced(model), ModelRequest(messages=[]))
     assert reply.usage == Usage(1000, 1)
 
 
 @pytest.mark.anyio
-async def test_what_the_provider_reports_counts_more_than_its_list() -> None:
-    told = Usage(1000, 10, cost_usd=Decimal("0.5"))
-    with ScriptedModel([[say("hi"), raw(UsageDelta(told))]]) as model:
+async def test_a_cost_reported_by_the_provider_is_kept() -> None:
+    reported = Usage(1000, 10, cost_usd=Decimal("0.5"))
+    with ScriptedModel([[say("hi"), raw(UsageDelta(reported))]]) as model:
         reply, _ = await complete(priced(model), ModelRequest(messages=[]))
-    assert reply.usage == told
+    assert reply.usage == reported
 
 
 # --- in turns ---------------------------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def look() -> str:
     return "nothing"
 
 
-async def costs(model: Any, **options: Any) -> tuple[list[str | None], str | None]:
-    """The cost in each `usage` event of a turn, and that in its `final`."""
+async def turn_costs(model: Any, **options: Any) -> tuple[list[str | None], str | None]:
+    """Return the cost in each `usage` event of a turn, and that in its `final`."""
     events = await collect(AgentRuntime(model, **options).run_turn("hi", Session(), tools=[look]))
     calls = [event.data.get("cost_usd") for event in events if event.type is EventType.USAGE]
     return calls, events[-1].data["usage"].get("cost_usd")
@@ -105,23 +105,23 @@ async def costs(model: Any, **options: Any) -> tuple[list[str | None], str | Non
 @pytest.mark.anyio
 async def test_a_turn_s_total_is_the_sum_of_its_calls() -> None:
     with ScriptedModel([[call("look", {}), usage(1000, 10)], [say("done"), usage(2000, 1)]]) as model:
-        assert await costs(priced(model)) == (["0.0026", "0.00501"], "0.00761")
+        assert await turn_costs(priced(model)) == (["0.0026", "0.00501"], "0.00761")
 
 
 @pytest.mark.anyio
-async def test_a_total_with_an_unknown_part_is_absent_and_not_too_low() -> None:
+async def test_a_total_with_an_unknown_cost_is_unknown() -> None:
     with ScriptedModel([[call("look", {}), usage(1000, 10)], say("done")]) as model:
-        assert await costs(priced(model)) == (["0.0026", None], None)
+        assert await turn_costs(priced(model)) == (["0.0026", None], None)
 
 
 @pytest.mark.anyio
-async def test_models_without_a_price_cost_nothing_that_we_know() -> None:
+async def test_models_without_a_price_have_no_cost() -> None:
     with ScriptedModel([[say("done"), usage(1000, 10)]]) as model:
-        assert await costs(model) == ([None], None)
+        assert await turn_costs(model) == ([None], None)
 
 
 @pytest.mark.anyio
-async def test_calls_of_several_models_add_up_each_at_its_own_price() -> None:
+async def test_calls_of_several_models_add_up_at_their_own_prices() -> None:
     busy = ModelError("busy", code="provider.overloaded")
     dear = PRICE.model_copy(update={"input": Decimal(25)})
     with (
@@ -129,11 +129,11 @@ async def test_calls_of_several_models_add_up_each_at_its_own_price() -> None:
         ScriptedModel([[say("done"), usage(1000, 0)]], name="dear") as second,
     ):
         model = RetryingModel(priced(first), [priced(second, dear)])
-        assert await costs(model) == (["0.0025", "0.025"], "0.0275")
+        assert await turn_costs(model) == (["0.0025", "0.025"], "0.0275")
 
 
 @pytest.mark.anyio
-async def test_a_summary_is_part_of_the_total() -> None:
+async def test_the_cost_of_a_summary_is_part_of_the_total() -> None:
     history: list[Message] = [UserMessage(content="x" * 900) for _ in range(30)]
     with ScriptedModel([[say("A summary."), usage(3000, 0)], [say("done"), usage(1000, 0)]]) as model:
         events = await collect(AgentRuntime(priced(model)).run_turn("hi", Session(messages=history)))

@@ -1,4 +1,4 @@
-"""Every recorded HTTP error as a person gets to see it: its words, its type, and when to come back."""
+"""Every recorded HTTP error as the user sees it: its message, its type, and the time of a retry."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ WIRES = {"anthropic": "anthropic", "chat": "openai_chat", "gemini": "gemini", "r
 
 NO_WIRE = {
     "bedrock": ("anthropic", "we have no Bedrock wire; such bodies reach us through gateways, and name no type"),
-    "embeddings": ("openai_chat", "we ask for no embeddings; what is not found is told alike"),
+    "embeddings": ("openai_chat", "we have no embeddings wire; a missing model has the same error"),
 }
-"""Folders whose servers we never ask: the wire that reads them here, and why it is another one."""
+"""Folders of servers without a wire of ours: the wire that reads their errors here, and the reason."""
 
 KINDS = [*WIRES, *NO_WIRE]
 COUNTS = {"anthropic": 2, "bedrock": 12, "chat": 9, "embeddings": 2, "gemini": 2, "responses": 5}
 
 
-def recorded() -> list[Any]:
+def recorded_error_params() -> list[Any]:
     root = folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip("no recorded provider streams: set AGX_STREAMS"), id="none")]
@@ -40,15 +40,17 @@ def recorded() -> list[Any]:
     return [pytest.param(json.loads(file.read_bytes()), id=f"{file.parent.name}-{file.stem}") for file in files]
 
 
-def words(body: str) -> tuple[str, str | None]:
-    """Message and type as the provider says them: `type`, else Google's `status`, else none."""
+def message_and_type(body: str) -> tuple[str, str | None]:
+    """Return message and type as sent by the provider: `type`, else Google's `status`, else None."""
     outer = json.loads(body)
     inner = outer.get("error", outer)
     return inner["message"], inner.get("type") or inner.get("status")
 
 
-async def answered(kind: str, status: int, one: dict[str, Any], **headers: str) -> tuple[ModelError, list[Any], int]:
-    """The error of a call, the events of a turn, and how often the turn asked."""
+async def error_and_events(
+    kind: str, status: int, one: dict[str, Any], **headers: str
+) -> tuple[ModelError, list[Any], int]:
+    """Return the error of a call, the events of a turn, and the number of requests of the turn."""
     wire = WIRES.get(kind) or NO_WIRE[kind][0]
 
     async def do(exchange: Exchange) -> None:
@@ -65,33 +67,38 @@ async def answered(kind: str, status: int, one: dict[str, Any], **headers: str) 
     return error, events, len(made.arrivals) - 1
 
 
-@pytest.mark.parametrize("one", recorded())
-async def test_a_recorded_error_is_told_in_the_provider_s_words_and_not_asked_again(one: dict[str, Any]) -> None:
-    message, type_ = words(one["body"])
-    error, events, asked = await answered(one["kind"], one["status"], one)
+@pytest.mark.parametrize("one", recorded_error_params())
+async def test_a_recorded_error_has_the_provider_s_message_and_is_not_retried(one: dict[str, Any]) -> None:
+    message, type_ = message_and_type(one["body"])
+    error, events, attempts = await error_and_events(one["kind"], one["status"], one)
 
-    said = (error.code, error.provider_type, error.status, error.retryable, error.retry_after)
-    assert said == ("provider.bad_request", type_, one["status"], False, None)
+    fields = (error.code, error.provider_type, error.status, error.retryable, error.retry_after)
+    assert fields == ("provider.bad_request", type_, one["status"], False, None)
     assert f": {message}" in str(error)
     end = events[-1].data
     assert (end["code"], end["text"], end["retryable"]) == ("provider.bad_request", str(error), False)
-    assert ("retry_at" in end, asked) == (False, 1)
+    assert ("retry_at" in end, attempts) == (False, 1)
 
 
-@pytest.mark.parametrize("one", recorded())
-async def test_the_same_words_with_a_status_that_asks_for_patience_say_when_to_come_back(one: dict[str, Any]) -> None:
-    message, type_ = words(one["body"])
-    error, events, asked = await answered(one["kind"], 429, one, Retry_After="3600")
+@pytest.mark.parametrize("one", recorded_error_params())
+async def test_a_recorded_error_with_status_429_reports_when_to_retry(one: dict[str, Any]) -> None:
+    message, type_ = message_and_type(one["body"])
+    error, events, attempts = await error_and_events(one["kind"], 429, one, Retry_After="3600")
 
-    said = (error.code, error.provider_type, error.status, error.retryable, error.retry_after)
-    assert said == ("provider.rate_limited", type_, 429, True, 3600)
+    fields = (error.code, error.provider_type, error.status, error.retryable, error.retry_after)
+    assert fields == ("provider.rate_limited", type_, 429, True, 3600)
     assert f": {message}" in str(error)
     end = events[-1].data
-    left = (datetime.fromisoformat(end["retry_at"]) - datetime.now(UTC)).total_seconds()
-    assert (end["code"], end["retryable"], 3590 < left <= 3600, asked) == ("provider.rate_limited", True, True, 1)
+    seconds_left = (datetime.fromisoformat(end["retry_at"]) - datetime.now(UTC)).total_seconds()
+    assert (end["code"], end["retryable"], 3590 < seconds_left <= 3600, attempts) == (
+        "provider.rate_limited",
+        True,
+        True,
+        1,
+    )
 
 
-def test_no_recorded_error_is_left_out() -> None:
+def test_every_recorded_error_is_tested() -> None:
     root = folder()
     if root is None:
         pytest.skip("no recorded provider streams: set AGX_STREAMS")

@@ -1,4 +1,4 @@
-"""What every wire's parser makes of the recorded streams, without a network."""
+"""Recorded streams, read by every wire's parser without a network."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ ALL: list[Any] = [
 @pytest.mark.parametrize(("wire", "recording"), ALL)
 @pytest.mark.cases(quick=60)
 def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Recording, chunking: Chunking) -> None:
-    said = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
-    assert said == recording.judge(said)
+    actual = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
+    assert actual == recording.judge(actual)
 
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize(("wire", "recording"), ALL)
 @pytest.mark.cases(quick=20)
-def test_the_pieces_that_bytes_come_in_change_nothing(wire: Wire, recording: Recording) -> None:
+def test_chunking_of_a_recorded_stream_makes_no_difference(wire: Wire, recording: Recording) -> None:
     replies = [repr(read_with(wire.parser("m"), pieces(recording.body, chunking))) for chunking in CHUNKINGS]
     assert replies == [replies[0]] * len(CHUNKINGS)
 
 
 @pytest.mark.parametrize(("wire", "recording"), ALL)
 @pytest.mark.cases(quick=20)
-def test_a_parser_that_has_ended_has_nothing_more_to_say(wire: Wire, recording: Recording) -> None:
+def test_a_parser_that_is_done_returns_nothing_at_the_end(wire: Wire, recording: Recording) -> None:
     parser = wire.parser("m")
     list(deltas_of(parser, [recording.body]))
     assert parser.end() == []

@@ -1,4 +1,4 @@
-"""JSON from outside: read exactly, or refused with a reason that a person and a model understand."""
+"""Strict reading of JSON from outside: exactly, or refused with a readable reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _values = st.recursive(
 
 
 @given(_values)
-def test_what_was_written_is_read(value: object) -> None:
+def test_any_json_value_is_read_unchanged(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert read_json(text, max_depth=50) == read_json(text.encode(), max_depth=50) == value
 
@@ -47,17 +47,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
-def test_what_two_readers_may_take_for_different_things_is_refused_with_the_reason(text: str) -> None:
+def test_ambiguous_or_oversized_json_is_refused_with_the_reason(text: str) -> None:
     with pytest.raises(ValueError, match=rf"\A{re.escape(REFUSED[text])}\Z"):
         read_json(text, max_depth=8, max_entries=5)
 
 
-def test_bytes_that_are_no_utf_8_are_refused() -> None:
+def test_bytes_that_are_not_utf_8_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^it is not UTF-8$"):
         read_json(b'{"a": "\xff"}', max_depth=8)
 
 
-def test_the_deepest_and_the_fullest_that_is_let_in_is_read() -> None:
+def test_values_at_the_limits_are_read() -> None:
     deep = json.loads("[" * 8 + "]" * 8)
     assert read_json(json.dumps(deep), max_depth=8) == deep
     assert read_json("[1, 2, 3, 4, 5]", max_depth=1, max_entries=5) == [1, 2, 3, 4, 5]
@@ -66,7 +66,7 @@ def test_the_deepest_and_the_fullest_that_is_let_in_is_read() -> None:
         read_json("[1234]", max_depth=1, max_digits=3)
 
 
-def test_half_a_character_becomes_a_replacement_character() -> None:
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
     assert read_json('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', max_depth=8) == {"a\ufffd": ["\ufffd", "😀"]}
     assert clean_json({"a": "\ud83d\ude00"}, max_depth=1) == {"a": "😀"}
 
@@ -76,19 +76,19 @@ def test_arguments_are_refused_for_the_same_reasons() -> None:
         parse_arguments('{"a": 1, "a": 2}')
 
 
-def test_repaired_arguments_hold_no_number_that_is_not_finite() -> None:
-    """`1e999` came out of a repair as infinity, and would have gone into the tool and the log."""
+def test_repaired_arguments_with_a_non_finite_number_are_refused() -> None:
+    """A repair returned infinity for `1e999`, which would have been passed to the tool and written to the log."""
     with pytest.raises(InvalidArguments, match=r"a number in it is not finite$"):
         repair_arguments('{"n": 1e999,}')
 
 
-def test_a_number_of_more_digits_than_keys_have_is_refused() -> None:
+def test_a_number_of_more_than_1300_digits_is_refused() -> None:
     assert parse_arguments(f'{{"key": {"9" * 1_300}}}') == {"key": 10**1_300 - 1}
     with pytest.raises(InvalidArguments, match=r"a number in it has more than 1300 digits$"):
         parse_arguments(f'{{"key": {"9" * 1_301}}}')
 
 
-MANY = {
+TOO_MANY_VALUES = {
     "a list": json.dumps({"a": [0] * 10_000}),
     "lists": json.dumps({"a": [[]] * 5_000, "b": [[]] * 5_000}),
     "objects": json.dumps({"a": [{"b": 1}] * 5_000}),
@@ -96,8 +96,8 @@ MANY = {
 }
 
 
-@pytest.mark.parametrize("text", MANY.values(), ids=MANY)
-def test_arguments_of_more_values_than_a_model_writes_are_refused_before_they_are_parsed(text: str) -> None:
+@pytest.mark.parametrize("text", TOO_MANY_VALUES.values(), ids=TOO_MANY_VALUES)
+def test_arguments_of_more_than_10000_values_are_refused_before_they_are_parsed(text: str) -> None:
     with pytest.raises(InvalidArguments, match=r"^the arguments are not valid JSON: it holds more than 10000 values$"):
         parse_arguments(text)
     assert preview_arguments(text) is None
@@ -105,20 +105,20 @@ def test_arguments_of_more_values_than_a_model_writes_are_refused_before_they_ar
     assert arguments_object(text) == {"malformed_arguments": text}
 
 
-def test_long_texts_and_as_many_values_as_are_let_in_are_read() -> None:
+def test_long_texts_and_values_up_to_the_limit_are_read() -> None:
     for value in ({"a": "[{,]}" * 100_000}, {"a": [0] * 9_990}, {"a": ['",[' * 9] * 4_000}):
         assert parse_arguments(json.dumps(value)) == value
 
 
 @given(st.text(st.sampled_from("a\u00e9😀\ud800\ud83d\udc00\ude00"), max_size=20))
-def test_what_lone_surrogates_become_is_what_a_decoder_of_utf_16_makes_of_them(text: str) -> None:
+def test_lone_surrogates_are_replaced_like_by_a_utf_16_decoder(text: str) -> None:
     expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert clean_text(text) == expected
     for length in (65_534, 65_535, 65_536):  # where a long text is taken to pieces
         assert clean_text("é" * length + text) == "é" * length + expected
 
 
-def test_an_escape_that_a_long_string_is_taken_to_pieces_at_ends_no_string() -> None:
+def test_an_escape_at_a_chunk_boundary_does_not_end_a_string() -> None:
     for text in ('\\"[' * 70_000, "x" * 65_535 + '\\"[' * 9, "\\\\" * 70_000 + '\\"[' * 40, "[" * 99):
         assert find_excess(f'["{text}", [], {{"{text}": [1]}}]', max_depth=3, max_values=8) is None
         assert find_excess(f'["{text}", [[[]]]]', max_depth=3) == "it is nested deeper than 3 levels"

@@ -1,4 +1,4 @@
-"""Reasoning that a model writes into its text: lifted out where it leads the reply, left alone everywhere else."""
+"""Think blocks in the text of a model: reasoning at the beginning of a reply, text everywhere else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
-from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlocks
+from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlockParser
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools.registry import tool
@@ -35,8 +35,8 @@ CASES = {
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    blocks = ThinkBlocks()
-    deltas = [delta for piece in pieces for delta in blocks.feed(piece)] + blocks.end()
+    parser = ThinkBlockParser()
+    deltas = [delta for piece in pieces for delta in parser.feed(piece)] + parser.end()
     assert all(delta.text for delta in deltas if isinstance(delta, TextDelta | ThinkingDelta))
     thought = "".join(delta.text for delta in deltas if isinstance(delta, ThinkingDelta))
     return thought, "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
@@ -49,7 +49,7 @@ def test_only_leading_blocks_are_reasoning_at_any_chunking(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["<", "think", ">", "</", "thinking", "\n", " ", "word", "é"]), max_size=14), st.data())
-def test_how_the_text_is_cut_makes_no_difference(words: list[str], data: st.DataObject) -> None:
+def test_chunking_makes_no_difference(words: list[str], data: st.DataObject) -> None:
     text = "".join(words)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -58,15 +58,15 @@ def test_how_the_text_is_cut_makes_no_difference(words: list[str], data: st.Data
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("piece", [" ", "<think> </think>", "<think>\n"])
-def test_the_time_it_takes_is_linear_in_the_text(piece: str) -> None:
-    def split_up(pieces: list[str]) -> None:
-        blocks = ThinkBlocks()
+def test_parsing_time_is_linear_in_the_text(piece: str) -> None:
+    def parse_all(pieces: list[str]) -> None:
+        parser = ThinkBlockParser()
         for text in pieces:
-            blocks.feed(text)
-        blocks.end()
+            parser.feed(text)
+        parser.end()
 
-    assert grows_linearly(lambda count: split_up([piece * count]))
-    assert grows_linearly(lambda count: split_up([piece] * count))
+    assert grows_linearly(lambda count: parse_all([piece * count]))
+    assert grows_linearly(lambda count: parse_all([piece] * count))
 
 
 @pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_a_block_over_several_deltas_becomes_reasoning_of_the_reply() -> N
 
 
 @pytest.mark.anyio
-async def test_what_was_held_back_of_a_cut_or_failed_reply_is_kept() -> None:
+async def test_held_back_text_of_a_cut_or_failed_reply_is_kept() -> None:
     failure = ModelError("gone", code="provider.transport")
     with ScriptedModel([[say("<thi"), cut()], [say("<think>a</thi"), fail(failure)]]) as model:
         cut_reply, _ = await complete(ThinkBlockModel(model), ModelRequest(messages=[]))
@@ -87,8 +87,8 @@ async def test_what_was_held_back_of_a_cut_or_failed_reply_is_kept() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_that_a_marked_model_writes_behind_its_thoughts_runs() -> None:
-    """A local server without a parser leaves both in the text: thoughts go first, and what is left is the call."""
+async def test_an_inline_call_after_a_think_block_runs() -> None:
+    """A local server without a parser leaves both in the text: the block is removed first, then the call is read."""
 
     @tool(risk="read")
     def add(a: int, b: int) -> int:

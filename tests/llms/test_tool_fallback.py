@@ -1,4 +1,4 @@
-"""Models that may not take tools: what the catalogue says, what a server says, and what the person says."""
+"""Models that may not support tools: catalogue, refusals of servers, and the user's setting."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def look() -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_file_of_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
 
 
-async def turn(model: Any) -> list[str]:
+async def turn_outline(model: Any) -> list[str]:
     return outline(await collect(AgentRuntime(model).run_turn("hi", Session(), tools=[look])))
 
 
@@ -53,21 +53,21 @@ def refusal(text: str, status: int = 400) -> ModelError:
         "tools param requires --jinja flag",
     ],
 )
-async def test_a_server_that_refuses_tools_is_told_of_them_in_the_prompt(text: str) -> None:
+async def test_after_a_refusal_of_tools_they_are_in_the_prompt(text: str) -> None:
     with ScriptedModel([fail(refusal(text)), say(CALL_AS_TEXT), say("done")]) as model:
-        assert await turn(ToolFallbackModel(model)) == ["turn_started", "round_start", *A_TOOL_ROUND]
-        asked = [bool(request.tools) for request in model.requests]
-    assert asked == [True, False, False]
+        assert await turn_outline(ToolFallbackModel(model)) == ["turn_started", "round_start", *A_TOOL_ROUND]
+        had_tools = [bool(request.tools) for request in model.requests]
+    assert had_tools == [True, False, False]
 
 
-async def test_any_other_refusal_is_the_call_s_failure() -> None:
+async def test_any_other_refusal_fails_the_call() -> None:
     with ScriptedModel([fail(refusal("invalid schema for function 'look'"))]) as model:
-        assert (await turn(ToolFallbackModel(model)))[-1] == "error"
+        assert (await turn_outline(ToolFallbackModel(model)))[-1] == "error"
 
 
-async def test_a_model_that_takes_tools_is_left_alone() -> None:
+async def test_a_model_that_accepts_tools_gets_them_natively() -> None:
     with ScriptedModel([call("look", {}), say("done")]) as model:
-        assert await turn(ToolFallbackModel(model)) == ["turn_started", "round_start", *A_TOOL_ROUND]
+        assert await turn_outline(ToolFallbackModel(model)) == ["turn_started", "round_start", *A_TOOL_ROUND]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_a_model_that_takes_tools_is_left_alone() -> None:
         ("openai-chat:nobody-knows-it", "auto", False),
     ],
 )
-async def test_tools_go_where_the_catalogue_or_the_person_wants_them(
+async def test_catalogue_and_setting_decide_whether_tools_are_in_the_prompt(
     spec: str, xml_tools: str, in_prompt: bool
 ) -> None:
     reply = [{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]"]
@@ -88,13 +88,13 @@ async def test_tools_go_where_the_catalogue_or_the_person_wants_them(
         model = assemble_model(
             spec, Settings.model_validate({"xml_tools": xml_tools}), base_url=f"{server.base_url}/v1"
         )
-        assert (await turn(model))[-1] == "final"
+        assert (await turn_outline(model))[-1] == "final"
         await model.aclose()  # pyright: ignore[reportAttributeAccessIssue]
     sent = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
     assert ("tools" not in sent, "<function=" in json.dumps(sent["messages"])) == (in_prompt, in_prompt)
 
 
-async def test_the_demo_model_takes_tools_whatever_the_setting_says() -> None:
+async def test_the_demo_model_gets_native_tools_for_any_setting() -> None:
     model = assemble_model("demo", Settings.model_validate({"xml_tools": "always"}))
     seen = outline(await collect(AgentRuntime(model).run_turn("List the files", Session(), tools=builtin_tools())))
     assert "tool_call" in seen

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms._demo_plan import plan
+from agenticx.llms._demo_plan import make_plan
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
 from agenticx.messages import AssistantMessage, UserMessage
@@ -120,7 +120,7 @@ async def test_a_long_text_is_said_whole_and_all_but_its_beginning_at_once():
 @pytest.mark.parametrize("verb", ["", "write a", "say ", "run ", "replace ", "todo "])
 @pytest.mark.cases(quick=20)
 def test_reading_a_message_is_linear_in_its_length(verb, words):
-    assert grows_linearly(lambda size: plan(verb + words * (size // len(words)) + "!"))
+    assert grows_linearly(lambda size: make_plan(verb + words * (size // len(words)) + "!"))
 
 
 async def test_a_no_is_told_and_what_stood_behind_it_is_left_undone(agx_session):

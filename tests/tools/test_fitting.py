@@ -194,7 +194,7 @@ def test_the_validate_method_of_a_custom_tool_gets_the_unconverted_value_first()
 def test_a_call_with_too_many_values_is_refused_before_they_are_validated() -> None:
     assert validated_argument(list[int], [1] * (MAX_VALUES - 1)) == ([1] * (MAX_VALUES - 1), False)
     for value in ([1] * MAX_VALUES, [[1] * 100] * 100, {str(n): n for n in range(MAX_VALUES)}):
-        with pytest.raises(InvalidArguments, match="they hold more than 10000 values; make several calls"):
+        with pytest.raises(InvalidArguments, match="the arguments hold more than 10000 values; make several calls"):
             validated_argument(Any, value)
 
 

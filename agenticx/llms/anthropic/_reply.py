@@ -184,7 +184,7 @@ class AnthropicReplyParser(JsonReply):
             raise malformed(f"it has more than {MAX_ITEMS} content blocks", who=self._who)
         if (before := self._by_index.get(index)) is not None and not before.closed:
             raise malformed(f"block {index} begins again before its end", who=self._who)
-        self._size.keep(fields)
+        self._size.count_kept_json(fields)
         block = self._by_index[index] = _Block(fields)
         self._blocks.append(block)
         match fields.get("type"):
@@ -193,7 +193,7 @@ class AnthropicReplyParser(JsonReply):
             case "thinking":
                 self._think(block, text_in(fields, "thinking"), deltas)
             case "tool_use":
-                block.call = self._size.next_call()
+                block.call = self._size.allocate_call()
                 self._call_behind_end = self._stop_reason is not None
                 name = text_in(fields, "name")
                 deltas.append(ToolCallDelta(block.call, text_in(fields, "id"), self._tool_names.get(name, name)))
@@ -239,14 +239,14 @@ class AnthropicReplyParser(JsonReply):
             raise malformed("the input of a call goes on behind its end", who=self._who)
         block.fields.pop("input", None)
         if block.call is None:
-            self._size.keep(piece)
+            self._size.count_kept_json(piece)
             block.pieces.append(piece)
         else:
             deltas.append(ToolCallDelta(block.call, arguments=piece))
 
     def _take_extra(self, block: _Block, delta: dict[str, Any]) -> None:
         """What is not shown but belongs to the block: its signature, a citation, the result of a compaction."""
-        self._size.keep(delta)
+        self._size.count_kept_json(delta)
         for name, value in delta.items():
             if name == "citation" and isinstance(value, dict):
                 block.citations.append(value)

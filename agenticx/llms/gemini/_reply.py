@@ -114,7 +114,7 @@ class GeminiReplyParser(JsonReply):
             deltas.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
         elif part.keys() <= _PLAIN_TEXT:
             return
-        self._size.keep_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT else kept_bytes(part))
+        self._size.count_kept_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT else kept_bytes(part))
         self._parts.append(part)
 
     def _count(self, fields: dict[str, Any], deltas: list[Delta]) -> None:
@@ -148,11 +148,11 @@ class GeminiReplyParser(JsonReply):
     def _begin(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
         """The head of a call. One that was open stays so: its text does not parse, and nothing runs on it."""
         self._open = None
-        number = self._size.next_call()
+        number = self._size.allocate_call()
         self._call_behind_end = self.finishing
         identity = {"name": name, "id": id_} if id_ else {"name": name}
         kept = {**part, "functionCall": identity}
-        self._size.keep(kept)
+        self._size.count_kept_json(kept)
         self._parts.append(kept)
         deltas.append(ToolCallDelta(number, id_, self._tool_names.get(name, name)))
 

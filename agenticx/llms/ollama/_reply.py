@@ -59,7 +59,7 @@ class OllamaReplyParser(JsonReply):
             self._finish(event, deltas)
 
     def _call(self, call: dict[str, Any]) -> ToolCallDelta:
-        number = self._size.next_call()
+        number = self._size.allocate_call()
         function = fields_in(call, "function")
         arguments = arguments_in(function.get("arguments"))
         name = text_in(function, "name")

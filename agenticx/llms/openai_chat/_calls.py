@@ -139,7 +139,7 @@ class CallSorter:
         return call
 
     def _open(self, id_: str) -> _Call:
-        call = _Call(self._size.next_call())
+        call = _Call(self._size.allocate_call())
         self._calls.append(call)
         if id_:
             self._by_id[id_] = call

@@ -150,7 +150,7 @@ class ChatReplyParser(JsonReply):
         """Servers may send the same text in several fields: the first that is filled counts."""
         details: object = delta.get("reasoning_details")
         if isinstance(details, list):
-            self._size.keep(cast("list[object]", details))
+            self._size.count_kept_json(cast("list[object]", details))
             self._reasoning_details.add(cast("list[object]", details))
         for name in REASONING_FIELDS:
             if text := plain_text(delta.get(name)):

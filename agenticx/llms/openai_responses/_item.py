@@ -187,7 +187,7 @@ class OutputItem:
     def _begin(self, channel: Channel, index: int) -> Part:
         if len(self._parts) >= MAX_ITEMS:
             raise malformed(f"an item of it has more than {MAX_ITEMS} parts", who=self._who)
-        self._size.keep_bytes(_PART_BYTES)
+        self._size.count_kept_bytes(_PART_BYTES)
         part = self._parts[channel, index] = Part()
         self._latest[channel] = (index, part)
         return part

@@ -61,8 +61,8 @@ class OutputItems:
         """An item begins."""
         if len(self.all) >= MAX_ITEMS:
             raise malformed(f"it has more than {MAX_ITEMS} items", who=self._who)
-        self._size.keep(head)
-        call = self._size.next_call() if is_call(head) else None
+        self._size.count_kept_json(head)
+        call = self._size.allocate_call() if is_call(head) else None
         item = OutputItem(head, index=index, call=call, who=self._who, size=self._size)
         self.all.append(item)
         self._latest[item.kind] = item
@@ -136,7 +136,7 @@ class OutputItems:
 
     def _keep(self, item: OutputItem, final: dict[str, Any]) -> None:
         if final is not item.head:
-            self._size.keep(final)
+            self._size.count_kept_json(final)
 
     def _tell(self, said: Iterable[Delta], deltas: list[Delta]) -> None:
         for delta in said:
