@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["Accepted"]
+__all__ = ["AcceptedConnections"]
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Accepted:
+class AcceptedConnections:
     """To be given to `asyncio.start_server`: each connection is served by a task of its own, until `end`.
 
     A socket that is left open warns when it is collected, in whatever test the collector comes by.

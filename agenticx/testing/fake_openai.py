@@ -17,13 +17,13 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, Finished, ModelRequest, ReplyBuilder
 from agenticx.llms.scripted import Script, ScriptedModel
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 from agenticx.testing._chat_completions import ChunkEncoder, completion, event
 from agenticx.testing.provider_replies import (
-    Body,
     PlainReply,
     ProviderReply,
     ProviderRequest,
+    RawReply,
     Silence,
     Streamed,
     Whole,
@@ -73,7 +73,7 @@ class FakeOpenAIServer:
             )
 
     async def __aenter__(self) -> Self:
-        self._accepted = Accepted(self._serve)
+        self._accepted = AcceptedConnections(self._serve)
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, limit=2**24)
         return self
 
@@ -109,7 +109,7 @@ class FakeOpenAIServer:
     async def _answer(self, request: ProviderRequest, writer: asyncio.StreamWriter) -> None:
         if request.method == "GET" and request.path.endswith("/models"):
             listing = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
-            await _send_body(writer, Body(json.dumps(listing).encode(), content_type="application/json"))
+            await _send_body(writer, RawReply(json.dumps(listing).encode(), content_type="application/json"))
             return
         async with self._arrived:
             self.requests.append(request)
@@ -128,7 +128,7 @@ class FakeOpenAIServer:
 
     async def _send(self, writer: asyncio.StreamWriter, reply: PlainReply, *, streaming: bool) -> None:
         match reply:
-            case Body():
+            case RawReply():
                 await _send_body(writer, reply)
             case Silence():
                 await asyncio.get_running_loop().create_future()
@@ -148,7 +148,7 @@ class FakeOpenAIServer:
                 for delta in batch:
                     builder.add(delta)
         content = json.dumps(completion(self.model, builder.reply())).encode()
-        await _send_body(writer, Body(content, content_type="application/json"))
+        await _send_body(writer, RawReply(content, content_type="application/json"))
 
     async def _send_stream(self, writer: asyncio.StreamWriter, reply: Streamed) -> None:
         writer.write(_head(200, "text/event-stream", {"Transfer-Encoding": "chunked"}))
@@ -221,7 +221,7 @@ def _head(code: int, content_type: str, headers: Mapping[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def _send_body(writer: asyncio.StreamWriter, body: Body) -> None:
+async def _send_body(writer: asyncio.StreamWriter, body: RawReply) -> None:
     length = {"Content-Length": str(len(body.content) + body.size)}
     writer.write(_head(body.status, body.content_type, {**body.headers, **length}) + body.content)
     left = body.size

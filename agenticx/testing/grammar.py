@@ -24,13 +24,13 @@ _FATAL = frozenset(
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
-_OF_THE_MODEL = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
+_MODEL_EVENTS = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
 _OUTSIDE_TURNS = frozenset(
     {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}
 )
 
 
-_OF_WAITING = frozenset({"queued", "turn_started", "steered", "handed_back"})
+_QUEUE_EVENTS = frozenset({"queued", "turn_started", "steered", "handed_back"})
 
 
 class GrammarError(AssertionError):
@@ -73,7 +73,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
         where = f"event {number} ({label(event)})"
         violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
         violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
-        violations += [f"{where}: {problem}" for problem in _fate_problems(event, messages)]
+        violations += [f"{where}: {problem}" for problem in _outcome_problems(event, messages)]
         if event.envelope is not None and event.turn_id is None:
             if event.type not in _OUTSIDE_TURNS:
                 violations.append(f"{where}: belongs to a turn, but its turn_id is null")
@@ -119,8 +119,8 @@ def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
     return [] if seq > before else [f"seq {seq} does not come after {before}"]
 
 
-def _fate_problems(event: View, messages: dict[object, str | None]) -> list[str]:
-    if event.envelope is None or event.type not in _OF_WAITING or event.agent_id != "meta":
+def _outcome_problems(event: View, messages: dict[object, str | None]) -> list[str]:
+    if event.envelope is None or event.type not in _QUEUE_EVENTS or event.agent_id != "meta":
         return []
     message_id = event.data.get("message_id")
     message = (event.envelope.get("session_id"), message_id)
@@ -158,7 +158,7 @@ class _Turn:
     def take(self, event: View) -> list[str]:
         """What is wrong with `event` coming next."""
         problems = [*self._place(event), *self._between_calls(event)]
-        rule = _RULES.get(event.type)
+        rule = _RULE_BY_TYPE.get(event.type)
         if rule is not None:
             problems += rule(self, event)
         if self._is_terminal(event):
@@ -182,7 +182,7 @@ class _Turn:
         return []
 
     def _between_calls(self, event: View) -> list[str]:
-        if event.type not in _OF_THE_MODEL or not self.open_calls:
+        if event.type not in _MODEL_EVENTS or not self.open_calls:
             return []
         return [f"the model goes on while {self._unanswered()}"]
 
@@ -305,7 +305,7 @@ def _error(_turn: _Turn, event: View) -> list[str]:
     return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
 
 
-_RULES: Mapping[str, Callable[[_Turn, View], list[str]]] = {
+_RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "round_start": _Turn.round_start,
     "state": _Turn.state_change,
     "token": _Turn.text,

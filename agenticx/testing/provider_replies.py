@@ -12,10 +12,10 @@ from agenticx.errors import ModelError
 from agenticx.llms.scripted import Part, Script
 
 __all__ = [
-    "Body",
     "PlainReply",
     "ProviderReply",
     "ProviderRequest",
+    "RawReply",
     "Silence",
     "Streamed",
     "Whole",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RawReply:
     """These bytes with this status; `size` of `fill` are sent behind them without ever being held in memory."""
 
     content: bytes
@@ -84,28 +84,30 @@ class ProviderRequest:
         return json.loads(self.body)
 
 
-PlainReply = str | Part | ModelError | Sequence[Script] | Body | Silence | Streamed | Whole
+PlainReply = str | Part | ModelError | Sequence[Script] | RawReply | Silence | Streamed | Whole
 ProviderReply = PlainReply | Callable[[ProviderRequest], PlainReply]
 """One answer of the fake provider: a scripted reply, which streams if that was asked for, a fault as the functions
 below make it, or a function of the request that returns one of these."""
 
 
-def status(code: int, message: str = "", *, error_type: str | None = None, retry_after: float | None = None) -> Body:
+def status(
+    code: int, message: str = "", *, error_type: str | None = None, retry_after: float | None = None
+) -> RawReply:
     """An HTTP error with a JSON body in OpenAI's form; `error_type` is its type and its code."""
     message = message or f"the fake provider says {code}"
     error = {"message": message, "type": error_type, "code": error_type, "param": None}
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-    return Body(json.dumps({"error": error}).encode(), code, "application/json", headers)
+    return RawReply(json.dumps({"error": error}).encode(), code, "application/json", headers)
 
 
-def body(content: bytes | str, *, status: int = 200, content_type: str = "text/event-stream") -> Body:
+def body(content: bytes | str, *, status: int = 200, content_type: str = "text/event-stream") -> RawReply:
     """Exactly these bytes, whatever they are."""
-    return Body(content.encode() if isinstance(content, str) else content, status, content_type)
+    return RawReply(content.encode() if isinstance(content, str) else content, status, content_type)
 
 
-def huge_line(size: int) -> Body:
+def huge_line(size: int) -> RawReply:
     """One event whose line is `size` bytes long and never ends."""
-    return Body(b'data: {"choices":[{"index":0,"delta":{"content":"', fill=b"x" * 65_536, size=size)
+    return RawReply(b'data: {"choices":[{"index":0,"delta":{"content":"', fill=b"x" * 65_536, size=size)
 
 
 def silence() -> Silence:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from agenticx.cli.prompts import MOST_CHARS
 from agenticx.testing import check_grammar, outline
-from studio.routes.turns import NewTurn
+from studio.routes.turns import StartTurnBody
 from tests.patience import PATIENCE
 
 TOO_LONG = "a message has at most 4,000,000 characters; put what is longer into a file"
@@ -84,9 +84,9 @@ def test_a_prompt_that_no_message_can_hold_is_a_usage_error_however_long_it_woul
 
 
 def test_the_longest_prompt_is_as_long_as_a_server_takes_it() -> None:
-    assert NewTurn(input="x" * MOST_CHARS).input
+    assert StartTurnBody(input="x" * MOST_CHARS).input
     with pytest.raises(ValidationError, match="at most 4000000"):
-        NewTurn(input="x" * (MOST_CHARS + 1))
+        StartTurnBody(input="x" * (MOST_CHARS + 1))
 
 
 def test_json_prints_one_envelope_per_line_that_keeps_the_grammar(agx: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
-from studio.pieces import STALLED_SECONDS
+from studio.pieces import WRITE_TIMEOUT_SECONDS
 from tests.faults import broken
 from tests.faults.checker import findings
 from tests.faults.plan_model import plan
@@ -96,7 +96,7 @@ async def test_readers_that_stopped_show_that_each_has_a_queue(tmp_path: Path) -
 
 @pytest.mark.promise("B3")
 async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path) -> None:
-    async with running_studio(tmp_path, clock=PatientClock({STALLED_SECONDS: 1e6})) as studio:
+    async with running_studio(tmp_path, clock=PatientClock({WRITE_TIMEOUT_SECONDS: 1e6})) as studio:
         with pytest.raises(TimeoutError):
             await slow_readers.check_that_it_is_dropped(studio, "nothing", seconds=2)
 

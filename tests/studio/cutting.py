@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 
 __all__ = ["CuttingProxy"]
 
@@ -37,7 +37,7 @@ class CuttingProxy:
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[CuttingProxy]:
-        accepted = Accepted(self._serve)
+        accepted = AcceptedConnections(self._serve)
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:

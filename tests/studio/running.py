@@ -22,7 +22,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
-from studio.services import Models, Services, make_services
+from studio.services import ServerModels, Services, make_services
 from tests.patience import PATIENCE, PatientClock, patient_client
 from tests.studio.reading import Reader
 
@@ -150,7 +150,7 @@ async def running_studio(
         loaded,
         token=TOKEN,
         port=port,
-        models=Models(loaded, assemble),
+        models=ServerModels(loaded, assemble),
         tools=tools or [note],
         hooks=hooks,
         clock=clock or PatientClock(),

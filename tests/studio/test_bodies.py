@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from studio.bodies import Body, read_body
+from studio.bodies import RequestBody, read_body
 from studio.problems import Problem
-from studio.routes.confirms import Answer
-from studio.routes.turns import NewTurn
+from studio.routes.confirms import ConfirmAnswerBody
+from studio.routes.turns import StartTurnBody
 from tests.patience import longest_hold
 from tests.studio.running import StudioMaker
 
@@ -41,13 +41,16 @@ def turn(more: str) -> bytes:
     return f'{{"input":"x","a":{more}}}'.encode()
 
 
-TOO_MANY: dict[str, tuple[type[Body], Callable[[], bytes]]] = {
-    "objects": (NewTurn, lambda: turn("[" + "{}," * 5_000_000 + "1]")),
-    "lists": (NewTurn, lambda: turn("[" + "[]," * 5_000_000 + "1]")),
-    "lists of lists": (NewTurn, lambda: turn("[" + ("[" + "[]," * 999 + "[]],") * 6_000 + "1]")),
-    "numbers": (NewTurn, lambda: turn("[" + "1," * 8_000_000 + "1]")),
-    "quotes": (NewTurn, lambda: turn("[" + '"",' * 5_000_000 + "1]")),
-    "arguments": (Answer, lambda: b'{"approved":true,"digest":"x","arguments":{"a":[' + b"{}," * 1_300_000 + b"1]}}"),
+TOO_MANY: dict[str, tuple[type[RequestBody], Callable[[], bytes]]] = {
+    "objects": (StartTurnBody, lambda: turn("[" + "{}," * 5_000_000 + "1]")),
+    "lists": (StartTurnBody, lambda: turn("[" + "[]," * 5_000_000 + "1]")),
+    "lists of lists": (StartTurnBody, lambda: turn("[" + ("[" + "[]," * 999 + "[]],") * 6_000 + "1]")),
+    "numbers": (StartTurnBody, lambda: turn("[" + "1," * 8_000_000 + "1]")),
+    "quotes": (StartTurnBody, lambda: turn("[" + '"",' * 5_000_000 + "1]")),
+    "arguments": (
+        ConfirmAnswerBody,
+        lambda: b'{"approved":true,"digest":"x","arguments":{"a":[' + b"{}," * 1_300_000 + b"1]}}",
+    ),
 }
 
 
@@ -75,7 +78,7 @@ async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> No
     written, said = LONG[family]()
     sent = request(b'{"input":"' + written + b'"}')
     async with longest_hold() as hold:
-        body = await read_body(sent, NewTurn)
+        body = await read_body(sent, StartTurnBody)
     assert body.input == said
     assert hold.longest < MOST_HELD
 
@@ -83,13 +86,13 @@ async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> No
 async def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
     for said in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
-            await read_body(request(b'{"input":"' + said), NewTurn)
+            await read_body(request(b'{"input":"' + said), StartTurnBody)
 
 
 async def test_a_character_that_lies_across_two_pieces_is_read() -> None:
     for shift in range(4):
         text = "x" * (1024 * 1024 - 12 + shift) + "😀" * 4
-        body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), NewTurn)
+        body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), StartTurnBody)
         assert body.input == text
 
 

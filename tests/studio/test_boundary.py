@@ -14,10 +14,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.auth import TICKET_SECONDS, Boundary, Guard, Tickets, load_token
+from studio.auth import TICKET_SECONDS, AccessMiddleware, OriginPolicy, Tickets, load_token
 from studio.openapi import EVENT_STREAM
 from studio.routes import TABLE
-from studio.routes.turns import NewTurn
+from studio.routes.turns import StartTurnBody
 from tests.patience import PATIENCE
 from tests.studio.running import TOKEN, Studio, StudioMaker, running_studio
 
@@ -233,7 +233,7 @@ async def test_two_hosts_are_400_also_behind_a_server_that_lets_them_through() -
 
     host = (b"host", b"localhost:1")
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host]}
-    await Guard(unreachable, Boundary.of(1), TOKEN)(scope, receive, send)
+    await AccessMiddleware(unreachable, OriginPolicy.for_port(1), TOKEN)(scope, receive, send)
     assert sent[0]["status"] == 400
 
 
@@ -354,7 +354,7 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: s
 
 
 async def test_a_body_over_the_cap_is_413_announced_or_not(studio: Studio) -> None:
-    most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": NewTurn.max_bytes}
+    most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": StartTurnBody.max_bytes}
     for method, path in BODIES:
         announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
         assert (path, (await ask(studio, announced)).status) == (path, 413)
@@ -435,7 +435,7 @@ async def test_head_is_get_without_the_body_and_options_says_what_is_allowed(stu
         assert (path, options.status_code) == (path, 405)
         assert {method.strip() for method in options.headers["allow"].split(",")} == allowed
         if row.method == "GET":
-            streams = row.answers[0].media == EVENT_STREAM
+            streams = row.responses[0].media_type == EVENT_STREAM
             got = 200 if streams else (await studio.client.get(path)).status_code
             head = await studio.client.head(path)
             assert (path, head.status_code, head.content) == (path, 404 if "ses_x" in path else got, b"")

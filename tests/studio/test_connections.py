@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agenticx.clocks import SystemClock
-from studio.connections import Crowd
+from studio.connections import ConnectionLimit
 from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
@@ -241,9 +241,9 @@ async def test_that_connections_wait_is_said_once_a_minute(caplog: pytest.LogCap
         def monotonic(self) -> float:
             return times.pop(0)
 
-    crowd = Crowd(Watch())
+    crowd = ConnectionLimit(Watch())
     while times:
-        crowd.leave_waiting(OSError(errno.ENOBUFS, "No buffer space available"))
+        crowd.log_accept_error(OSError(errno.ENOBUFS, "No buffer space available"))
     assert len(caplog.records) == 3
     assert "reason='No buffer space available'" in caplog.text
 
@@ -252,7 +252,7 @@ async def test_what_else_goes_wrong_on_the_loop_is_told_as_before() -> None:
     loop, told = asyncio.get_running_loop(), list[str]()
     loop.set_exception_handler(lambda _, context: told.append(context["message"]))
     try:
-        with Crowd().told_by(loop):
+        with ConnectionLimit().log_accept_errors_of(loop):
             loop.call_exception_handler({"message": "another", "exception": OSError(errno.EMFILE, "too many")})
         loop.call_exception_handler({"message": "later"})
     finally:

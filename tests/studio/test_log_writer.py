@@ -75,7 +75,7 @@ class Stderr:
 def writer_to(stderr: Stderr, **limits: Any) -> LogWriter:
     logging.getLogger().handlers.clear()  # pytest's, which would format lines first
     writer = LogWriter(stderr.write, **limits)
-    writer.begin()
+    writer.start()
     configure_logging("info", writer)
     return writer
 
@@ -86,8 +86,8 @@ def test_what_is_logged_before_the_first_line_is_announced_stands_behind_it() ->
     writer = LogWriter(stderr.write)
     configure_logging("info", writer)
     LOG.info("early")
-    writer.begin("ready")
-    assert writer.end(PATIENCE)
+    writer.start("ready")
+    assert writer.stop(PATIENCE)
     assert stderr.lines == ["ready", "INFO    studio.x early"]
 
 
@@ -97,7 +97,7 @@ def test_what_is_logged_by_a_program_that_never_became_ready_is_written_at_its_e
     writer = LogWriter(stderr.write)
     configure_logging("info", writer)
     LOG.info("early")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines == ["INFO    studio.x early"]
 
 
@@ -117,7 +117,7 @@ def test_lines_of_all_loggers_come_in_order_and_all_of_them_before_the_end() -> 
         for number in range(300):
             LOG.info("ours", number=number)
             logging.getLogger("other").warning("number %d", number)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     LOG.info("after the end")
     pairs = [(f"INFO    studio.x ours number={number}", f"WARNING other number {number}") for number in range(300)]
     assert stderr.lines == ["INFO    studio.x held", *[line for pair in pairs for line in pair]]
@@ -131,7 +131,7 @@ def test_a_line_has_the_ids_and_values_of_the_moment_when_it_was_logged() -> Non
             LOG.info("ours", names=names, error=ValueError(names))
         logging.getLogger("other").warning("%s", names)
         names.append("b")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[1:] == [
         "INFO    studio.x ours session='ses_1' names=['a'] error=\"['a']\"",
         "WARNING other ['a']",
@@ -144,7 +144,7 @@ def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None
     with stderr.blocked():
         LOG.info("ours", model="canary-0123456789", seconds=1.5, tokens=3, error=None, approved=True)
         monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")  # of which the side that logs could not know
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[1:] == [
         "INFO    studio.x ours model='[hidden]' seconds=1.5 tokens=3 error=None approved=True",
     ]
@@ -158,17 +158,17 @@ def test_a_traceback_is_written_without_secrets() -> None:
         raise ValueError("sk-proj-abcdefghijklmnop1234")
     except ValueError:
         LOG.exception("failed", key="abc")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[:2] == ["ERROR   studio.x failed key='[hidden]'", "Traceback (most recent call last):"]
     assert stderr.lines[-1] == "ValueError: [hidden]"
 
 
 def test_lines_that_find_the_queue_full_are_dropped_and_counted_in_their_place() -> None:
     stderr = Stderr()
-    writer = writer_to(stderr, most_lines=10)
+    writer = writer_to(stderr, max_lines=10)
     with stderr.blocked():
         log_numbers(25)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines == [
         "INFO    studio.x held",
         *numbers(10),
@@ -179,23 +179,23 @@ def test_lines_that_find_the_queue_full_are_dropped_and_counted_in_their_place()
 @pytest.mark.anyio
 async def test_once_half_of_the_queue_is_free_lines_are_taken_again_after_the_number_of_the_dropped_ones() -> None:
     stderr, dropped = Stderr(), "WARNING studio.log_writer log lines dropped lines=15"
-    writer = writer_to(stderr, most_lines=10)
+    writer = writer_to(stderr, max_lines=10)
     with stderr.blocked():
         log_numbers(25)
     await comes_true(lambda: dropped in stderr.lines)
     log_numbers(5, 25)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines == ["INFO    studio.x held", *numbers(10), dropped, *numbers(5, 25)]
 
 
 def test_long_lines_fill_the_queue_as_many_short_ones_do() -> None:
     stderr = Stderr()
-    writer = writer_to(stderr, most_chars=1_000)
+    writer = writer_to(stderr, max_chars=1_000)
     with stderr.blocked():
         for _ in range(3):
             LOG.info("ours", text="x" * 400)
             logging.getLogger("other").warning("%s", "y" * 400)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert [line.split()[1] for line in stderr.lines] == ["studio.x", "studio.x", "other", "studio.log_writer"]
     assert stderr.lines[-1].endswith("lines=4")
 
@@ -205,7 +205,7 @@ def test_the_end_does_not_wait_for_a_stderr_that_takes_nothing() -> None:
     writer = writer_to(stderr)
     with stderr.blocked():
         log_numbers(3)
-        assert not writer.end(0.01)
+        assert not writer.stop(0.01)
         LOG.info("after the end")
 
 
@@ -214,7 +214,7 @@ def test_a_stderr_that_cannot_be_written_to_ends_the_writing_and_nothing_else() 
     writer = writer_to(stderr)
     with stderr.blocked():
         log_numbers(3)
-    assert not writer.end(PATIENCE)
+    assert not writer.stop(PATIENCE)
     log_numbers(3)
     assert stderr.lines == []
 
@@ -224,7 +224,7 @@ def test_a_line_of_another_library_that_cannot_be_formatted_is_logged_as_that() 
     writer = writer_to(stderr)
     logging.getLogger("other").warning("%d", "x")
     LOG.info("next")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[0].startswith(
         "ERROR   studio.log_writer log line cannot be formatted template='%d' error='TypeE"
     )

@@ -165,8 +165,9 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert (path, answer.status_code) == (path, 422)
             problem = answer.json()
             assert (problem["code"], problem["field"]) == ("unknown_parameter", "limt")
-            told = ", ".join(known) or "no parameters at all"
-            assert problem["detail"] == f"'limt' is no parameter of {row.method} {row.path}; known are: {told}."
+            names = ", ".join(known) or "none"
+            sentence = f"Unknown parameter 'limt' of {row.method} {row.path}; known parameters: {names}."
+            assert problem["detail"] == sentence
 
 
 async def test_streams_name_the_header_by_which_they_go_on(make_studio: StudioMaker) -> None:
@@ -190,6 +191,6 @@ def named_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     for row in TABLE:
         if row.body is not None:
             yield row.body.__name__, row.body.model_json_schema()
-        for answer in row.answers:
+        for answer in row.responses:
             if is_typeddict(answer.schema):
                 yield answer.schema.__name__, TypeAdapter(answer.schema).json_schema(mode="serialization")

@@ -44,8 +44,8 @@ async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_stud
         circle.symlink_to(circle)
         for field, value, words in (
             ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
-            ("name", "", "'name': a name has something to see; null is none."),
-            ("name", " \t\u3000\u200b\n", "'name': a name has something to see; null is none."),
+            ("name", "", "'name': a name must have a visible character; null means no name."),
+            ("name", " \t\u3000\u200b\n", "'name': a name must have a visible character; null means no name."),
             ("name", "x" * 201, "at most 200 characters"),
             ("model", "nonsense", "'nonsense' is not provider:name"),
             ("model", "nobody:x", "unknown provider 'nobody'"),
@@ -186,7 +186,7 @@ async def test_a_name_is_one_line_without_control_characters(make_studio: Studio
             await studio.client.post("/api/sessions", json={"name": f"a{odd}"}),
         ):
             assert (refused.status_code, refused.json()["field"]) == (422, "name")
-            assert refused.json()["detail"] == "'name': a name is one line, without control characters."
+            assert refused.json()["detail"] == "'name': a name must be one line without control characters."
         (kept,) = (await studio.client.get("/api/sessions")).json()["sessions"]
         assert kept["name"] == "👩‍💻 naïve שלום"
 

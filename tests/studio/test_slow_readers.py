@@ -19,7 +19,7 @@ from agenticx.clocks import ScaledClock
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.memory import MemoryStore
-from studio.pieces import Piecewise
+from studio.pieces import WriteTimeoutMiddleware
 from studio.relay import Relay
 from tests.patience import PATIENCE, PatientClock, comes_true
 from tests.studio.reading import Reader
@@ -132,7 +132,9 @@ async def test_no_heartbeat_falls_into_an_event_that_goes_out_in_pieces() -> Non
     await store.create(session)
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
     await store.append(session.id, None, [large], expected_seq=0)
-    stream = Piecewise(await Relay(store, clock=ScaledClock(1000)).respond(session.id, None))  # a heartbeat each 10 ms
+    stream = WriteTimeoutMiddleware(
+        await Relay(store, clock=ScaledClock(1000)).respond(session.id, None)
+    )  # a heartbeat each 10 ms
     sent: list[bytes] = []
     enough = asyncio.Event()
 
