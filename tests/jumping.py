@@ -1,4 +1,6 @@
-"""Time that passes only while nothing is done: no slowness of the machine can make a time-out of a test come early.
+"""An event loop with virtual time, which advances only while the loop is idle.
+
+A slow machine cannot make a timeout of a test expire early.
 
 Tests that wait run in a `JumpingLoop`, with `LoopClock` for the product's clock:
 
@@ -21,11 +23,11 @@ __all__ = ["JUMPING", "JUMPING_OVER_SOCKETS", "JumpingLoop", "LoopClock"]
 
 _BEGAN = datetime.now(UTC)
 _QUIET_SLICES, _SLICE_SECONDS = 10, 0.02
-"""So long, and so often, nothing comes by the sockets of a test before time jumps."""
+"""The number and length of the waits in which the sockets of a test must be silent before time jumps."""
 
 
 class LoopClock:
-    """A `Clock` that shows the time of the loop that runs, in threads beside it too."""
+    """A `Clock` that returns the time of the running loop, also in other threads."""
 
     _loop: asyncio.AbstractEventLoop
 
@@ -45,11 +47,11 @@ class LoopClock:
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """When everything in it waits, its time jumps to the next timer; while anything is done it stands still.
+    """An event loop whose time stands still while it is busy and jumps to the next timer once it is idle.
 
-    A thread that began meanwhile may still do something, and so may the other end of a socket: while there is one, time
-    passes as it does elsewhere, but by no more than was waited for. `own_sockets` says that both ends of every socket
-    are in this loop, so that what has not come after a moment of quiet will not come.
+    A thread started since the loop was made, or the other end of a socket, may still wake the loop: while there is one,
+    real time passes, but by no more than the loop waited for. `own_sockets` says that both ends of every socket are in
+    this loop, so that data that has not arrived after a short silence will not arrive.
     """
 
     def __init__(self, *, own_sockets: bool = False) -> None:
@@ -81,13 +83,13 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        sockets = len(self.get_map()) > 1  # beside the one by which threads wake the loop
+        sockets = len(self.get_map()) > 1  # beside the one with which threads wake the loop
         if sockets and not self._loop.has_own_sockets:
             began = time.monotonic()
             found = super().select(timeout)
             self._loop.pass_time(min(time.monotonic() - began, timeout) if found else timeout)
             return found
-        while self._loop.is_awaited_by_threads:  # asked again and again: a thread ends without a word
+        while self._loop.is_awaited_by_threads:  # polled, since the end of a thread does not wake the loop
             began = time.monotonic()
             found = super().select(min(timeout, _SLICE_SECONDS))
             passed = min(time.monotonic() - began, timeout)

@@ -1,4 +1,4 @@
-"""Tests of agents without a network: scripted models and gates, event sequences, a fake provider.
+"""Tools to test agents offline: scripted models and gates, event sequences, a fake provider.
 
 import pytest
 from agenticx.runtime import AgentRuntime
@@ -114,7 +114,7 @@ _MODULE_OF_NAME = {name: room for room, names in _NAMES_BY_MODULE.items() for na
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: pytest loads this package in every project it is installed in."""
+    """Import a name at its first use: pytest loads this package in every project in which it is installed."""
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULE_OF_NAME[name]), name)

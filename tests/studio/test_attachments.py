@@ -1,4 +1,4 @@
-"""Files over HTTP: taken, refused with a sentence, kept out of the log."""
+"""Attachments over HTTP: accepted, refused with a sentence, and not stored in the event log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURE = given("a.png", contents["image/png"])
 WORDS = given("f.csv", contents["text/plain"], media_type="text/csv")
 
 
-async def test_files_reach_the_model_and_the_log_has_their_names_alone(make_studio: StudioMaker) -> None:
+async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_studio: StudioMaker) -> None:
     model = ScriptedModel(["seen"])
     async with make_studio(model) as studio:
         session_id = await studio.session()
@@ -52,7 +52,7 @@ async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[i
     return answer.status_code, problem["code"], problem.get("field", ""), problem["detail"]
 
 
-async def test_what_is_not_let_in_is_a_problem_with_a_sentence_and_starts_nothing(make_studio: StudioMaker) -> None:
+async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(make_studio: StudioMaker) -> None:
     large = contents["image/png"] + b"\0" * 5 * 1024 * 1024
     half = contents["application/pdf"] + b" " * (TOTAL_BYTES // 2)
     async with make_studio(ScriptedModel()) as studio:
@@ -98,7 +98,7 @@ async def test_the_same_id_with_other_files_is_another_input(make_studio: Studio
     assert answers[0].json()["turn_id"] == answers[1].json()["turn_id"]
 
 
-async def test_the_schema_of_a_turn_says_what_a_file_is(make_studio: StudioMaker) -> None:
+async def test_the_schema_of_a_turn_describes_attachments(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         document = (await studio.client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]

@@ -1,4 +1,4 @@
-"""Request bodies: what is too much is refused soon, and what is much is read without holding up anybody else."""
+"""Request bodies: too large ones are refused early, large ones are read without blocking the loop."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.studio.running import StudioMaker
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
 MOST_HELD = 0.15
-"""CPU seconds for which the loop may be held; without a bound these bodies held it for seconds."""
+"""CPU seconds for which the loop may be blocked; without the limits these bodies blocked it for seconds."""
 
 HEADERS = [(b"content-type", b"application/json")]
 
 
 def request(body: bytes) -> Request:
-    """A request whose body comes in pieces, as from a socket."""
+    """Return a request whose body arrives in chunks, as from a socket."""
     starts = iter(range(0, len(body), 65_536))
 
     async def receive() -> Message:
@@ -55,7 +55,7 @@ TOO_MANY: dict[str, tuple[type[RequestBody], Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize("family", TOO_MANY)
-async def test_a_body_of_too_many_values_is_refused_before_it_is_parsed_and_holds_nobody_up(family: str) -> None:
+async def test_a_body_of_too_many_values_is_refused_before_parsing_without_blocking_the_loop(family: str) -> None:
     schema, make = TOO_MANY[family]
     sent = request(make())
     async with longest_hold() as hold:
@@ -74,7 +74,7 @@ LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
 
 
 @pytest.mark.parametrize("family", LONG)
-async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> None:
+async def test_a_long_text_is_read_without_blocking_the_loop(family: str) -> None:
     written, said = LONG[family]()
     sent = request(b'{"input":"' + written + b'"}')
     async with longest_hold() as hold:
@@ -83,20 +83,20 @@ async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> No
     assert hold.longest < MOST_HELD
 
 
-async def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
+async def test_invalid_utf_8_is_refused_at_any_position() -> None:
     for said in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
             await read_body(request(b'{"input":"' + said), StartTurnBody)
 
 
-async def test_a_character_that_lies_across_two_pieces_is_read() -> None:
+async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
     for shift in range(4):
         text = "x" * (1024 * 1024 - 12 + shift) + "😀" * 4
         body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), StartTurnBody)
         assert body.input == text
 
 
-async def test_as_much_as_may_be_attached_is_taken(make_studio: StudioMaker) -> None:
+async def test_attachments_up_to_the_limit_are_accepted(make_studio: StudioMaker) -> None:
     document = b"%PDF-" + b"x" * (12 * 1024 * 1024 - 5)
     attached = [{"name": "a.pdf", "data": b64encode(document).decode()}]
     async with make_studio() as studio:

@@ -1,4 +1,4 @@
-"""A process that has AgenticX imported and forks Python programs: each starts in a tenth of the time.
+"""A process with AgenticX imported that forks Python programs, which start in a tenth of the time.
 
     python -m tests.support.forkserver FD
 
@@ -121,13 +121,13 @@ def _report_ended(running: dict[int, int]) -> None:
         if pid == 0:
             return
         pipe = running.pop(pid)
-        with suppress(BrokenPipeError):  # nobody waits for it any more
+        with suppress(BrokenPipeError):  # the reader of the status has closed the pipe
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(pipe)
 
 
 def _become(program: Program, descriptors: list[int]) -> None:
-    """Run the program in this process, which ends as the interpreter does behind it."""
+    """Run the program in this process, which exits after it as the interpreter does."""
     for which, limit in program.limits:
         resource.setrlimit(which, (limit[0], limit[1]))
     if program.new_session:

@@ -25,7 +25,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def anyio_backend():
-    """Both ends are here, so that silence is known from slowness."""
+    """Return the loop for tests that own both ends of every socket, so that it distinguishes silence from delay."""
     return JUMPING_OVER_SOCKETS
 
 
