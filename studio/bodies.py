@@ -21,7 +21,7 @@ _MAX_DEPTH = 32
 _MAX_ENTRIES = 1000
 _MAX_VALUES = 10_000
 _MAX_DIGITS = 100
-_MAX_SHOWN_CHARS = 80  # characters of a name that a client made up
+_MAX_SHOWN_CHARS = 80  # of a field name sent by a client
 _READ_SECONDS = 30.0
 _DECODE_BYTES = 1024 * 1024
 

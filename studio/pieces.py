@@ -49,7 +49,7 @@ class WriteTimeoutMiddleware:
 class _TimedSend:
     """An ASGI `send` that aborts the connection if a message is not written within `seconds`.
 
-    One alarm serves all messages: it is not cancelled when a message is written, but moved when it goes off early.
+    One alarm serves all messages: it is not cancelled after each write, but set again if it fires before the deadline.
     """
 
     def __init__(self, send: Send, abort: Callable[[], None], seconds: float) -> None:

@@ -99,7 +99,7 @@ def serve(
     _check_host(host, settings, allow_remote=allow_remote)
     _check_models(settings)
     if settings.workspace_root is None:
-        current_folder()  # the workspace of sessions that name none
+        current_folder()  # the workspace of sessions created without one
     token = load_token(settings)
     keep_memory_together()
     listening = listen(host, port)
@@ -218,9 +218,7 @@ class StudioServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(
-                _BACKLOG
-            )  # the queue of the kernel; passed to asyncio, it would be the number accepted per iteration too
+            listening.listen(_BACKLOG)  # not passed to asyncio, which would also accept so many in one iteration
         self._on_ready()
         self._preload_wires()
 

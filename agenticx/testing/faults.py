@@ -89,11 +89,11 @@ def _garbled() -> tuple[FaultPlan, ...]:
 
 
 def _harmless() -> tuple[FaultPlan, ...]:
-    told = [_WORDS, usage(3, 4)]
+    reply = [_WORDS, usage(3, 4)]
     return (
-        FaultPlan("byte by byte", (drip(told),), "final:answer"),
-        FaultPlan("one JSON object instead of a stream", (as_json(told),), "final:answer"),
-        FaultPlan("streaming refused", (no_streaming(told),), "final:answer"),
+        FaultPlan("byte by byte", (drip(reply),), "final:answer"),
+        FaultPlan("one JSON object instead of a stream", (as_json(reply),), "final:answer"),
+        FaultPlan("streaming refused", (no_streaming(reply),), "final:answer"),
         FaultPlan("cut by the output limit", ([_WORDS, finish("length")],), "final:partial"),
         FaultPlan("nothing said", ([],), "final:answer"),
     )

@@ -149,13 +149,9 @@ async def export(request: Request) -> Response:
         case "jsonl":
             last = await studio.store.last_seq(session_id)
             lines = _lines(studio.store, session_id, last)
-            first = await anext(
-                lines, b""
-            )  # read before the response starts: an error can still be answered with a status
-            whole = _stream_or_abort(request, first, lines)
-            return StreamingResponse(
-                whole, headers=_download_headers(f"{session_id}.jsonl"), media_type="application/jsonl"
-            )
+            first = await anext(lines, b"")  # before the response starts: an error can still have a status
+            content, headers = _stream_or_abort(request, first, lines), _download_headers(f"{session_id}.jsonl")
+            return StreamingResponse(content, headers=headers, media_type="application/jsonl")
         case "markdown":
             text = await run_in_thread(as_markdown, record, await read_messages(studio.store, session_id))
             return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")

@@ -55,11 +55,11 @@ async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIter
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            said = b""
-            while not (found := re.search(rb"listening on (http://[\d.:]+)", said)):
+            output = b""
+            while not (found := re.search(rb"listening on (http://[\d.:]+)", output)):
                 line = await process.stdout.readline()
-                assert line, f"aimock ended before it listened: {said.decode()}"
-                said += line
+                assert line, f"aimock ended before it listened: {output.decode()}"
+                output += line
         yield f"{found[1].decode()}/v1"
     finally:
         process.kill()

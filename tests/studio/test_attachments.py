@@ -41,9 +41,9 @@ async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_st
     assert frames[0].data["data"]["attachments"] == summaries
     assert listed[0]["attachments"] == summaries
     assert not any(PNG.data.encode() in frame.raw for frame in frames)
-    said = model.requests[0].messages[-1]
-    assert isinstance(said, UserMessage)
-    assert said.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
+    message = model.requests[0].messages[-1]
+    assert isinstance(message, UserMessage)
+    assert message.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
 
 
 async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[int, str, str, str]:
@@ -102,6 +102,7 @@ async def test_the_schema_of_a_turn_describes_attachments(make_studio: StudioMak
     async with make_studio() as studio:
         document = (await studio.client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]
-    assert schemas["NewTurn"]["properties"]["attachments"]["items"] == {"$ref": "#/components/schemas/NewAttachment"}
+    attachments = schemas["StartTurnBody"]["properties"]["attachments"]
+    assert attachments["items"] == {"$ref": "#/components/schemas/AttachmentBody"}
     assert sorted(schemas["NewAttachment"]["properties"]) == ["data", "media_type", "name"]
     assert "AttachmentData" in json.dumps(schemas["Event"]) or "AttachmentData" in schemas

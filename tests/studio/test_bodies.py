@@ -75,18 +75,18 @@ LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
 
 @pytest.mark.parametrize("family", LONG)
 async def test_a_long_text_is_read_without_blocking_the_loop(family: str) -> None:
-    written, said = LONG[family]()
+    written, text = LONG[family]()
     sent = request(b'{"input":"' + written + b'"}')
     async with longest_hold() as hold:
         body = await read_body(sent, StartTurnBody)
-    assert body.input == said
+    assert body.input == text
     assert hold.longest < MOST_HELD
 
 
 async def test_invalid_utf_8_is_refused_at_any_position() -> None:
-    for said in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
+    for text in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
-            await read_body(request(b'{"input":"' + said), StartTurnBody)
+            await read_body(request(b'{"input":"' + text), StartTurnBody)
 
 
 async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:

@@ -398,11 +398,11 @@ async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required
     for row, (method, path) in zip(TABLE, ROUTES, strict=True):
         if row.body is None:
             continue
-        told = document["paths"][row.path][method.lower()]["requestBody"]["required"]
+        documented = document["paths"][row.path][method.lower()]["requestBody"]["required"]
         required = any(field.is_required() for field in row.body.model_fields.values())
         untyped = await send_raw(studio, request_of(method, path, AUTHORIZED, "Content-Length: 0"))
         typed = await send_raw(studio, request_of(method, path, AUTHORIZED, JSON, "Content-Length: 0"))
-        assert (path, told, untyped.status == 415, typed.status == 400) == (path, required, required, required)
+        assert (path, documented, untyped.status == 415, typed.status == 400) == (path, required, required, required)
 
 
 async def test_a_body_that_is_not_an_object_gets_an_error_without_schema_names(studio: Studio) -> None:

@@ -92,8 +92,8 @@ async def test_a_queued_message_is_reported_at_once_and_runs_after_the_turn(make
         messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
         assert [message["content"] for message in messages if message["role"] == "user"] == ["one", "two"]
         assert messages[-2]["attachments"] == begun["data"]["attachments"]
-    said = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)]
-    assert [file.data for file in said[-1].attachments] == [PNG.data]
+    sent = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert [file.data for file in sent[-1].attachments] == [PNG.data]
 
 
 async def test_a_steered_message_is_part_of_the_turn_that_runs(make_studio: StudioMaker) -> None:
@@ -198,12 +198,12 @@ async def test_64_simultaneous_posts_are_all_accepted_and_run_one_turn_at_a_time
             async with studio.events(session_id) as frames:
                 events = await events_until_idle(frames, 64)
             check_grammar(events)
-            said = [
+            handled = [
                 event["data"].get("input") or event["data"]["text"]
                 for event in events
                 if event["type"] in OUTCOME_TYPES
             ]
-            assert sorted(said) == sorted(texts)
+            assert sorted(handled) == sorted(texts)
             running: set[str] = set()
             for event in events:
                 if event["type"] == "turn_started":
@@ -382,6 +382,8 @@ async def test_no_accepted_message_is_lost_when_the_server_is_killed(tmp_path: P
                 if frame.type == "final" and frame.data["data"]["text"] == "end":
                     break
     check_grammar(events)
-    said = [event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOME_TYPES]
-    assert len(said) == len(set(said))
-    assert talker.accepted - set(said) == set()
+    handled = [
+        event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOME_TYPES
+    ]
+    assert len(handled) == len(set(handled))
+    assert talker.accepted - set(handled) == set()

@@ -249,15 +249,15 @@ async def test_accept_errors_are_logged_once_a_minute(caplog: pytest.LogCaptureF
 
 
 async def test_other_errors_of_the_loop_reach_the_previous_exception_handler() -> None:
-    loop, told = asyncio.get_running_loop(), list[str]()
-    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+    loop, reported = asyncio.get_running_loop(), list[str]()
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
     try:
         with ConnectionLimit().log_accept_errors_of(loop):
             loop.call_exception_handler({"message": "another", "exception": OSError(errno.EMFILE, "too many")})
         loop.call_exception_handler({"message": "later"})
     finally:
         loop.set_exception_handler(None)
-    assert told == ["another", "later"]
+    assert reported == ["another", "later"]
 
 
 # --- what else a server should keep to itself -------------------------------------------------------------------------

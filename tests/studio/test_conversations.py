@@ -95,11 +95,11 @@ async def test_a_fork_at_a_message_ends_with_it_as_if_the_turn_had_been_stopped(
     async with make_studio(model, permission_mode="auto") as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "one", "two")
-        said = await messages(studio, session_id)
-        made = await fork(studio, session_id, said[place]["message_id"])
+        original = await messages(studio, session_id)
+        made = await fork(studio, session_id, original[place]["message_id"])
         forked = await messages(studio, made["id"])
         assert "".join(message["role"][0] for message in forked) == roles
-        assert forked[: place + 1] == said[: place + 1]
+        assert forked[: place + 1] == original[: place + 1]
         assert all("before this call ran" in message["content"] for message in forked[place + 1 :])
         events = await log(studio, made["id"])
         check_grammar(events)
@@ -109,9 +109,9 @@ async def test_a_fork_at_a_message_ends_with_it_as_if_the_turn_had_been_stopped(
             assert [kind for kind in kinds if kind != "confirm_response"] == last_turn
         await run_turn(studio, made["id"], "three")
         check_grammar(await log(studio, made["id"]))
-        told = [message for message in model.requests[-1].messages if message.role != "system"]
-        assert [message.content for message in told if message.role == "user"][-1] == "three"
-        assert sum(message.role == "tool" for message in told) == roles.count("t")
+        prompt = [message for message in model.requests[-1].messages if message.role != "system"]
+        assert [message.content for message in prompt if message.role == "user"][-1] == "three"
+        assert sum(message.role == "tool" for message in prompt) == roles.count("t")
 
 
 async def test_a_running_session_can_be_forked_and_both_stay_independent(make_studio: StudioMaker) -> None:
@@ -202,8 +202,8 @@ async def test_usage_is_reported_in_total_by_day_by_session_and_by_model(make_st
         ids = [await studio.session(), await studio.session()]
         await run_turn(studio, ids[0], "one", "two")
         await run_turn(studio, ids[1], "three")
-        told = (await studio.client.get("/api/usage")).json()
-        day = told["days"][0]["day"]
+        report = (await studio.client.get("/api/usage")).json()
+        day = report["days"][0]["day"]
 
         def sums(calls: int, into: int, out: int, uncounted: int) -> dict[str, Any]:
             return {
@@ -218,7 +218,7 @@ async def test_usage_is_reported_in_total_by_day_by_session_and_by_model(make_st
             }
 
         first, second = sums(2, 15, 3, 0), sums(1, 0, 0, 1)
-        assert told == {
+        assert report == {
             "total": sums(3, 15, 3, 1),
             "days": [{"day": day} | sums(3, 15, 3, 1)],
             "sessions": [{"session_id": ids[0]} | first, {"session_id": ids[1]} | second],

@@ -346,10 +346,10 @@ async def test_the_debug_log_has_no_lines_of_other_libraries_and_no_event_conten
         session = (await client.post("/api/sessions", json={"permission_mode": "auto"})).json()
         path = f"/api/sessions/{session['id']}"
         reader = Reader(served.port, f"{path}/events", served.token)
-        for said in ("run cat a.txt", "run echo password=hunter2canary"):
-            told = len(reader.frames)
-            (await client.post(f"{path}/turns", json={"input": said})).raise_for_status()
-            await reader.read(lambda log, told=told: b'"type":"final"' in b"".join(log.frames[told:]))
+        for text in ("run cat a.txt", "run echo password=hunter2canary"):
+            seen = len(reader.frames)
+            (await client.post(f"{path}/turns", json={"input": text})).raise_for_status()
+            await reader.read(lambda log, seen=seen: b'"type":"final"' in b"".join(log.frames[seen:]))
         assert b"".join(reader.frames).count(b"hunter2canary") >= 2
         served.process.send_signal(signal.SIGTERM)
         code, _, err = await outcome(served.process)

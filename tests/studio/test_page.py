@@ -296,8 +296,8 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
         await tab.reload()
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
-        said = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
-        assert [message["content"] for message in said] == ["first", "One.", "third", "Three."]
+        listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert [message["content"] for message in listed] == ["first", "One.", "third", "Three."]
         await tab.evaluate("document.querySelectorAll('.choices')[1].querySelectorAll('button')[1].click()")
         await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
         await tab.wait_for(f"{shown} == 'first|One.'")

@@ -56,8 +56,8 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
         assert shown.splitlines() == [f"next two · {PNG.name} (16 bytes)", "into this turn mind <b>the step</b>"]
         await tab.evaluate("document.querySelector('.allow').click()")
         log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('second') && {SHOWN}")
-        said = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
-        assert [line for line in log.splitlines() if line in said] == said
+        expected = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
+        assert [line for line in log.splitlines() if line in expected] == expected
         assert await tab.evaluate("document.getElementById('waiting').hidden")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Send"
         before = await tab.evaluate(SHOWN)

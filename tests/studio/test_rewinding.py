@@ -43,8 +43,8 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def ids(said: Sequence[dict[str, Any]]) -> list[str]:
-    return [message["message_id"] for message in said]
+def ids(history: Sequence[dict[str, Any]]) -> list[str]:
+    return [message["message_id"] for message in history]
 
 
 def three_turns() -> ScriptedModel:
@@ -68,25 +68,25 @@ async def test_a_rewind_restores_the_conversation_and_the_files_and_can_be_undon
         (studio.workspace / "other.txt").write_text("nobody's business\n")
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
-        said, all_done = await messages(studio, session_id), files(studio.workspace)
+        history, all_done = await messages(studio, session_id), files(studio.workspace)
         assert all_done == {
             "a.txt": "second\n",
             "deep/b.txt": "b\n",
             "old.txt": "overwritten\n",
             "other.txt": "nobody's business\n",
         }
-        done_one = ids(said)[[message["content"] for message in said].index("one done")]
+        done_one = ids(history)[[message["content"] for message in history].index("one done")]
         done = await rewind(studio, session_id, done_one)
         assert done == {
             "rewound_to": done_one,
-            "undo": {"message_id": said[-1]["message_id"]},
+            "undo": {"message_id": history[-1]["message_id"]},
             "files": [
                 {"path": "a.txt", "outcome": "restored", "reason": None},
                 {"path": "old.txt", "outcome": "restored", "reason": None},
             ],
         }
         assert files(studio.workspace) == all_done | {"a.txt": "first\n", "old.txt": "the person's\n"}
-        assert await messages(studio, session_id) == said[: ids(said).index(done_one) + 1]
+        assert await messages(studio, session_id) == history[: ids(history).index(done_one) + 1]
         (frame,) = [event for event in await log(studio, session_id) if event["type"] == "session_changed"]
         assert (frame["data"], frame["turn_id"]) == ({"rewound_to": done_one}, None)
         check_grammar(await log(studio, session_id))
@@ -99,7 +99,7 @@ async def test_a_rewind_restores_the_conversation_and_the_files_and_can_be_undon
             {"message_id": done_one},
         )
         assert files(studio.workspace) == all_done
-        assert await messages(studio, session_id) == said
+        assert await messages(studio, session_id) == history
         assert len((await studio.client.get("/api/sessions?q=gamma")).json()["sessions"]) == 1
 
         emptied = await rewind(studio, session_id, None)
@@ -107,8 +107,8 @@ async def test_a_rewind_restores_the_conversation_and_the_files_and_can_be_undon
         assert files(studio.workspace) == {"old.txt": "the person's\n", "other.txt": "nobody's business\n"}
         assert await messages(studio, session_id) == []
         assert (await rewind(studio, session_id, None))["files"] == []
-        await rewind(studio, session_id, said[0]["message_id"])
-        assert await messages(studio, session_id) == said[:1]
+        await rewind(studio, session_id, history[0]["message_id"])
+        assert await messages(studio, session_id) == history[:1]
         await run_turn(studio, session_id, "delta")
         assert [message["content"] for message in await messages(studio, session_id)] == ["alpha", "delta", "four done"]
         check_grammar(await log(studio, session_id))
@@ -119,18 +119,26 @@ async def test_the_model_gets_only_the_messages_of_the_current_branch(make_studi
     async with make_studio(model, **AGENT) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
-        said = await messages(studio, session_id)
-        in_the_middle = next(place for place, message in enumerate(said) if message.get("tool_calls"))
-        await rewind(studio, session_id, said[in_the_middle]["message_id"])
+        history = await messages(studio, session_id)
+        in_the_middle = next(place for place, message in enumerate(history) if message.get("tool_calls"))
+        await rewind(studio, session_id, history[in_the_middle]["message_id"])
         assert files(studio.workspace) == {}
         await run_turn(studio, session_id, "delta")
-        told = [(message.role, message.content) for message in model.requests[-1].messages if message.role != "system"]
+        prompt = [
+            (message.role, message.content) for message in model.requests[-1].messages if message.role != "system"
+        ]
         never = "Cancelled: the conversation was taken back to a point before this call ran."
-        assert told == [("user", "alpha"), ("assistant", ""), ("tool", never), ("tool", never), ("user", "delta")]
-        await rewind(studio, session_id, said[-1]["message_id"])
+        assert prompt == [("user", "alpha"), ("assistant", ""), ("tool", never), ("tool", never), ("user", "delta")]
+        await rewind(studio, session_id, history[-1]["message_id"])
         await run_turn(studio, session_id, "epsilon")
-        told = [(message.role, message.content) for message in model.requests[-1].messages if message.role != "system"]
-        assert told[-3:] == [("tool", "Created old.txt (12 bytes)."), ("assistant", "three done"), ("user", "epsilon")]
+        prompt = [
+            (message.role, message.content) for message in model.requests[-1].messages if message.role != "system"
+        ]
+        assert prompt[-3:] == [
+            ("tool", "Created old.txt (12 bytes)."),
+            ("assistant", "three done"),
+            ("user", "epsilon"),
+        ]
 
 
 async def test_files_changed_by_others_are_reported_and_left_unchanged(make_studio: StudioMaker) -> None:
@@ -245,17 +253,17 @@ async def test_a_rewind_persists_over_a_restart_and_a_deleted_session_leaves_no_
     async with make_studio(three_turns(), **AGENT) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
-        said = await messages(studio, session_id)
-        await rewind(studio, session_id, said[4]["message_id"])
+        history = await messages(studio, session_id)
+        await rewind(studio, session_id, history[4]["message_id"])
     model = ScriptedModel(["again"])
     async with make_studio(model, **AGENT) as studio:
-        assert await messages(studio, session_id) == said[:5]
+        assert await messages(studio, session_id) == history[:5]
         await run_turn(studio, session_id, "delta")
         assert [message.content for message in model.requests[-1].messages if message.role == "user"] == [
             "alpha",
             "delta",
         ]
-        done = await rewind(studio, session_id, said[-1]["message_id"])
+        done = await rewind(studio, session_id, history[-1]["message_id"])
         assert outcomes(done) == {"a.txt": "restored", "old.txt": "restored"}
         snapshots = studio.services.settings.home / "snapshots"
         kept = [path for path in snapshots.rglob("*") if path.is_file()]
@@ -272,15 +280,15 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
     async with make_studio(three_turns(), **AGENT) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
-        said, there = await messages(studio, session_id), files(studio.workspace)
+        history, there = await messages(studio, session_id), files(studio.workspace)
         edits = studio.services.snapshots.of(session_id).folder / "edits.jsonl"
         whole = edits.read_bytes()
         edits.write_bytes(whole[:9] + b"?" + whole[10:])
-        refused = await try_to_rewind(studio, session_id, said[0]["message_id"])
+        refused = await try_to_rewind(studio, session_id, history[0]["message_id"])
         assert (refused.status_code, refused.json()["code"]) == (503, "storage")
         assert "damaged" in refused.json()["detail"]
-        assert (await messages(studio, session_id), files(studio.workspace)) == (said, there)
-        assert (await rewind(studio, session_id, said[-2]["message_id"]))["files"] == []
+        assert (await messages(studio, session_id), files(studio.workspace)) == (history, there)
+        assert (await rewind(studio, session_id, history[-2]["message_id"]))["files"] == []
         await run_turn(studio, session_id, "delta")
         made = await studio.client.post(f"/api/sessions/{session_id}/fork", json={})
         assert (await try_to_rewind(studio, made.json()["id"], None)).status_code == 503

@@ -212,10 +212,10 @@ async def test_the_server_logs_each_turn_unless_told_otherwise(tmp_path: Path) -
 
 
 async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
         code, _, err = await outcome(await agx(tmp_path / "home", "serve", "--port", port))
     assert code == 2
     assert f"port {port}" in err
@@ -249,9 +249,9 @@ async def test_five_hundred_half_open_sockets_do_not_slow_the_others(tmp_path: P
 
 async def slowest_requests(client: httpx.AsyncClient) -> float:
     """Return the seconds of the second slowest of a hundred requests."""
-    taken: list[float] = []
+    durations: list[float] = []
     for _ in range(100):
         started = asyncio.get_running_loop().time()
         assert (await client.get("/api/tools")).status_code == 200
-        taken.append(asyncio.get_running_loop().time() - started)
-    return sorted(taken)[98]
+        durations.append(asyncio.get_running_loop().time() - started)
+    return sorted(durations)[98]

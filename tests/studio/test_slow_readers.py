@@ -158,13 +158,13 @@ async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
 
 
 @pytest.mark.promise("B3")
-@pytest.mark.parametrize("taken", ["nothing", "all but the end"])
-async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, taken: str) -> None:
+@pytest.mark.parametrize("read_part", ["nothing", "all but the end"])
+async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, read_part: str) -> None:
     async with make_studio(clock=PatientClock({10.0: 5.0, 30.0: 4.0})) as studio:
-        await check_stalled_request_is_dropped(studio, taken)
+        await check_stalled_request_is_dropped(studio, read_part)
 
 
-async def check_stalled_request_is_dropped(studio: Studio, taken: str, *, seconds: float = PATIENCE) -> None:
+async def check_stalled_request_is_dropped(studio: Studio, read_part: str, *, seconds: float = PATIENCE) -> None:
     """Check that a client that stops reading a long response is dropped within `seconds` of real time.
 
     Until then less than 256 KiB are buffered for it.
@@ -188,7 +188,7 @@ async def check_stalled_request_is_dropped(studio: Studio, taken: str, *, second
                 await asyncio.sleep(0.01)
         (connection,) = connections
         async with asyncio.timeout(PATIENCE):
-            while taken != "nothing" and not (connection.cycle and connection.cycle.response_complete):
+            while read_part != "nothing" and not (connection.cycle and connection.cycle.response_complete):
                 await asyncio.to_thread(quiet.recv, 4096)
         async with asyncio.timeout(PATIENCE):
             while (waiting := connection.transport.get_write_buffer_size()) == 0:

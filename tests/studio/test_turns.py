@@ -145,14 +145,14 @@ async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_st
 
 async def test_a_long_message_to_the_demo_model_does_not_block_the_loop(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
-        session_id, said = await studio.session(model="demo"), "A" * 3_900_000
-        talking = asyncio.create_task(studio.turn(session_id, f"say {said}"))
+        session_id, text = await studio.session(model="demo"), "A" * 3_900_000
+        talking = asyncio.create_task(studio.turn(session_id, f"say {text}"))
         async with longest_hold() as hold:
             while not talking.done() or studio.services.hub.running_turn(session_id) is not None:
                 assert (await studio.client.get("/api/health")).status_code == 200
         assert talking.result().status_code == 202
         final = (await studio.events_until(session_id, "final"))[-1]
-        assert final.data["data"]["text"] == said
+        assert final.data["data"]["text"] == text
         assert hold.longest < 2
 
 

@@ -106,8 +106,8 @@ async def test_an_invalid_settings_file_is_reported_and_no_turn_starts(
         assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["running_turn_id"] is None
         file.unlink()
         assert (await studio.turn(session_id, client_turn_id="once")).status_code == 202
-        told = [frame.type for frame in await studio.events_until(session_id, "final")]
-        assert told.count("turn_started") == 1
+        types = [frame.type for frame in await studio.events_until(session_id, "final")]
+        assert types.count("turn_started") == 1
 
 
 async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
@@ -121,8 +121,8 @@ async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
         Path(workspace, ".agenticx", "settings.toml").write_text("[")
         yes = {"approved": True, "digest": asked["digest"]}
         assert (await studio.client.post(f"/api/confirms/{asked['id']}", json=yes)).status_code == 200
-        told = [frame.data for frame in await studio.events_until(session_id, "handed_back")]
-        assert (told[-2]["type"], told[-1]["data"]["input"]) == ("final", "and then")
+        events = [frame.data for frame in await studio.events_until(session_id, "handed_back")]
+        assert (events[-2]["type"], events[-1]["data"]["input"]) == ("final", "and then")
         assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["running_turn_id"] is None
 
 

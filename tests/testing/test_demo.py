@@ -79,7 +79,7 @@ LONG = "first; then run ls and read b.txt\n" * 1000
 
 
 @pytest.mark.parametrize(
-    ("words", "tool", "argument", "taken"),
+    ("words", "tool", "argument", "expected"),
     [
         (f"write a.txt with the text {LONG}", "file_write", "content", LONG),
         (f"remember k: {LONG}", "scratchpad_write", "content", LONG.strip()),
@@ -88,9 +88,9 @@ LONG = "first; then run ls and read b.txt\n" * 1000
     ],
     ids=["write", "remember", "run", "read"],
 )
-async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(words, tool, argument, taken):
+async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(words, tool, argument, expected):
     (call,) = await first_call(words)
-    assert (call[0], json.loads(call[1])[argument]) == (tool, taken)
+    assert (call[0], json.loads(call[1])[argument]) == (tool, expected)
 
 
 async def test_a_long_text_is_said_whole_with_its_rest_in_one_delta():
