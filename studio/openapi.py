@@ -64,16 +64,16 @@ class RouteSpec:
 
 
 @cache
-def openapi_document(rows: Sequence[RouteSpec]) -> dict[str, Any]:
+def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of these routes; the envelope of events is its schema `Event`."""
     schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _with_component_references(envelope_schema())}
     definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
     paths: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        for name, schema in _schemas(row):
+    for route in routes:
+        for name, schema in _schemas(route):
             definitions |= schema.pop("$defs", {})
             schemas[name] = schema
-        paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "AgenticX studio", "version": version("agenticx")},
@@ -100,60 +100,60 @@ _PROBLEM = {
 }
 
 
-def _schemas(row: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the named schemas of a route's body and responses, each with those that it refers to."""
-    if row.body is not None:
-        yield row.body.__name__, row.body.model_json_schema(ref_template=_REFERENCE_TEMPLATE)
-    for answer in row.responses:
-        if is_typeddict(answer.schema):
-            schema = TypeAdapter(answer.schema).json_schema(ref_template=_REFERENCE_TEMPLATE, mode="serialization")
-            yield answer.schema.__name__, schema
+    if route.body is not None:
+        yield route.body.__name__, route.body.model_json_schema(ref_template=_REFERENCE_TEMPLATE)
+    for response in route.responses:
+        if is_typeddict(response.schema):
+            schema = TypeAdapter(response.schema).json_schema(ref_template=_REFERENCE_TEMPLATE, mode="serialization")
+            yield response.schema.__name__, schema
 
 
-def _operation(row: RouteSpec) -> dict[str, Any]:
+def _operation(route: RouteSpec) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     operation: dict[str, Any] = {
-        "operationId": f"{row.handler.__module__.rpartition('.')[2]}_{row.handler.__name__}",
-        "summary": row.summary,
-        "responses": {**_responses(row), "default": {"description": "The problem", "content": problem}},
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "responses": {**_responses(route), "default": {"description": "A problem", "content": problem}},
     }
-    if parameters := _parameters(row):
+    if parameters := _parameters(route):
         operation["parameters"] = parameters
-    if row.body is not None:
-        content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{row.body.__name__}"}}}
-        operation["requestBody"] = {"required": row.body.is_required(), "content": content}
-    if row.public:
+    if route.body is not None:
+        content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}}
+        operation["requestBody"] = {"required": route.body.is_required(), "content": content}
+    if route.public:
         operation["security"] = []
     return operation
 
 
-def _parameters(row: RouteSpec) -> list[dict[str, Any]]:
+def _parameters(route: RouteSpec) -> list[dict[str, Any]]:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", row.path)
+        for name in re.findall(r"{(\w+)}", route.path)
     ]
     asked = [
         {"name": one.name, "in": one.location, "description": one.description, "schema": dict(one.schema)}
-        for one in row.query or ()
+        for one in route.query or ()
     ]
     return in_path + asked
 
 
-def _responses(row: RouteSpec) -> dict[str, Any]:
+def _responses(route: RouteSpec) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    for answer in row.responses:
-        response = responses.setdefault(str(answer.status), {"description": row.summary})
-        if answer.media_type is not None:
-            response.setdefault("content", {})[answer.media_type] = {"schema": _response_schema(answer)}
+    for spec in route.responses:
+        response = responses.setdefault(str(spec.status), {"description": route.summary})
+        if spec.media_type is not None:
+            response.setdefault("content", {})[spec.media_type] = {"schema": _response_schema(spec)}
     return responses
 
 
-def _response_schema(answer: ResponseSpec) -> dict[str, Any]:
-    if answer.media_type == EVENT_STREAM:
+def _response_schema(spec: ResponseSpec) -> dict[str, Any]:
+    if spec.media_type == EVENT_STREAM:
         return {"type": "string", "description": "Frames whose `data` is an `Event`, and whose `id` is a cursor."}
-    if is_typeddict(answer.schema):
-        return {"$ref": f"#/components/schemas/{answer.schema.__name__}"}
-    return TypeAdapter(answer.schema).json_schema()
+    if is_typeddict(spec.schema):
+        return {"$ref": f"#/components/schemas/{spec.schema.__name__}"}
+    return TypeAdapter(spec.schema).json_schema()
 
 
 def _with_component_references(schema: Any) -> Any:

@@ -126,9 +126,9 @@ def serve(
 
 
 def freeze_startup_memory() -> None:
-    """Exclude the objects made at start-up from garbage collection, and collect less often than by default.
+    """Exclude the objects made at start-up from garbage collection, and run the collector less often.
 
-    They live as long as the process, and thousands of events are garbage that reference counting frees.
+    The former live as long as the process; with the default threshold it would run every few thousand events.
     """
     gc.collect()
     gc.freeze()

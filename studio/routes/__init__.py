@@ -167,28 +167,28 @@ TABLE: tuple[RouteSpec, ...] = (
 
 def routes() -> list[BaseRoute]:
     """Return the table as Starlette routes, one per path, and the route of the page's assets."""
-    paths = groupby(sorted(TABLE, key=lambda row: row.path), key=lambda row: row.path)
+    paths = groupby(sorted(TABLE, key=lambda spec: spec.path), key=lambda spec: spec.path)
     assets = Route("/assets/{name}", page.asset, methods=["GET"])
-    return [*(_route(path, {row.method: row for row in rows}) for path, rows in paths), assets]
+    return [*(_route(path, {spec.method: spec for spec in specs}) for path, specs in paths), assets]
 
 
-def _route(path: str, rows: dict[str, RouteSpec]) -> Route:
+def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
     async def endpoint(request: Request) -> Response:
-        row = rows["GET" if request.method == "HEAD" else request.method]
-        _check_query(request, row)
-        return await row.handler(request)
+        spec = specs["GET" if request.method == "HEAD" else request.method]
+        _check_query(request, spec)
+        return await spec.handler(request)
 
-    return Route(path, endpoint, methods=list(rows))
+    return Route(path, endpoint, methods=list(specs))
 
 
-def _check_query(request: Request, row: RouteSpec) -> None:
+def _check_query(request: Request, spec: RouteSpec) -> None:
     """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
-    if row.query is None:
+    if spec.query is None:
         return
-    known = [parameter.name for parameter in row.query if parameter.location == "query"]
+    known = [parameter.name for parameter in spec.query if parameter.location == "query"]
     for name in request.query_params:
         if name not in known:
             shown = name[:_MAX_SHOWN_CHARS]
             names = ", ".join(known) or "none"
-            sentence = f"Unknown parameter {shown!r} of {row.method} {row.path}; known parameters: {names}."
+            sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."
             raise Problem(422, "unknown_parameter", sentence, field=shown)

@@ -104,5 +104,5 @@ async def test_the_schema_of_a_turn_describes_attachments(make_studio: StudioMak
     schemas = document["components"]["schemas"]
     attachments = schemas["StartTurnBody"]["properties"]["attachments"]
     assert attachments["items"] == {"$ref": "#/components/schemas/AttachmentBody"}
-    assert sorted(schemas["NewAttachment"]["properties"]) == ["data", "media_type", "name"]
+    assert sorted(schemas["AttachmentBody"]["properties"]) == ["data", "media_type", "name"]
     assert "AttachmentData" in json.dumps(schemas["Event"]) or "AttachmentData" in schemas

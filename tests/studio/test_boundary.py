@@ -24,9 +24,11 @@ from tests.studio.running import TOKEN, Studio, StudioMaker, running_studio
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
 LISTED = "app://desktop"
-ROUTES = [(row.method, row.path.replace("{session_id}", "ses_x").replace("{request_id}", "cfm_x")) for row in TABLE]
-PROTECTED = [*((row.method, path) for row, (_, path) in zip(TABLE, ROUTES, strict=True) if not row.public)]
-BODIES = [(row.method, path) for row, (_, path) in zip(TABLE, ROUTES, strict=True) if row.body is not None]
+ROUTES = [
+    (route.method, route.path.replace("{session_id}", "ses_x").replace("{request_id}", "cfm_x")) for route in TABLE
+]
+PROTECTED = [*((route.method, path) for route, (_, path) in zip(TABLE, ROUTES, strict=True) if not route.public)]
+BODIES = [(route.method, path) for route, (_, path) in zip(TABLE, ROUTES, strict=True) if route.body is not None]
 
 
 @dataclass(frozen=True)
@@ -395,11 +397,11 @@ async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(stud
 
 async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required(studio: Studio) -> None:
     document = (await studio.client.get("/openapi.json")).json()
-    for row, (method, path) in zip(TABLE, ROUTES, strict=True):
-        if row.body is None:
+    for route, (method, path) in zip(TABLE, ROUTES, strict=True):
+        if route.body is None:
             continue
-        documented = document["paths"][row.path][method.lower()]["requestBody"]["required"]
-        required = any(field.is_required() for field in row.body.model_fields.values())
+        documented = document["paths"][route.path][method.lower()]["requestBody"]["required"]
+        required = any(field.is_required() for field in route.body.model_fields.values())
         untyped = await send_raw(studio, request_of(method, path, AUTHORIZED, "Content-Length: 0"))
         typed = await send_raw(studio, request_of(method, path, AUTHORIZED, JSON, "Content-Length: 0"))
         assert (path, documented, untyped.status == 415, typed.status == 400) == (path, required, required, required)
@@ -430,14 +432,14 @@ async def test_without_a_body_any_content_type_is_accepted(studio: Studio) -> No
 
 
 async def test_head_is_get_without_the_body_and_options_lists_the_allowed_methods(studio: Studio) -> None:
-    for path, row in zip((path for _, path in ROUTES), TABLE, strict=True):
-        allowed = {method for other in TABLE if other.path == row.path for method in (other.method,)}
+    for path, route in zip((path for _, path in ROUTES), TABLE, strict=True):
+        allowed = {method for other in TABLE if other.path == route.path for method in (other.method,)}
         allowed |= {"HEAD"} if "GET" in allowed else set()
         options = await studio.client.options(path)
         assert (path, options.status_code) == (path, 405)
         assert {method.strip() for method in options.headers["allow"].split(",")} == allowed
-        if row.method == "GET":
-            streams = row.responses[0].media_type == EVENT_STREAM
+        if route.method == "GET":
+            streams = route.responses[0].media_type == EVENT_STREAM
             got = 200 if streams else (await studio.client.get(path)).status_code
             head = await studio.client.head(path)
             assert (path, head.status_code, head.content) == (path, 404 if "ses_x" in path else got, b"")

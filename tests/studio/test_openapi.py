@@ -156,21 +156,21 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
     async with make_studio() as studio:
         session_id = await studio.session()
         document = (await studio.client.get("/openapi.json")).json()
-        for row in TABLE:
-            declared = document["paths"][row.path][row.method.lower()].get("parameters", [])
+        for route in TABLE:
+            declared = document["paths"][route.path][route.method.lower()].get("parameters", [])
             known = [one["name"] for one in declared if one["in"] == "query"]
-            assert known == QUERIES.get(row.path, [])[: None if row.method == "GET" else 0]
+            assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = row.path.format(session_id=session_id, request_id="cfm_x") if "{" in row.path else row.path
-            if row.path == "/":
+            path = route.path.format(session_id=session_id, request_id="cfm_x") if "{" in route.path else route.path
+            if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue
-            answer = await studio.client.request(row.method, f"{path}?limt=1")
+            answer = await studio.client.request(route.method, f"{path}?limt=1")
             assert (path, answer.status_code) == (path, 422)
             problem = answer.json()
             assert (problem["code"], problem["field"]) == ("unknown_parameter", "limt")
             names = ", ".join(known) or "none"
-            sentence = f"Unknown parameter 'limt' of {row.method} {row.path}; known parameters: {names}."
+            sentence = f"Unknown parameter 'limt' of {route.method} {route.path}; known parameters: {names}."
             assert problem["detail"] == sentence
 
 
@@ -192,9 +192,9 @@ def test_no_two_schemas_of_the_document_have_the_same_name() -> None:
 def named_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the schemas of the document, each with those that it refers to."""
     yield "of all events", envelope_schema()
-    for row in TABLE:
-        if row.body is not None:
-            yield row.body.__name__, row.body.model_json_schema()
-        for answer in row.responses:
+    for route in TABLE:
+        if route.body is not None:
+            yield route.body.__name__, route.body.model_json_schema()
+        for answer in route.responses:
             if is_typeddict(answer.schema):
                 yield answer.schema.__name__, TypeAdapter(answer.schema).json_schema(mode="serialization")
