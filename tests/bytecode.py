@@ -12,7 +12,7 @@ from pathlib import Path
 FORBIDDEN = "PYTHONDONTWRITEBYTECODE"
 
 
-def redirect_bytecode(folder: Path) -> None:
+def keep_aside(folder: Path) -> None:
     """Store compiled modules in `folder` instead of beside their sources from now on, in child processes too."""
     if sys.dont_write_bytecode:
         os.environ.pop(FORBIDDEN, None)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bytecode import redirect_bytecode
+from tests.bytecode import keep_aside
 from tests.support.lanes import Count, add_options, lane_of
 
-redirect_bytecode(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,9 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Tests without `max_examples` of their own get those of the profile; a failure prints the data that replays it.
     """
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # in the background: processes that tests start would inherit it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background: what tests start would ignore it too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
         signal.signal(signal.SIGHUP, signal.SIG_DFL)

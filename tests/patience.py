@@ -79,10 +79,10 @@ async def longest_hold() -> AsyncGenerator[Hold]:
             hold.longest = max(hold.longest, time.process_time() - before)
 
     watching = asyncio.create_task(watch())
-    await asyncio.sleep(0)  # so that it has started
+    await asyncio.sleep(0)  # so that it has begun
     try:
         yield hold
-        await asyncio.sleep(0.002)  # so that it measures the last block too
+        await asyncio.sleep(0.002)  # so that it has seen the last of it
     finally:
         hold.total = time.process_time() - began
         watching.cancel()

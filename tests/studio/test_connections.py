@@ -215,7 +215,7 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a running process are set with prlimit")
 async def test_connections_wait_while_no_file_is_free_and_one_line_is_logged(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{HEALTH}\r\n") as (first, _):
-        assert await read_response(first) == (200, False)  # it has opened what it opens when it starts
+        assert await read_response(first) == (200, False)  # after it the server has opened all files of its start
         pid = served.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         free = min({*range(1024)} - {int(name) for name in os.listdir(f"/proc/{pid}/fd")})

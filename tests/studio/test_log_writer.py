@@ -143,7 +143,7 @@ def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None
     writer = writer_to(stderr)
     with stderr.blocked():
         LOG.info("ours", model="canary-0123456789", seconds=1.5, tokens=3, error=None, approved=True)
-        monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")  # of which the side that logs could not know
+        monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")  # set after the line was logged
     assert writer.stop(PATIENCE)
     assert stderr.lines[1:] == [
         "INFO    studio.x ours model='[hidden]' seconds=1.5 tokens=3 error=None approved=True",

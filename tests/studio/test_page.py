@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SHOWN = "[...document.querySelectorAll('#log > :not(.choices)')].map((part) => part.innerText).join('\\n')"
-"""What the log says, without the buttons behind its messages."""
+"""A JavaScript expression for the text of the log, without the buttons after its messages."""
 
 
 @pytest.fixture

@@ -78,7 +78,9 @@ async def memory_growth_for_stopped_readers(served: ServedStudio, readers: int) 
     As many other readers read all of it meanwhile.
     """
     async with served.client(2 * readers) as client:
-        session_id = (await client.post("/api/sessions", json={"name": "Large"})).json()["id"]  # nothing names it later
+        session_id = (await client.post("/api/sessions", json={"name": "Large"})).json()[
+            "id"
+        ]  # with a name, so that no turn adds a naming event
         path = f"/api/sessions/{session_id}/events"
         message = {"input": "say " + "y" * 3 * MEGABYTE}
         assert (await client.post(f"/api/sessions/{session_id}/turns", json=message)).status_code == 202
@@ -135,9 +137,8 @@ async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
     await store.create(session)
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
     await store.append(session.id, None, [large], expected_seq=0)
-    stream = WriteTimeoutMiddleware(
-        await Relay(store, clock=ScaledClock(1000)).respond(session.id, None)
-    )  # a heartbeat each 10 ms
+    relay = Relay(store, clock=ScaledClock(1000))  # sends a heartbeat every 10 ms
+    stream = WriteTimeoutMiddleware(await relay.respond(session.id, None))
     sent: list[bytes] = []
     enough = asyncio.Event()
 

@@ -522,12 +522,7 @@ def odd_events(count: int) -> list[RuntimeEvent]:
     odd = [*frame_like, "\0", "\u2028\u2029", "\ufeff", "\U0001f600", "\x85", "\ud800", "\udc00\ud83d"]
     texts = ["a" * 1_000_000, *odd, *("".join(rng.choices(odd, k=rng.randrange(20))) for _ in range(count - len(odd)))]
     types = [type_ for type_ in EventType if type_ not in (EventType.TOKEN, EventType.THINKING)]
-    needed = {
-        "fatal": False,
-        "model": "m",
-        "input_tokens": 1,
-        "output_tokens": 1,
-    }  # fields of an event that a store reads
+    needed = {"fatal": False, "model": "m", "input_tokens": 1, "output_tokens": 1}  # fields that a store reads
     return [
         RuntimeEvent(EventType.THINKING, {"text": text, "message_id": text[:20], "offset": 0}, text[:20])
         if number % 2
@@ -547,9 +542,8 @@ async def check_framing(studio: Studio, events: list[RuntimeEvent]) -> None:
     assert not torn, f"torn frames: {torn[:3]}"
     got = [(envelope["type"], envelope["agent_id"], envelope["data"]) for envelope in reader.envelopes]
     sent = [(event.type, event.agent_id, event.data) for event in events]
-    assert got == [
-        tuple(one) for one in json.loads(json.dumps(sent))
-    ]  # JSON joins two adjacent surrogates to one character
+    decoded = json.loads(json.dumps(sent))  # JSON joins two adjacent surrogates to one character
+    assert got == [tuple(one) for one in decoded]
 
 
 async def test_head_opens_no_stream(make_studio: StudioMaker) -> None:

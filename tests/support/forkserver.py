@@ -121,7 +121,7 @@ def _report_ended(running: dict[int, int]) -> None:
         if pid == 0:
             return
         pipe = running.pop(pid)
-        with suppress(BrokenPipeError):  # the reader of the status has closed the pipe
+        with suppress(BrokenPipeError):  # nobody waits for it any more
             os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os.close(pipe)
 
