@@ -103,7 +103,9 @@ class AccessMiddleware:
     def _check_headers(self, scope: Scope) -> tuple[Problem | None, str | None]:
         """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
         if _header_values(scope, b"content-length") and _header_values(scope, b"transfer-encoding"):
-            sentence = "Send Content-Length or Transfer-Encoding, not both: they could name two ends of the body."
+            sentence = (
+                "Send Content-Length or Transfer-Encoding, not both: they could give the body two different ends."
+            )
             return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
         hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
         if len(hosts) != 1 or not hosts[0]:
@@ -149,7 +151,9 @@ def _path_problem(scope: Scope) -> Problem | None:
     canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
     if scope.get("raw_path") in (None, canonical):
         return None
-    return Problem(404, "not_found", "There is nothing at a path spelt like that; encode only what must be encoded.")
+    return Problem(
+        404, "not_found", "The path is not in canonical form; percent-encode only characters that require it."
+    )
 
 
 def _is_page_navigation(scope: Scope) -> bool:
@@ -158,11 +162,11 @@ def _is_page_navigation(scope: Scope) -> bool:
 
 def _wrong_host(policy: OriginPolicy) -> Problem:
     known = ", ".join(sorted(policy.hosts))
-    return Problem(421, "wrong_host", f"This server does not answer to that Host; it answers to: {known}.")
+    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {known}.")
 
 
 def _origin_not_allowed() -> Problem:
-    return Problem(403, "foreign_origin", "That Origin may not call this server; AGX_ALLOWED_ORIGINS lists who may.")
+    return Problem(403, "foreign_origin", "That Origin is not allowed; AGX_ALLOWED_ORIGINS lists the allowed ones.")
 
 
 def _with_headers(send: Send, origin: str | None) -> Send:

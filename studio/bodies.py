@@ -80,7 +80,7 @@ def _check_type(request: Request) -> None:
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
-    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the most that is read here.")
+    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise too_large
     body = bytearray()
@@ -93,7 +93,7 @@ async def _read(request: Request, max_bytes: int) -> bytes:
     except TimeoutError:
         raise Problem(408, "too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
     except ClientDisconnect:
-        raise Problem(400, "incomplete", "The connection ended before the body did.") from None
+        raise Problem(400, "incomplete", "The connection was closed before the body was complete.") from None
     return bytes(body)
 
 

@@ -123,10 +123,10 @@ async def _on_http_error(request: Request, exc: Exception) -> Response:
     path, headers = request.scope["path"], exc.headers
     match exc.status_code:
         case 404:
-            problem = Problem(404, "not_found", f"There is nothing at {path!r}; /openapi.json lists what there is.")
+            problem = Problem(404, "not_found", f"No route matches {path!r}; /openapi.json lists the routes.")
         case 405:
             allowed = (headers or {}).get("Allow", "")
-            sentence = f"{request.method} is not for {path!r}; allowed: {allowed}."
+            sentence = f"{request.method} is not allowed for {path!r}; allowed methods: {allowed}."
             problem = Problem(405, "method_not_allowed", sentence, headers=headers)
         case _:
             problem = Problem(exc.status_code, "bad_request", str(exc.detail), headers=headers)

@@ -58,7 +58,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535):
-        raise ArgumentTypeError(f"{text!r} is no port; ports are 1 to 65535, or 0 for any free one")
+        raise ArgumentTypeError(f"{text!r} is not a port; ports are 1 to 65535, or 0 for any free one")
     return int(text)
 
 
