@@ -151,9 +151,7 @@ def _path_problem(scope: Scope) -> Problem | None:
     canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
     if scope.get("raw_path") in (None, canonical):
         return None
-    return Problem(
-        404, "not_found", "The path is not in canonical form; percent-encode only characters that require it."
-    )
+    return Problem(404, "not_found", "The path is not in canonical form; encode only what must be encoded.")
 
 
 def _is_page_navigation(scope: Scope) -> bool:

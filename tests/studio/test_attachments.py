@@ -17,12 +17,12 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = pytest.mark.anyio
 
 
-def given(name: str, content: bytes, **more: Any) -> dict[str, Any]:
+def attachment(name: str, content: bytes, **more: Any) -> dict[str, Any]:
     return {"name": name, "data": b64encode(content).decode(), **more}
 
 
-PICTURE = given("a.png", contents["image/png"])
-WORDS = given("f.csv", contents["text/plain"], media_type="text/csv")
+PICTURE = attachment("a.png", contents["image/png"])
+WORDS = attachment("f.csv", contents["text/plain"], media_type="text/csv")
 
 
 async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_studio: StudioMaker) -> None:
@@ -59,13 +59,19 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
         session_id = await studio.session()
         first = "attachments.0.data"
         for attachments, status, code, field, words in (
-            ([given("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
-            ([given("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
-            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "16 MiB are the most"),
+            ([attachment("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
+            ([attachment("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
+            (
+                [attachment("a.pdf", half), attachment("b.pdf", half)],
+                413,
+                "attachment_too_large",
+                "",
+                "16 MiB are the most",
+            ),
             ([{"name": "x", "data": "*"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([{"name": "x", "data": "é"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
-            ([given("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
-            ([given("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
+            ([attachment("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
+            ([attachment("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
             ([{"name": "x"}], 422, "invalid_body", first, "'attachments.0.data' is required."),
             ([PICTURE] * (MOST_ATTACHMENTS + 1), 422, "invalid_body", "attachments", "at most 20 items"),
         ):
@@ -80,7 +86,7 @@ async def test_files_up_to_the_limit_fit_into_a_body(make_studio: StudioMaker) -
     content = contents["image/png"] + b"\0" * (TOTAL_BYTES // 4 - 16)
     async with make_studio(model) as studio:
         session_id = await studio.session()
-        files = [given(f"{number}.png", content) for number in range(4)]
+        files = [attachment(f"{number}.png", content) for number in range(4)]
         assert (await studio.turn(session_id, "look", attachments=files)).status_code == 202
         await studio.events_until(session_id, "final")
     assert len(model.requests[0].messages[-1].attachments) == 4

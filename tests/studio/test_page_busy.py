@@ -12,8 +12,7 @@ from agenticx.messages import UserMessage
 from tests.llms.files import PNG
 from tests.studio.chromium import CHROMIUM, Tab, browser_tab
 from tests.studio.running import StudioMaker
-from tests.studio.test_page import SHOWN, add_files, enter, parts
-from tests.studio.test_page import send_message as write
+from tests.studio.test_page import SHOWN, add_files, enter, parts, send_message
 
 pytestmark = [
     pytest.mark.anyio,
@@ -44,7 +43,7 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
     model = ScriptedModel([call("note", {"text": "x"}), "first done", "second done"])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for("document.querySelector('.allow')")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Queue"
         await add_files(tab, "picked", (PNG.name, parts(PNG.data)))
@@ -72,7 +71,7 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
 async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()], "instead"])) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
         await press_enter(tab, "two", "ctrlKey", "shiftKey")
         log = await tab.wait_for(f"{SHOWN}.includes('instead') && {SHOWN}")
@@ -82,7 +81,7 @@ async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -
 async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
         await add_files(tab, "picked", (PNG.name, parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")

@@ -327,7 +327,7 @@ async def test_the_openapi_document_names_every_route_and_resolves_every_referen
         answer = await studio.client.get("/openapi.json")
     document = answer.json()
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert documented == {(row.method, row.path) for row in TABLE}
+    assert documented == {(route.method, route.path) for route in TABLE}
     references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', answer.text.replace('": "', '":"')))
     assert references
     assert references <= set(document["components"]["schemas"])
