@@ -103,9 +103,7 @@ class AccessMiddleware:
     def _check_headers(self, scope: Scope) -> tuple[Problem | None, str | None]:
         """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
         if _header_values(scope, b"content-length") and _header_values(scope, b"transfer-encoding"):
-            sentence = (
-                "Send Content-Length or Transfer-Encoding, not both: they could give the body two different ends."
-            )
+            sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
             return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
         hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
         if len(hosts) != 1 or not hosts[0]:
