@@ -102,7 +102,7 @@ class Case:
     """
 
     script: list[Any]
-    reads: list[str]
+    expected: list[str]
     whole: bool = False
     on: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -222,7 +222,7 @@ async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
         envelopes = [envelope async for envelope in events_of_turn(studio, case)]
     model.assert_done()
     check_grammar(envelopes)
-    assert outline(envelopes, state=case.whole, usage=case.whole, detail=True) == [*case.reads, "session_changed"]
+    assert outline(envelopes, state=case.whole, usage=case.whole, detail=True) == [*case.expected, "session_changed"]
     assert [envelope["seq"] for envelope in envelopes] == list(range(1, len(envelopes) + 1))
 
 

@@ -91,7 +91,7 @@ async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Pat
 @pytest.mark.promise("B3")
 async def test_readers_that_stopped_show_that_each_has_a_queue(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
-        assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MOST_MEMORY
+        assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MAX_MEMORY
 
 
 @pytest.mark.promise("B3")
@@ -131,7 +131,7 @@ async def test_readers_that_die_show_what_they_leave(
     ],
 )
 async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: str, mutant: str) -> None:
-    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.BEATS)
+    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
         break_(studio, mutant)
         with pytest.raises(TimeoutError):

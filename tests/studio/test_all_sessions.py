@@ -25,7 +25,7 @@ async def follow(client: httpx.AsyncClient, cursor: str) -> AsyncGenerator[httpx
         yield source
 
 
-async def opening(source: httpx_sse.EventSource) -> httpx_sse.ServerSentEvent:
+async def first_frame(source: httpx_sse.EventSource) -> httpx_sse.ServerSentEvent:
     async for frame in source.aiter_sse():
         return frame
     raise AssertionError("the stream ended")
@@ -76,7 +76,7 @@ async def test_no_event_is_lost_when_the_server_is_killed_before_the_first_event
 ) -> None:
     async with agx_serve(tmp_path / "home") as served, served.client() as client:
         async with follow(client, "") as source:
-            first = await opening(source)
+            first = await first_frame(source)
             assert (first.retry, first.data) == (500, "")
         served.process.kill()
         await outcome(served.process)

@@ -23,7 +23,7 @@ from tests.studio.running import TOKEN, Studio, StudioMaker, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-LISTED = "app://desktop"
+ALLOWED_ORIGIN = "app://desktop"
 ROUTES = [
     (route.method, route.path.replace("{session_id}", "ses_x").replace("{request_id}", "cfm_x")) for route in TABLE
 ]
@@ -44,7 +44,7 @@ class RawResponse:
 
 @pytest.fixture(scope="module")
 async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
-    async with running_studio(tmp_path_factory.mktemp("boundary"), allowed_origins=[LISTED]) as running:
+    async with running_studio(tmp_path_factory.mktemp("boundary"), allowed_origins=[ALLOWED_ORIGIN]) as running:
         yield running
 
 
@@ -63,7 +63,7 @@ async def send_raw(studio: Studio, request: str | bytes) -> RawResponse:
         writer.transport.abort()
 
 
-def request_of(method: str, path: str, *headers: str, host: str | None = "127.0.0.1:PORT", body: str = "") -> str:
+def raw_request(method: str, path: str, *headers: str, host: str | None = "127.0.0.1:PORT", body: str = "") -> str:
     lines = [f"{method} {path} HTTP/1.1", *([f"Host: {host}"] if host else []), *headers]
     if body:
         lines.append(f"Content-Length: {len(body)}")
@@ -75,7 +75,7 @@ JSON = "Content-Type: application/json"
 
 # --- the token: 401 ---------------------------------------------------------------------------------------------------
 
-NO_TOKEN: dict[str, Sequence[str]] = {
+INVALID_TOKENS: dict[str, Sequence[str]] = {
     "none": (),
     "wrong": (f"Authorization: Bearer {'x' * len(TOKEN)}",),
     "short": (f"Authorization: Bearer {TOKEN[:-1]}",),
@@ -90,17 +90,17 @@ NO_TOKEN: dict[str, Sequence[str]] = {
 }
 
 
-@pytest.mark.parametrize("reason", NO_TOKEN)
+@pytest.mark.parametrize("reason", INVALID_TOKENS)
 async def test_every_route_without_the_valid_token_is_401(studio: Studio, reason: str) -> None:
     for method, path in [*PROTECTED, ("GET", "/api"), ("GET", "/api/nothing"), ("TRACE", "/api/sessions")]:
-        answer = await send_raw(studio, request_of(method, path, *NO_TOKEN[reason]))
+        answer = await send_raw(studio, raw_request(method, path, *INVALID_TOKENS[reason]))
         assert (path, answer.status, answer.code) == (path, 401, "unauthorized")
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
 async def test_a_token_in_the_query_is_ignored(studio: Studio) -> None:
     for name in ("token", "access_token", "authorization", "ticket"):
-        assert (await send_raw(studio, request_of("GET", f"/api/sessions?{name}={TOKEN}"))).status == 401
+        assert (await send_raw(studio, raw_request("GET", f"/api/sessions?{name}={TOKEN}"))).status == 401
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ async def test_a_token_in_the_query_is_ignored(studio: Studio) -> None:
     ],
 )
 async def test_no_spelling_of_a_path_bypasses_the_token(studio: Studio, path: str) -> None:
-    assert (await send_raw(studio, request_of("GET", path))).status == 401
+    assert (await send_raw(studio, raw_request("GET", path))).status == 401
 
 
 @pytest.mark.parametrize(
@@ -148,16 +148,16 @@ async def test_no_spelling_of_a_path_bypasses_the_token(studio: Studio, path: st
     ],
 )
 async def test_only_the_canonical_spelling_of_a_path_is_served(studio: Studio, path: str) -> None:
-    answer = await send_raw(studio, request_of("GET", path, AUTHORIZED))
+    answer = await send_raw(studio, raw_request("GET", path, AUTHORIZED))
     assert (answer.status, answer.code) == (404, "not_found")
 
 
 async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
-    answer = await send_raw(studio, request_of("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
+    answer = await send_raw(studio, raw_request("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
     assert (answer.status, answer.code) == (404, "session_not_found")
     session_id = (await studio.session()).replace("s", "%73")
     assert (
-        await send_raw(studio, request_of("GET", f"/api/confirms?session_id={session_id}", AUTHORIZED))
+        await send_raw(studio, raw_request("GET", f"/api/confirms?session_id={session_id}", AUTHORIZED))
     ).status == 200
 
 
@@ -165,22 +165,22 @@ async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
     "path", ["/assets/../api/sessions", "/assets/%2e%2e/api/sessions", "/assets/%2e%2e%2fserver.py"]
 )
 async def test_asset_paths_cannot_leave_the_assets_folder(studio: Studio, path: str) -> None:
-    assert (await send_raw(studio, request_of("GET", path))).status in (401, 404)
+    assert (await send_raw(studio, raw_request("GET", path))).status in (401, 404)
 
 
 @pytest.mark.parametrize("path", ["/assets", "/assets/", "/assets/app.js/", "/assets//app.js", "/assets/./app.js"])
 async def test_an_asset_has_one_path(studio: Studio, path: str) -> None:
-    assert (await send_raw(studio, request_of("GET", path, AUTHORIZED))).status == 404
+    assert (await send_raw(studio, raw_request("GET", path, AUTHORIZED))).status == 404
 
 
 async def test_a_401_comes_before_the_body_is_read(studio: Studio) -> None:
-    head = request_of("POST", "/api/sessions", JSON, "Content-Length: 1000000000")
+    head = raw_request("POST", "/api/sessions", JSON, "Content-Length: 1000000000")
     assert (await send_raw(studio, head)).status == 401
 
 
 async def test_public_paths_need_no_token(studio: Studio) -> None:
     for path in ("/", "/api/health", "/assets/app.js"):
-        assert (await send_raw(studio, request_of("GET", path))).status == 200
+        assert (await send_raw(studio, raw_request("GET", path))).status == 200
 
 
 # --- Host: 400, 421 ---------------------------------------------------------------------------------------------------
@@ -206,20 +206,20 @@ async def test_public_paths_need_no_token(studio: Studio) -> None:
 )
 async def test_a_foreign_host_is_421_on_every_route(studio: Studio, host: str) -> None:
     for method, path in ROUTES:
-        answer = await send_raw(studio, request_of(method, path, AUTHORIZED, host=host))
+        answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, host=host))
         assert (path, answer.status) == (path, 421)
 
 
 async def test_own_hosts_are_accepted(studio: Studio) -> None:
     for host in ("127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LOCALHOST:PORT"):
-        assert (await send_raw(studio, request_of("GET", "/api/health", host=host))).status == 200
+        assert (await send_raw(studio, raw_request("GET", "/api/health", host=host))).status == 200
 
 
 async def test_a_missing_or_double_host_is_400(studio: Studio) -> None:
     for method, path in ROUTES:
         for headers in ((), ("Host: 127.0.0.1:PORT", "Host: 127.0.0.1:PORT")):
             answer = await send_raw(
-                studio, request_of(method, path, AUTHORIZED, *headers, "Connection: close", host=None)
+                studio, raw_request(method, path, AUTHORIZED, *headers, "Connection: close", host=None)
             )
             assert (path, answer.status) == (path, 400)
     assert (await send_raw(studio, "GET /api/health HTTP/1.0\r\n\r\n")).status == 400
@@ -248,7 +248,7 @@ async def test_a_body_with_two_lengths_is_400_and_closes_the_connection(studio: 
         ("Content-Length: 2", "Transfer-Encoding: chunked"),
         ("Transfer-Encoding: chunked", "Content-Length: 2"),
     ):
-        head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, *headers)
+        head = raw_request("POST", "/api/sessions", AUTHORIZED, JSON, *headers)
         answer = await send_raw(studio, head + "2\r\n{}\r\n0\r\n\r\n")
         assert (answer.status, answer.code, answer.headers["connection"]) == (400, "two_lengths", "close")
 
@@ -275,55 +275,55 @@ async def test_a_body_with_two_lengths_is_400_and_closes_the_connection(studio: 
 )
 async def test_a_foreign_origin_is_403_on_every_route_and_gets_no_cors(studio: Studio, origin: str) -> None:
     for method, path in ROUTES:
-        answer = await send_raw(studio, request_of(method, path, AUTHORIZED, f"Origin: {origin}"))
+        answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, f"Origin: {origin}"))
         assert (path, answer.status, answer.code) == (path, 403, "foreign_origin")
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 async def test_two_origins_are_403(studio: Studio) -> None:
     own = "Origin: http://127.0.0.1:PORT"
-    assert (await send_raw(studio, request_of("GET", "/api/tools", AUTHORIZED, own, own))).status == 403
+    assert (await send_raw(studio, raw_request("GET", "/api/tools", AUTHORIZED, own, own))).status == 403
 
 
 async def test_own_origins_pass_without_cors_headers(studio: Studio) -> None:
     for origin in ("http://127.0.0.1:PORT", "http://localhost:PORT", "http://[::1]:PORT"):
-        answer = await send_raw(studio, request_of("GET", "/api/tools", AUTHORIZED, f"Origin: {origin}"))
+        answer = await send_raw(studio, raw_request("GET", "/api/tools", AUTHORIZED, f"Origin: {origin}"))
         assert answer.status == 200
         assert "access-control-allow-origin" not in answer.headers
 
 
 async def test_an_allowed_origin_gets_cors_even_if_cross_site_or_unauthorized(studio: Studio) -> None:
-    headers = (f"Origin: {LISTED}", "Sec-Fetch-Site: cross-site")
+    headers = (f"Origin: {ALLOWED_ORIGIN}", "Sec-Fetch-Site: cross-site")
     for token, status in (((AUTHORIZED,), 200), ((), 401)):
-        answer = await send_raw(studio, request_of("GET", "/api/tools", *headers, *token))
-        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, LISTED)
+        answer = await send_raw(studio, raw_request("GET", "/api/tools", *headers, *token))
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (status, ALLOWED_ORIGIN)
         assert answer.headers["vary"] == "Origin"
 
 
 async def test_a_preflight_of_an_allowed_origin_needs_no_token_and_any_other_is_refused(studio: Studio) -> None:
     asks = "Access-Control-Request-Method: POST"
-    answer = await send_raw(studio, request_of("OPTIONS", "/api/sessions", f"Origin: {LISTED}", asks))
+    answer = await send_raw(studio, raw_request("OPTIONS", "/api/sessions", f"Origin: {ALLOWED_ORIGIN}", asks))
     assert answer.status == 204
-    assert answer.headers["access-control-allow-origin"] == LISTED
+    assert answer.headers["access-control-allow-origin"] == ALLOWED_ORIGIN
     assert "authorization" in answer.headers["access-control-allow-headers"]
     for origin in ("Origin: http://evil.example", "Origin: null"):
-        assert (await send_raw(studio, request_of("OPTIONS", "/api/sessions", origin, asks))).status == 403
-    assert (await send_raw(studio, request_of("OPTIONS", "/api/sessions", asks))).status == 401
+        assert (await send_raw(studio, raw_request("OPTIONS", "/api/sessions", origin, asks))).status == 403
+    assert (await send_raw(studio, raw_request("OPTIONS", "/api/sessions", asks))).status == 401
 
 
 async def test_the_null_origin_passes_only_if_it_is_allowed(make_studio: StudioMaker) -> None:
     async with make_studio(allowed_origins=["null"]) as studio:
-        answer = await send_raw(studio, request_of("GET", "/api/tools", AUTHORIZED, "Origin: null"))
+        answer = await send_raw(studio, raw_request("GET", "/api/tools", AUTHORIZED, "Origin: null"))
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "null")
 
 
 async def test_cross_site_requests_are_403_except_navigations_to_the_page(studio: Studio) -> None:
     cross = "Sec-Fetch-Site: cross-site"
     for method, path in ROUTES:
-        assert (await send_raw(studio, request_of(method, path, AUTHORIZED, cross))).status == 403
+        assert (await send_raw(studio, raw_request(method, path, AUTHORIZED, cross))).status == 403
     navigation = (cross, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
-    assert (await send_raw(studio, request_of("GET", "/", *navigation))).status == 200
-    assert (await send_raw(studio, request_of("GET", "/api/health", *navigation))).status == 403
+    assert (await send_raw(studio, raw_request("GET", "/", *navigation))).status == 200
+    assert (await send_raw(studio, raw_request("GET", "/api/health", *navigation))).status == 403
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ BAD_BODIES = {
 async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: str) -> None:
     header, body, status = BAD_BODIES[what]
     for method, path in BODIES:
-        answer = await send_raw(studio, request_of(method, path, AUTHORIZED, header, body=body))
+        answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, header, body=body))
         assert (path, answer.status) == (path, status)
         assert answer.headers["content-type"] == "application/problem+json"
         assert json.loads(answer.body)["detail"].endswith(".")
@@ -362,10 +362,10 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: s
 async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(studio: Studio) -> None:
     most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": StartTurnBody.max_bytes}
     for method, path in BODIES:
-        announced = request_of(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
+        announced = raw_request(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
         assert (path, (await send_raw(studio, announced)).status) == (path, 413)
     chunk = b"%x\r\n%b\r\n" % (16 * 1024, b" " * 16 * 1024)
-    head = request_of("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
+    head = raw_request("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
     assert (await send_raw(studio, head + chunk * 5)).status == 413
 
 
@@ -402,15 +402,15 @@ async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required
             continue
         documented = document["paths"][route.path][method.lower()]["requestBody"]["required"]
         required = any(field.is_required() for field in route.body.model_fields.values())
-        untyped = await send_raw(studio, request_of(method, path, AUTHORIZED, "Content-Length: 0"))
-        typed = await send_raw(studio, request_of(method, path, AUTHORIZED, JSON, "Content-Length: 0"))
+        untyped = await send_raw(studio, raw_request(method, path, AUTHORIZED, "Content-Length: 0"))
+        typed = await send_raw(studio, raw_request(method, path, AUTHORIZED, JSON, "Content-Length: 0"))
         assert (path, documented, untyped.status == 415, typed.status == 400) == (path, required, required, required)
 
 
 async def test_a_body_that_is_not_an_object_gets_an_error_without_schema_names(studio: Studio) -> None:
     for method, path in BODIES:
         for body in ("[]", "null", '"a"', "1"):
-            problem = json.loads((await send_raw(studio, request_of(method, path, AUTHORIZED, JSON, body=body))).body)
+            problem = json.loads((await send_raw(studio, raw_request(method, path, AUTHORIZED, JSON, body=body))).body)
             assert (problem["status"], problem["detail"]) == (422, "The body must be a JSON object.")
     path = f"/api/sessions/{await studio.session()}/turns"
     answer = await studio.client.post(path, json={"input": "a", "attachments": [1]})
@@ -427,7 +427,7 @@ async def test_without_a_body_any_content_type_is_accepted(studio: Studio) -> No
         ("Transfer-Encoding: chunked",),
     ):
         empty = "0\r\n\r\n" if "Transfer-Encoding: chunked" in headers else ""
-        answer = await send_raw(studio, request_of("POST", path, AUTHORIZED, *headers) + empty)
+        answer = await send_raw(studio, raw_request("POST", path, AUTHORIZED, *headers) + empty)
         assert (headers, answer.status, answer.body) == (headers, 202, b'{"turn_id":null}')
 
 
@@ -487,7 +487,7 @@ async def test_a_ticket_gives_the_token_once(studio: Studio) -> None:
     fresh = await studio.client.post("/api/tickets")
     assert fresh.status_code == 201
     body = json.dumps({"ticket": fresh.json()["ticket"]})
-    answers = [await send_raw(studio, request_of("POST", "/api/ticket", JSON, body=body)) for _ in range(2)]
+    answers = [await send_raw(studio, raw_request("POST", "/api/ticket", JSON, body=body)) for _ in range(2)]
     assert [answer.status for answer in answers] == [200, 401]
     assert json.loads(answers[0].body) == {"token": TOKEN}
     assert answers[1].code == "bad_ticket"

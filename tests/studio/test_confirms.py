@@ -14,7 +14,7 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
 
 
-def asking(*replies: Any) -> ScriptedModel:
+def model_that_asks(*replies: Any) -> ScriptedModel:
     return ScriptedModel([call("note", {"text": "x"}), *(replies or ("done",))])
 
 
@@ -32,7 +32,7 @@ async def answer(studio: Studio, question: dict[str, Any], **fields: Any) -> htt
 
 
 async def test_a_pending_question_is_listed_with_its_context_and_answered(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+    async with make_studio(model_that_asks()) as studio:
         session_id, other = await studio.session(), await studio.session()
         question = await start_turn_until_question(studio, session_id)
         frames = await studio.events_until(session_id, "confirm_required")
@@ -49,7 +49,7 @@ async def test_a_pending_question_is_listed_with_its_context_and_answered(make_s
 
 
 async def test_a_denied_call_does_not_run_and_the_reason_is_returned(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
         question = await start_turn_until_question(studio, session_id)
         assert (await answer(studio, question, approved=False, reason="not today")).json()["reason"] == "not today"
@@ -59,7 +59,7 @@ async def test_a_denied_call_does_not_run_and_the_reason_is_returned(make_studio
 
 
 async def test_only_the_first_valid_answer_counts_and_repeating_it_returns_the_same(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
         question = await start_turn_until_question(studio, session_id)
         refused = {
@@ -80,7 +80,7 @@ async def test_only_the_first_valid_answer_counts_and_repeating_it_returns_the_s
 
 
 async def test_an_answer_after_the_stop_is_too_late(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
         question = await start_turn_until_question(studio, session_id)
         await studio.client.post(f"/api/sessions/{session_id}/stop")
@@ -90,7 +90,7 @@ async def test_an_answer_after_the_stop_is_too_late(make_studio: StudioMaker) ->
 
 
 async def test_remembering_for_the_session_asks_once(make_studio: StudioMaker) -> None:
-    async with make_studio(asking(call("note", {"text": "x"}), "done")) as studio:
+    async with make_studio(model_that_asks(call("note", {"text": "x"}), "done")) as studio:
         session_id = await studio.session()
         question = await start_turn_until_question(studio, session_id)
         assert (await answer(studio, question, remember="session")).status_code == 200

@@ -28,7 +28,7 @@ from tests.studio.serving import ServedStudio, agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-IN_TIME = PatientClock({30.0: 6.0})
+SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 6.0})
 """A clock with a shorter request timeout, though longer than a delay of a busy machine."""
 HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
@@ -55,7 +55,7 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, bool]:
     return int(head.split()[1]), "\r\nconnection: close\r\n" in head
 
 
-async def is_closed(reader: asyncio.StreamReader) -> None:
+async def assert_closed(reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         assert await reader.read() == b""
 
@@ -72,7 +72,7 @@ async def trickle(writer: asyncio.StreamWriter, drops: str) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-TOO_LITTLE = {
+INCOMPLETE_REQUESTS = {
     "nothing": ("", ""),
     "a word": ("", "GET"),
     "nothing more": (f"{HEALTH}\r\n", ""),
@@ -89,14 +89,14 @@ async def test_a_connection_without_a_complete_request_in_time_is_closed(make_st
                 assert await read_response(reader) == (200, False)
             trickling = asyncio.create_task(trickle(writer, drops)) if drops else None
             async with asyncio.timeout(PATIENCE):
-                await is_closed(reader)
+                await assert_closed(reader)
             if trickling is not None:
                 trickling.cancel()
 
-    async with make_studio(clock=IN_TIME) as studio:
-        ways = (dropped(studio, *bytes_) for bytes_ in TOO_LITTLE.values())
+    async with make_studio(clock=SHORT_REQUEST_TIMEOUT) as studio:
+        ways = (dropped(studio, *bytes_) for bytes_ in INCOMPLETE_REQUESTS.values())
         outcomes = await asyncio.gather(*ways, return_exceptions=True)
-    assert dict(zip(TOO_LITTLE, outcomes, strict=True)) == dict.fromkeys(TOO_LITTLE)
+    assert dict(zip(INCOMPLETE_REQUESTS, outcomes, strict=True)) == dict.fromkeys(INCOMPLETE_REQUESTS)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_a_response_sent_before_the_body_arrived_closes_the_connection(
             assert await read_response(reader) == (status, True)
         trickling = asyncio.create_task(trickle(writer, drops * 1000)) if drops else None
         async with asyncio.timeout(PATIENCE):
-            await is_closed(reader)
+            await assert_closed(reader)
         if trickling is not None:
             trickling.cancel()
 
@@ -152,7 +152,7 @@ async def wait_for_receive(studio: Studio) -> None:
 
 
 async def test_a_stream_is_not_limited_by_the_request_timeout(make_studio: StudioMaker) -> None:
-    clock = PatientClock({**IN_TIME.but, 10.0: 0.5})
+    clock = PatientClock({**SHORT_REQUEST_TIMEOUT.but, 10.0: 0.5})
     async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
         for _ in range(15):  # longer than the request timeout
             assert (await anext(frames)).type == "comment"
@@ -195,7 +195,7 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
         async with log.connect() as stream:
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
             crowd = await asyncio.gather(*opening)
-            ends = [asyncio.create_task(is_closed(reader)) for reader, _ in crowd]
+            ends = [asyncio.create_task(assert_closed(reader)) for reader, _ in crowd]
             async with asyncio.timeout(PATIENCE):
                 while sum(end.done() for end in ends) < 401:
                     await asyncio.sleep(0.01)

@@ -133,7 +133,7 @@ async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMake
 
 ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
 REFUSED = "document.getElementById('refused').textContent"
-HANDOVERS = {
+FILE_EVENTS = {
     "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
     "dropped": "document.getElementById('log').dispatchEvent("
     "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true}))",
@@ -145,10 +145,10 @@ HANDOVERS = {
 async def add_files(tab: Tab, how: str, *files: tuple[str, str]) -> None:
     """Pick, drop or paste files, given by their names and JavaScript expressions for the parts of each."""
     adding = "".join(f"files.items.add(new File({parts}, {name!r}));" for name, parts in files)
-    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {HANDOVERS[how]}; }})()")
+    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {FILE_EVENTS[how]}; }})()")
 
 
-def parts(data: str) -> str:
+def file_parts(data: str) -> str:
     return f"[Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0))]"
 
 
@@ -156,9 +156,9 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     model = ScriptedModel(["seen", "and now"])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await add_files(tab, "picked", (PNG.name, parts(PNG.data)), ("unwanted.txt", "['x']"))
-        await add_files(tab, "dropped", (PDF.name, parts(PDF.data)))
-        await add_files(tab, "pasted", (TEXT.name, parts(TEXT.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)), ("unwanted.txt", "['x']"))
+        await add_files(tab, "dropped", (PDF.name, file_parts(PDF.data)))
+        await add_files(tab, "pasted", (TEXT.name, file_parts(TEXT.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
         await tab.evaluate("document.querySelector('[aria-label=\"Remove unwanted.txt\"]').click()")
         shown = f"{PNG.name} (16 bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
@@ -184,7 +184,7 @@ async def test_rich_text_with_a_picture_of_itself_is_pasted_as_text(make_studio:
         await enter(tab, studio)
         await tab.evaluate(
             f"(() => {{ const files = new DataTransfer(); {rich} files.items.add(new File(['a'], 'a.png'));"
-            f"{HANDOVERS['pasted']}; }})()"
+            f"{FILE_EVENTS['pasted']}; }})()"
         )
         await add_files(tab, "pasted", ("b.txt", "['b']"))
         assert await tab.wait_for(f"{ATTACHED}.includes('b.txt') && {ATTACHED}") == "b.txt (1 byte)"

@@ -12,7 +12,7 @@ from agenticx.messages import UserMessage
 from tests.llms.files import PNG
 from tests.studio.chromium import CHROMIUM, Tab, browser_tab
 from tests.studio.running import StudioMaker
-from tests.studio.test_page import SHOWN, add_files, enter, parts, send_message
+from tests.studio.test_page import SHOWN, add_files, enter, file_parts, send_message
 
 pytestmark = [
     pytest.mark.anyio,
@@ -46,7 +46,7 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
         await send_message(tab, "one")
         await tab.wait_for("document.querySelector('.allow')")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Queue"
-        await add_files(tab, "picked", (PNG.name, parts(PNG.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
         await tab.wait_for(f"{WAITING}.includes('two')")
@@ -83,7 +83,7 @@ async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_st
         await enter(tab, studio)
         await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
-        await add_files(tab, "picked", (PNG.name, parts(PNG.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
         await tab.wait_for(f"{WAITING}.includes('two')")

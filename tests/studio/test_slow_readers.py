@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1024 * 1024
 READERS = 100
-MOST_MEMORY = 150 * MEGABYTE
+MAX_MEMORY = 150 * MEGABYTE
 BEAT = b": beat\n\n"
 
 
@@ -69,7 +69,7 @@ async def wait_until_answered(stopped: Sequence[socket.socket]) -> None:
 @pytest.mark.promise("B3")
 async def test_a_hundred_stopped_readers_cost_bounded_memory_at_any_event_size(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served:
-        assert await memory_growth_for_stopped_readers(served, READERS) <= MOST_MEMORY
+        assert await memory_growth_for_stopped_readers(served, READERS) <= MAX_MEMORY
 
 
 async def memory_growth_for_stopped_readers(served: ServedStudio, readers: int) -> int:

@@ -289,7 +289,7 @@ async def until_subscribed(studio: Studio, readers: int = 1) -> None:
 
 
 SPEED = 50.0
-BEATS = {10.0: 10 / SPEED}
+SHORT_HEARTBEAT_INTERVAL = {10.0: 10 / SPEED}
 """A heartbeat interval `SPEED` times shorter than in real time; all other waits keep their length."""
 
 STATES = {
@@ -353,7 +353,7 @@ class HeartbeatLog:
 @pytest.mark.parametrize("state", STATES)
 async def test_a_heartbeat_comes_every_ten_seconds_in_every_state(make_studio: StudioMaker, state: str) -> None:
     model = ScriptedModel(STATES[state][0])
-    async with make_studio(model, tools=[note, wait], clock=PatientClock(BEATS)) as studio:
+    async with make_studio(model, tools=[note, wait], clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
         await check_heartbeats(studio, state)
 
 
@@ -382,7 +382,7 @@ async def test_heartbeats_go_on_after_a_restart_while_a_question_and_a_message_w
         await studio.events_until(session_id, last or "")
         await studio.turn(session_id, "more", when_busy="queue")
         queued = (await studio.events_until(session_id, "queued"))[-1]
-    async with make_studio(ScriptedModel(script[1:]), clock=PatientClock(BEATS)) as studio:
+    async with make_studio(ScriptedModel(script[1:]), clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
         assert studio.services.hub.running_turn(session_id) is not None
         async with studio.events(session_id, cursor=queued.id) as frames:
             (await HeartbeatLog.record(frames)).check()

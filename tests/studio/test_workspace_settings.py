@@ -15,7 +15,7 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F6")]
 
 
-def folder(tmp_path: Path, name: str, settings: str | None = None) -> str:
+def make_workspace(tmp_path: Path, name: str, settings: str | None = None) -> str:
     """Create a workspace, with a settings file unless that is empty, and return its path."""
     path = tmp_path / name
     path.mkdir()
@@ -42,9 +42,9 @@ def seconds_to_answer(asked: dict[str, Any]) -> float:
 
 
 async def test_a_turn_uses_the_settings_of_its_own_workspace(make_studio: StudioMaker, tmp_path: Path) -> None:
-    hasty = folder(tmp_path, "hasty", "confirm_timeout_seconds = 0.05")
-    patient = folder(tmp_path, "patient", "confirm_timeout_seconds = 5000")
-    silent = folder(tmp_path, "silent")
+    hasty = make_workspace(tmp_path, "hasty", "confirm_timeout_seconds = 0.05")
+    patient = make_workspace(tmp_path, "patient", "confirm_timeout_seconds = 5000")
+    silent = make_workspace(tmp_path, "silent")
     async with make_studio(model_that_asks(3)) as studio:
         for workspace, wanted in ((patient, 5000), (silent, 600)):
             asked = await start_turn_until_question(studio, await studio.session(workspace=workspace))
@@ -63,7 +63,7 @@ async def test_a_turn_uses_the_settings_of_its_own_workspace(make_studio: Studio
 
 
 async def test_the_settings_file_is_read_again_for_each_turn(make_studio: StudioMaker, tmp_path: Path) -> None:
-    workspace = folder(tmp_path, "changing", "confirm_timeout_seconds = 5000")
+    workspace = make_workspace(tmp_path, "changing", "confirm_timeout_seconds = 5000")
     async with make_studio(model_that_asks(2)) as studio:
         first, second = [await studio.session(workspace=workspace) for _ in range(2)]
         assert seconds_to_answer(await start_turn_until_question(studio, first)) == pytest.approx(5000, abs=30)
@@ -74,7 +74,7 @@ async def test_the_settings_file_is_read_again_for_each_turn(make_studio: Studio
 async def test_server_settings_take_precedence_over_workspace_settings(
     make_studio: StudioMaker, tmp_path: Path
 ) -> None:
-    workspace = folder(tmp_path, "loud", "confirm_timeout_seconds = 5000")
+    workspace = make_workspace(tmp_path, "loud", "confirm_timeout_seconds = 5000")
     async with make_studio(model_that_asks(), confirm_timeout_seconds=700) as studio:
         asked = await start_turn_until_question(studio, await studio.session(workspace=workspace))
         assert seconds_to_answer(asked) == pytest.approx(700, abs=30)
@@ -95,7 +95,7 @@ async def test_server_settings_take_precedence_over_workspace_settings(
 async def test_an_invalid_settings_file_is_reported_and_no_turn_starts(
     make_studio: StudioMaker, tmp_path: Path, text: str, sentence: str
 ) -> None:
-    workspace = folder(tmp_path, "hostile", text)
+    workspace = make_workspace(tmp_path, "hostile", text)
     file = Path(workspace, ".agenticx", "settings.toml")
     async with make_studio(ScriptedModel(["hello"])) as studio:
         session_id = await studio.session(workspace=workspace)
@@ -113,7 +113,7 @@ async def test_an_invalid_settings_file_is_reported_and_no_turn_starts(
 async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
     make_studio: StudioMaker, tmp_path: Path
 ) -> None:
-    workspace = folder(tmp_path, "broken later", "")
+    workspace = make_workspace(tmp_path, "broken later", "")
     async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session(workspace=workspace)
         asked = (await start_turn_until_question(studio, session_id))["data"]
@@ -127,7 +127,7 @@ async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
 
 
 async def test_a_pipe_in_place_of_the_file_is_not_waited_for(make_studio: StudioMaker, tmp_path: Path) -> None:
-    workspace = folder(tmp_path, "piped", "")
+    workspace = make_workspace(tmp_path, "piped", "")
     file = Path(workspace, ".agenticx", "settings.toml")
     file.unlink()
     os.mkfifo(file)

@@ -26,7 +26,7 @@ from agenticx.testing import (
     usage,
 )
 from agenticx.tools import tool
-from tests.jumping import JUMPING, LoopClock
+from tests.jumping import VIRTUAL_TIME, LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -164,7 +164,7 @@ async def test_a_failed_reply_ends_the_turn_with_its_error_code(agx_session, scr
         ([say("some words", pieces=4), stall_after(2)], "error:timeout.heartbeat"),
     ],
 )
-@pytest.mark.parametrize("anyio_backend", [JUMPING])
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME])
 async def test_silence_ends_the_turn_with_the_timeout_that_expired(agx_session, reply, ending):
     with ScriptedModel([reply]) as model:
         runtime = AgentRuntime(model, ScriptedGate(), clock=LoopClock())
