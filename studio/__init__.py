@@ -1,1 +1,1 @@
-"""The studio: AgenticX as a local server with a page, for one person."""
+"""The studio: AgenticX as a local server with a web page, for one user."""

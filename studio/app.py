@@ -1,4 +1,4 @@
-"""The ASGI application: the guard folded over the routes, and what runs beside them."""
+"""The ASGI application: middleware around the routes, and the tasks of its lifespan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from studio.auth import Guard
-from studio.pieces import STALLED_SECONDS, Piecewise
+from studio.auth import AccessMiddleware
+from studio.pieces import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
 from studio.problems import HANDLERS
 from studio.routes import routes
 from studio.services import Services
@@ -19,26 +19,29 @@ __all__ = ["make_app"]
 
 
 def make_app(services: Services) -> Starlette:
-    """The application over `services`; closing it stops the turns and says farewell to the readers."""
+    """Return the application for `services`.
+
+    Its shutdown stops the turns, then ends every event stream with a `server_closing` frame.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         await services.hub.recover()
-        waking = asyncio.create_task(services.relay.wake_at_closing())
+        wake_task = asyncio.create_task(services.relay.wake_readers_on_close())
         try:
             yield
         finally:
             await services.hub.close()
             services.relay.closing.set()
-            await waking
+            await wake_task
             await services.models.aclose()
             await services.store.aclose()
 
     app = Starlette(
         routes=routes(),
         middleware=[
-            Middleware(Piecewise, stalled_seconds=services.clock.real(STALLED_SECONDS)),
-            Middleware(Guard, boundary=services.boundary, token=services.token),
+            Middleware(WriteTimeoutMiddleware, timeout_seconds=services.clock.real(WRITE_TIMEOUT_SECONDS)),
+            Middleware(AccessMiddleware, origin_policy=services.origin_policy, token=services.token),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

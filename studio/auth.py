@@ -1,9 +1,9 @@
-"""Who may talk to the server: Host, then Origin, then token, before anything is routed; and the one-use tickets.
+"""Access control: Host, then Origin, then token, checked before routing; and the one-use tickets.
 
 1. Deny by default: every path needs the token unless `is_public` names it, so an unknown, encoded or case-variant path
-   opens nothing. Decisions look at `scope["path"]`, the decoded path that routing looks at too; a path that was sent in
-   any other spelling than the canonical one, which encodes only what must be, leads nowhere.
-2. Sec-Fetch-Site: cross-site is refused unless the Origin is listed (an Electron page is cross-site by nature) or the
+   is refused. The check reads `scope["path"]`, the decoded path that routing reads too; a path that was sent in any
+   other spelling than the canonical one, which encodes only what must be encoded, is answered with 404.
+2. Sec-Fetch-Site: cross-site is refused unless the Origin is allowed (an Electron page is always cross-site) or the
    request is a top-level navigation to `/`, which is how a link opens the page.
 """
 
@@ -26,17 +26,17 @@ from agenticx.settings import Settings
 from agenticx.token_file import read_token, token_path
 from studio.problems import Problem, problem_response
 
-__all__ = ["TICKET_SECONDS", "Boundary", "Guard", "Tickets", "is_public", "load_token"]
+__all__ = ["TICKET_SECONDS", "AccessMiddleware", "OriginPolicy", "Tickets", "is_public", "load_token"]
 
 TICKET_SECONDS = 600.0
-_TICKETS = 64
-_PREFLIGHT = (
+_MAX_TICKETS = 64
+_PREFLIGHT_HEADERS = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
     (b"access-control-allow-private-network", b"true"),
     (b"access-control-max-age", b"600"),
 )
-_HARDENING = (
+_SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
@@ -49,21 +49,23 @@ _HARDENING = (
 
 
 def is_public(path: str) -> bool:
-    """Whether a path holds no data and is answered without a token."""
+    """Return True if a path holds no data and is answered without a token."""
     return path in ("/", "/api/health", "/api/ticket") or path.startswith("/assets/")
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
-    """Where the server is reached: the exact Host values and Origins that are its own, and the Origins it was told."""
+class OriginPolicy:
+    """The exact Host values and Origins of the server itself, and the other Origins that the settings allow."""
 
     hosts: frozenset[str]
     own_origins: frozenset[str]
-    listed_origins: frozenset[str]
+    allowed_origins: frozenset[str]
 
     @classmethod
-    def of(cls, port: int, *, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> Boundary:
-        """The boundary of a server on `port`; a host without a port means the one with ours."""
+    def for_port(
+        cls, port: int, *, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> OriginPolicy:
+        """Return the policy of a server on `port`; an allowed host without a port gets this port."""
         named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
         hosts = {host if re.search(r":\d+$", host) else f"{host}:{port}" for host in named}
         hosts |= {host.removesuffix(":80") for host in hosts if host.endswith(":80")}
@@ -72,52 +74,56 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """ASGI middleware that lets through what may talk to us and answers everything else itself, its body unread."""
+class AccessMiddleware:
+    """ASGI middleware that passes permitted requests on and answers all others itself, without reading their body."""
 
     app: ASGIApp
-    boundary: Boundary
+    origin_policy: OriginPolicy
     token: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        problem, origin = self._inspect(scope)
+        problem, origin = self._check_headers(scope)
         send = _with_headers(send, origin)
         if problem is not None:
             await problem_response(problem)(scope, receive, send)
-        elif origin is not None and scope["method"] == "OPTIONS" and _one(scope, b"access-control-request-method"):
-            await send({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT)})
+        elif (
+            origin is not None
+            and scope["method"] == "OPTIONS"
+            and _single_header(scope, b"access-control-request-method")
+        ):
+            await send({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT_HEADERS)})
             await send({"type": "http.response.body", "body": b""})
         else:
-            problem = self._token_problem(scope) or _spelling_problem(scope)
+            problem = self._token_problem(scope) or _path_problem(scope)
             await (self.app if problem is None else problem_response(problem))(scope, receive, send)
 
-    def _inspect(self, scope: Scope) -> tuple[Problem | None, str | None]:
-        """What is wrong with framing, Host or Origin, if anything; and the listed Origin that gets CORS headers."""
-        if _all(scope, b"content-length") and _all(scope, b"transfer-encoding"):
-            sentence = "Send Content-Length or Transfer-Encoding, not both: they could name two ends of the body."
+    def _check_headers(self, scope: Scope) -> tuple[Problem | None, str | None]:
+        """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
+        if _header_values(scope, b"content-length") and _header_values(scope, b"transfer-encoding"):
+            sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
             return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
-        hosts, origins = _all(scope, b"host"), _all(scope, b"origin")
+        hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
         if len(hosts) != 1 or not hosts[0]:
             return Problem(400, "bad_host", "Send exactly one Host header."), None
-        if hosts[0].lower() not in self.boundary.hosts:
-            return _misdirected(self.boundary), None
+        if hosts[0].lower() not in self.origin_policy.hosts:
+            return _wrong_host(self.origin_policy), None
         if len(origins) > 1:
-            return _foreign_origin(), None
-        if origins and origins[0] in self.boundary.listed_origins:
+            return _origin_not_allowed(), None
+        if origins and origins[0] in self.origin_policy.allowed_origins:
             return None, origins[0]
-        if origins and origins[0] not in self.boundary.own_origins:
-            return _foreign_origin(), None
-        if "cross-site" in _all(scope, b"sec-fetch-site") and not _opens_the_page(scope):
+        if origins and origins[0] not in self.origin_policy.own_origins:
+            return _origin_not_allowed(), None
+        if "cross-site" in _header_values(scope, b"sec-fetch-site") and not _is_page_navigation(scope):
             return Problem(403, "cross_site", "Another site sent this request; open the studio's own page."), None
         return None, None
 
     def _token_problem(self, scope: Scope) -> Problem | None:
         if is_public(scope["path"]):
             return None
-        sent = _all(scope, b"authorization")
+        sent = _header_values(scope, b"authorization")
         scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
         right = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
         if right and scheme.lower() == "bearer":
@@ -130,37 +136,37 @@ class Guard:
         )
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
+def _header_values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def _one(scope: Scope, name: bytes) -> str | None:
-    values = _all(scope, name)
+def _single_header(scope: Scope, name: bytes) -> str | None:
+    values = _header_values(scope, name)
     return values[0] if len(values) == 1 else None
 
 
-def _spelling_problem(scope: Scope) -> Problem | None:
+def _path_problem(scope: Scope) -> Problem | None:
     canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
     if scope.get("raw_path") in (None, canonical):
         return None
-    return Problem(404, "not_found", "There is nothing at a path spelt like that; encode only what must be encoded.")
+    return Problem(404, "not_found", "The path is not in canonical form; encode only what must be encoded.")
 
 
-def _opens_the_page(scope: Scope) -> bool:
-    return scope["path"] == "/" and scope["method"] == "GET" and _one(scope, b"sec-fetch-mode") == "navigate"
+def _is_page_navigation(scope: Scope) -> bool:
+    return scope["path"] == "/" and scope["method"] == "GET" and _single_header(scope, b"sec-fetch-mode") == "navigate"
 
 
-def _misdirected(boundary: Boundary) -> Problem:
-    known = ", ".join(sorted(boundary.hosts))
-    return Problem(421, "wrong_host", f"This server does not answer to that Host; it answers to: {known}.")
+def _wrong_host(policy: OriginPolicy) -> Problem:
+    known = ", ".join(sorted(policy.hosts))
+    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {known}.")
 
 
-def _foreign_origin() -> Problem:
-    return Problem(403, "foreign_origin", "That Origin may not call this server; AGX_ALLOWED_ORIGINS lists who may.")
+def _origin_not_allowed() -> Problem:
+    return Problem(403, "foreign_origin", "That Origin is not allowed; AGX_ALLOWED_ORIGINS lists the allowed ones.")
 
 
 def _with_headers(send: Send, origin: str | None) -> Send:
-    extra = list(_HARDENING)
+    extra = list(_SECURITY_HEADERS)
     if origin is not None:
         extra += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
 
@@ -179,7 +185,7 @@ def _with_headers(send: Send, origin: str | None) -> Send:
 
 
 def load_token(settings: Settings) -> str:
-    """The server's token: from AGX_TOKEN_FILE, else from AGX_HOME/token, which is made at the first start.
+    """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
 
     Raises `SettingsError` for a file that others can read or that holds no token.
     """
@@ -201,22 +207,22 @@ def load_token(settings: Settings) -> str:
 
 @dataclass(slots=True)
 class Tickets:
-    """One-use tickets that the page trades for the token; only their digests are kept."""
+    """The one-use tickets that the page exchanges for the token; only their digests are stored."""
 
     clock: Clock = field(default_factory=SystemClock)
-    _open: OrderedDict[bytes, float] = field(default_factory=OrderedDict[bytes, float], init=False)
+    _expiry_by_digest: OrderedDict[bytes, float] = field(default_factory=OrderedDict[bytes, float], init=False)
 
     def issue(self) -> str:
-        """A fresh ticket, good once within ten minutes."""
+        """Return a new ticket, valid once within ten minutes; the oldest of more than 64 is dropped."""
         ticket = secrets.token_urlsafe(24)
-        self._open[_digest(ticket)] = self.clock.monotonic() + TICKET_SECONDS
-        if len(self._open) > _TICKETS:
-            self._open.popitem(last=False)
+        self._expiry_by_digest[_digest(ticket)] = self.clock.monotonic() + TICKET_SECONDS
+        if len(self._expiry_by_digest) > _MAX_TICKETS:
+            self._expiry_by_digest.popitem(last=False)
         return ticket
 
     def redeem(self, ticket: str) -> bool:
-        """Whether the ticket was good; it is used up."""
-        expires = self._open.pop(_digest(ticket), None)
+        """Consume a ticket and return True if it was valid."""
+        expires = self._expiry_by_digest.pop(_digest(ticket), None)
         return expires is not None and self.clock.monotonic() < expires
 
 

@@ -1,4 +1,4 @@
-"""Request bodies: read within a limit, parsed without surprises, checked against a schema."""
+"""Request bodies: read within size and time limits, parsed as strict JSON, validated by a schema."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from agenticx.strict_json import read_json
 from agenticx.threads import run_sized
 from studio.problems import Problem
 
-__all__ = ["LARGE_BODY_BYTES", "Body", "read_body"]
+__all__ = ["LARGE_BODY_BYTES", "RequestBody", "read_body"]
 
 LARGE_BODY_BYTES = 4 * 1024 * 1024
-_DEPTH = 32
-_ENTRIES = 1000
-_VALUES = 10_000
-_DIGITS = 100
-_SHOWN = 80  # characters of a name that a client made up
-_SECONDS = 30.0
-_PIECE_BYTES = 1024 * 1024
+_MAX_DEPTH = 32
+_MAX_ENTRIES = 1000
+_MAX_VALUES = 10_000
+_MAX_DIGITS = 100
+_MAX_SHOWN_CHARS = 80  # of a field name sent by a client
+_READ_SECONDS = 30.0
+_DECODE_BYTES = 1024 * 1024
 
 _log = get_logger(__name__)
 
 
-class Body(BaseModel):
-    """A request's schema: nothing is coerced, nothing unknown is let through, and no more than `max_bytes` is read."""
+class RequestBody(BaseModel):
+    """A request body's schema: no value is coerced, unknown fields are refused, at most `max_bytes` are read."""
 
     max_bytes: ClassVar[int] = 64 * 1024
 
@@ -37,22 +37,22 @@ class Body(BaseModel):
 
     @classmethod
     def is_required(cls) -> bool:
-        """Whether there must be a body: it has a field that must be given."""
+        """Return True if a request must have a body, because one of the fields is required."""
         return any(field.is_required() for field in cls.model_fields.values())
 
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=RequestBody)
 
 
 async def read_body(request: Request, schema: type[B]) -> B:
-    """The request's body as `schema`; no body at all counts as `{}` unless the schema requires a field.
+    """Read, parse and validate the request's body; no body counts as `{}` unless the schema requires a field.
 
     Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
     duplicate keys, nesting beyond 32 levels, more than 1000 entries in one object or list and more than 10,000 values
     in all included), 422 not of this schema.
     """
     required = schema.is_required()
-    if required or _announces_something(request):
+    if required or _declares_body(request):
         _check_type(request)
     raw = await _read(request, schema.max_bytes)
     if raw:
@@ -60,12 +60,12 @@ async def read_body(request: Request, schema: type[B]) -> B:
     try:
         return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
     except ValidationError as exc:
-        problem = _broken(exc, schema)
+        problem = _validation_problem(exc, schema)
         _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
         raise problem from None
 
 
-def _announces_something(request: Request) -> bool:
+def _declares_body(request: Request) -> bool:
     return request.headers.get("content-length", "0") != "0"
 
 
@@ -80,20 +80,20 @@ def _check_type(request: Request) -> None:
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
-    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the most that is read here.")
+    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
     if int(request.headers.get("content-length", "0")) > max_bytes:
         raise too_large
     body = bytearray()
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_READ_SECONDS):
             async for piece in request.stream():
                 body += piece
                 if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
-        raise Problem(408, "too_slow", f"The body did not arrive within {_SECONDS:g} seconds.") from None
+        raise Problem(408, "too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
     except ClientDisconnect:
-        raise Problem(400, "incomplete", "The connection ended before the body did.") from None
+        raise Problem(400, "incomplete", "The connection was closed before the body was complete.") from None
     return bytes(body)
 
 
@@ -102,17 +102,23 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 def _parse(raw: bytes, schema: type[B]) -> B:
     try:
-        value = read_json(_decoded(raw), max_depth=_DEPTH, max_entries=_ENTRIES, max_digits=_DIGITS, max_values=_VALUES)
+        value = read_json(
+            _decode_utf8(raw),
+            max_depth=_MAX_DEPTH,
+            max_entries=_MAX_ENTRIES,
+            max_digits=_MAX_DIGITS,
+            max_values=_MAX_VALUES,
+        )
     except ValueError as exc:
-        raise Problem(400, "malformed_json", f"The body is no JSON that can be used: {exc}.") from None
+        raise Problem(400, "malformed_json", f"The body is not acceptable JSON: {exc}.") from None
     return schema.model_validate(value)
 
 
-def _decoded(raw: bytes) -> str:
-    """Return UTF-8 as text, decoded in pieces: a thread that does so lets others run between two of them."""
+def _decode_utf8(raw: bytes) -> str:
+    """Decode UTF-8 in chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls."""
     decoder = getincrementaldecoder("utf-8")()
     try:
-        pieces = [decoder.decode(raw[start : start + _PIECE_BYTES]) for start in range(0, len(raw), _PIECE_BYTES)]
+        pieces = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
         return "".join([*pieces, decoder.decode(b"", final=True)])
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
@@ -121,17 +127,17 @@ def _decoded(raw: bytes) -> str:
 # --- schema -----------------------------------------------------------------------------------------------------------
 
 
-def _broken(exc: ValidationError, schema: type[Body]) -> Problem:
-    """The first thing that is wrong, as a sentence; values are not repeated."""
+def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:
+    """Return the first validation error as a problem with a sentence; it does not repeat submitted values."""
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    path = ".".join(str(part) for part in error["loc"])[:_SHOWN] or "body"
+    path = ".".join(str(part) for part in error["loc"])[:_MAX_SHOWN_CHARS] or "body"
     match error["type"]:
         case "model_type":
             sentence = f"{'The body' if path == 'body' else repr(path)} must be a JSON object."
         case "missing":
             sentence = f"{path!r} is required."
         case "extra_forbidden":
-            sentence = f"{path!r} is unknown; known are: {', '.join(schema.model_fields) or 'no fields at all'}."
+            sentence = f"Unknown field {path!r}; known fields: {', '.join(schema.model_fields) or 'none'}."
         case _:
             reason = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             sentence = f"{path!r} must be {reason}." if error["msg"].startswith("Input") else f"{path!r}: {reason}."

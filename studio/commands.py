@@ -1,4 +1,4 @@
-"""The words that the studio adds to `agx`; their modules are imported when they are used."""
+"""The commands that the studio adds to `agx`; each module is imported when its command runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Standard error of `agx serve`: a thread writes to it, so that a stderr that nobody reads does not stop the server."""
+"""Standard error of `agx serve`, written by a thread: a stderr that is not read does not block.
+
+Without it a full pipe would stop the event loop at the next log line.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LogWriter", "background_logging", "print_to_stderr"]
 
-_MOST_LINES = 10_000
-_MOST_CHARS = 8_000_000
-_ENDING_SECONDS = 1.0
+_MAX_LINES = 10_000
+_MAX_CHARS = 8_000_000
+_STOP_SECONDS = 1.0
 
 
 @contextmanager
 def background_logging(level: Level) -> Generator[Callable[[str], None]]:
-    """Log from `level` on to stderr while the body runs; whatever prints to `sys.stderr` meanwhile is queued as well.
+    """Log lines of `level` and above to stderr while the body runs; prints to `sys.stderr` are queued as well.
 
-    Yields a function that is called once, with the line that stands before all others: until then they wait.
+    Yields a function to be called once, with the first line of the output: all others stay queued until then.
 
-    At the end waiting lines are written for a second at most. A stderr without a descriptor (a stream in memory, as in
-    a notebook) cannot block and is written to at once.
+    At the end queued lines are written for a second at most. A stderr without a descriptor (a stream in memory, as in
+    a notebook) cannot block and is written to directly.
     """
     stderr, descriptor = sys.stderr, _descriptor_of_stderr()
     if descriptor is None:
@@ -46,25 +49,28 @@ def background_logging(level: Level) -> Generator[Callable[[str], None]]:
         return
     writer = LogWriter(partial(_write_all, descriptor), stderr.encoding)
     configure_logging(level, writer)
-    buffer = cast("BinaryIO", _Printed(writer, stderr.fileno()))
+    buffer = cast("BinaryIO", _LogWriterStream(writer, stderr.fileno()))
     sys.stderr = printed = io.TextIOWrapper(buffer, stderr.encoding, "backslashreplace", line_buffering=True)
     try:
-        yield writer.begin
+        yield writer.start
     finally:
         printed.flush()
         sys.stderr = stderr
-        if writer.end(_ENDING_SECONDS):
+        if writer.stop(_STOP_SECONDS):
             configure_logging(level)
             os.close(descriptor)
 
 
 def print_to_stderr(line: str) -> None:
-    """Print a line at once."""
+    """Print a line to stderr and flush."""
     print(line, file=sys.stderr, flush=True)
 
 
 def _descriptor_of_stderr() -> int | None:
-    """Return a descriptor of our own: the number of one that somebody closed is given to the next file or socket."""
+    """Return a duplicate of stderr's descriptor, or None if it has none.
+
+    A duplicate, because the number of a descriptor that other code closes is reused for the next file or socket.
+    """
     try:
         return os.dup(sys.stderr.fileno())
     except (AttributeError, OSError):  # sys.stderr is None, or has no descriptor
@@ -72,7 +78,10 @@ def _descriptor_of_stderr() -> int | None:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write to the descriptor itself: who waits for its reader inside `sys.stderr` keeps the lock of that stream."""
+    """Write all of `data` to the descriptor.
+
+    Not through `sys.stderr`: a thread that blocks inside that stream holds its lock, and other threads wait for it.
+    """
     while data:
         try:
             data = data[os.write(descriptor, data) :]
@@ -82,7 +91,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A record, or bytes that are written as they are. `dropped` counts the lines before it that found no room."""
+    """A queued record, or bytes to be written unchanged; `dropped` counts the lines dropped just before it."""
 
     record: logging.LogRecord | bytes
     length: int
@@ -90,10 +99,10 @@ class _Queued:
 
 
 class LogWriter(QueueHandler):
-    """A log handler that queues lines; from `begin` on a daemon thread formats, redacts and writes them.
+    """A log handler that queues lines; a daemon thread, run by `start`, formats, redacts and writes them.
 
-    A line that finds the queue full is dropped, and so are the following ones until half of the queue is free. One line
-    in their place has their number. After an `OSError` of `write` nothing is queued any more.
+    When the queue is full a line is dropped, and so are the following ones until half of the queue is free. One line in
+    their place gives their number. After an `OSError` of `write` nothing is queued any more.
     """
 
     def __init__(
@@ -101,47 +110,50 @@ class LogWriter(QueueHandler):
         write: Callable[[bytes], object],
         encoding: str = "utf-8",
         *,
-        most_lines: int = _MOST_LINES,
-        most_chars: int = _MOST_CHARS,
+        max_lines: int = _MAX_LINES,
+        max_chars: int = _MAX_CHARS,
     ) -> None:
-        self._waiting = SimpleQueue[_Queued | None]()
-        super().__init__(self._waiting)
+        self._pending = SimpleQueue[_Queued | None]()
+        super().__init__(self._pending)
         self._write = write
         self._encoding = encoding
-        self._most_lines, self._most_chars = most_lines, most_chars
+        self._max_lines, self._max_chars = max_lines, max_chars
         self._dropped = 0  # changed under the handler's lock, as is the next one
         self._queued_chars = 0
-        self._written_chars = 0  # changed by the thread alone
+        self._written_chars = 0  # changed only by the thread
         self._closed = False
-        self._written_all = False
-        self._first = b""
-        self._thread = threading.Thread(target=self._work, name="agx-log", daemon=True)
+        self._is_drained = False
+        self._first_line = b""
+        self._thread = threading.Thread(target=self._run, name="agx-log", daemon=True)
 
-    def begin(self, first: str = "") -> None:
-        """Start the thread, which writes the line `first` and then what waits."""
-        self._first = f"{first}\n".encode(self._encoding, "backslashreplace") if first else b""
+    def start(self, first_line: str = "") -> None:
+        """Start the thread, which writes `first_line` and then the queued lines."""
+        self._first_line = f"{first_line}\n".encode(self._encoding, "backslashreplace") if first_line else b""
         self._thread.start()
 
-    def end(self, seconds: float) -> bool:
-        """Take no more lines; return whether all that waited were written within `seconds`."""
+    def stop(self, seconds: float) -> bool:
+        """Accept no more lines; return True if all queued ones were written within `seconds`."""
         with self._locked():
             self._closed = True
-            self._waiting.put(None)
+            self._pending.put(None)
         if self._thread.ident is None:
             self._thread.start()
         self._thread.join(seconds)
-        return self._written_all
+        return self._is_drained
 
     # --- the side that logs -------------------------------------------------------------------------------------------
 
     def write_bytes(self, lines: bytes) -> None:
-        """Queue or drop lines that are written as they are."""
+        """Queue or drop lines that are written unchanged."""
         with self._locked():
             self._put_or_drop(lines, len(lines))
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return a record that stays as it is: a message that is not ours, and any traceback, are formatted now."""
-        if not _is_ours(record):
+        """Return a record whose content no longer changes.
+
+        A message of another library, whose arguments may change, and any traceback are formatted now.
+        """
+        if not _is_log_line(record):
             message = record.getMessage()
             record = copy(record)
             record.msg, record.args = message, None
@@ -152,11 +164,11 @@ class LogWriter(QueueHandler):
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Queue or drop what `prepare` returned; the lock is held."""
+        """Queue or drop a record returned by `prepare`; the caller holds the handler's lock."""
         self._put_or_drop(record, _length(record))
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Log that a record of another library cannot be formatted; called while the exception is handled."""
+        """Log that a record of another library cannot be formatted; called in the `except` block of the error."""
         template = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
         error = "".join(traceback.format_exception_only(sys.exc_info()[1])).strip()
         self.enqueue(_record(logging.ERROR, "log line cannot be formatted", template=template, error=error))
@@ -164,14 +176,14 @@ class LogWriter(QueueHandler):
     def _put_or_drop(self, record: logging.LogRecord | bytes, length: int) -> None:
         if self._closed:
             return
-        share = 2 if self._dropped else 1
-        lines, chars = self._waiting.qsize(), self._queued_chars - self._written_chars + length
-        if lines and (lines >= self._most_lines // share or chars > self._most_chars // share):
+        divisor = 2 if self._dropped else 1
+        lines, chars = self._pending.qsize(), self._queued_chars - self._written_chars + length
+        if lines and (lines >= self._max_lines // divisor or chars > self._max_chars // divisor):
             self._dropped += 1
             return
         dropped, self._dropped = self._dropped, 0
         self._queued_chars += length
-        self._waiting.put(_Queued(record, length, dropped))
+        self._pending.put(_Queued(record, length, dropped))
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -183,24 +195,24 @@ class LogWriter(QueueHandler):
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         try:
-            if self._first:
-                self._write(self._first)
-            while (queued := self._waiting.get()) is not None:
+            if self._first_line:
+                self._write(self._first_line)
+            while (queued := self._pending.get()) is not None:
                 self._report_dropped(queued.dropped)
                 self._write_record(queued.record)
                 self._written_chars += queued.length
-                del queued  # not kept while waiting
-                if self._waiting.empty():
+                del queued  # its record need not stay in memory while the thread waits for the next one
+                if self._pending.empty():
                     self._report_dropped(self._take_dropped())
             self._report_dropped(self._take_dropped())
-        except OSError:  # nobody reads stderr any more
+        except OSError:  # the reader of stderr closed it
             self._closed = True
-            while not self._waiting.empty():
-                self._waiting.get()
+            while not self._pending.empty():
+                self._pending.get()
         else:
-            self._written_all = True
+            self._is_drained = True
 
     def _take_dropped(self) -> int:
         with self._locked():
@@ -218,8 +230,8 @@ class LogWriter(QueueHandler):
             self._write(record)
 
 
-class _Printed(io.RawIOBase):
-    """The buffer of a text stream; lines go to a `LogWriter`. In everything else it is the descriptor."""
+class _LogWriterStream(io.RawIOBase):
+    """A raw buffer that queues lines in a `LogWriter`; `fileno` and `isatty` are those of the descriptor."""
 
     def __init__(self, writer: LogWriter, descriptor: int) -> None:
         self._writer = writer
@@ -240,17 +252,17 @@ class _Printed(io.RawIOBase):
         return os.isatty(self._descriptor)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
+def _is_log_line(record: logging.LogRecord) -> bool:
     return isinstance(record.args, tuple) and len(record.args) == 1 and isinstance(record.args[0], LogLine)
 
 
 def _length(record: logging.LogRecord) -> int:
-    """Return about how many characters a prepared record keeps in memory."""
+    """Return the approximate number of characters that a prepared record keeps in memory."""
     line = record.args[0] if isinstance(record.args, tuple) and record.args else None
     message = line.length if isinstance(line, LogLine) else len(str(record.msg))
     return message + len(record.exc_text or "") + len(record.stack_info or "")
 
 
 def _record(level: int, event: str, **fields: object) -> logging.LogRecord:
-    """Return a record of this module, made without its logger: the lock of the handler may be held."""
+    """Return a log record of this module, made without its logger, since the handler's lock may be held."""
     return logging.LogRecord(__name__, level, __file__, 0, "%s", (LogLine({"event": event, **fields}),), None)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: written from the URL table, the schemas of bodies and answers, and that of events."""
+"""The OpenAPI document, made from the URL table and the schemas of bodies, responses and events."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ from starlette.responses import Response
 from typing_extensions import is_typeddict
 
 from agenticx.runtime.events import envelope_schema
-from studio.bodies import Body
+from studio.bodies import RequestBody
 
-__all__ = ["EVENT_STREAM", "Answer", "Handler", "Parameter", "Row", "openapi_document"]
+__all__ = ["EVENT_STREAM", "Handler", "Parameter", "ResponseSpec", "RouteSpec", "openapi_document"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
-_REFERENCES = "#/components/schemas/{model}"
+_REFERENCE_TEMPLATE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameter:
-    """What a client may add to a route's path, or say in a header."""
+    """A query parameter or request header of a route."""
 
     name: str
     description: str
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
-    place: Literal["query", "header"] = "query"
+    location: Literal["query", "header"] = "query"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """How a route answers when all is well: in JSON, of the type `schema`; as text; or, without media, not at all."""
+class ResponseSpec:
+    """A success response of a route: JSON of the type `schema`, text, or no body where `media_type` is None."""
 
     schema: Any = str
     status: int = 200
-    media: str | None = _JSON
+    media_type: str | None = _JSON
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """One line of the URL table: what answers, what it takes and how it answers when all is well.
+class RouteSpec:
+    """A row of the URL table: the handler of a method and path, its parameters, body and success responses.
 
-    A parameter that is not in `query` is refused; None takes any.
+    A query parameter that is not in `query` is refused; with None any is accepted.
     """
 
     method: str
     path: str
     handler: Handler
     summary: str
-    answers: Sequence[Answer]
-    body: type[Body] | None = None
+    responses: Sequence[ResponseSpec]
+    body: type[RequestBody] | None = None
     query: Sequence[Parameter] | None = ()
     public: bool = False
 
 
 @cache
-def openapi_document(rows: Sequence[Row]) -> dict[str, Any]:
-    """OpenAPI 3.1; the envelope of events stands in it as the schema `Event`."""
-    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _lifted(envelope_schema())}
+def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of these routes; the envelope of events is its schema `Event`."""
+    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _with_component_references(envelope_schema())}
     definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
     paths: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        for name, schema in _schemas(row):
+    for route in routes:
+        for name, schema in _schemas(route):
             definitions |= schema.pop("$defs", {})
             schemas[name] = schema
-        paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {"title": "AgenticX studio", "version": version("agenticx")},
@@ -94,68 +94,68 @@ _PROBLEM = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "code": {"type": "string", "description": "Stable; match on this."},
-        "detail": {"type": "string", "description": "A sentence that says what would be right."},
-        "field": {"type": "string", "description": "What a 422 is about."},
+        "detail": {"type": "string", "description": "A sentence for the user that says what would be right."},
+        "field": {"type": "string", "description": "The field or parameter that a 422 is about."},
     },
 }
 
 
-def _schemas(row: Row) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schemas by which a row's body and answers are known, each with those that it refers to."""
-    if row.body is not None:
-        yield row.body.__name__, row.body.model_json_schema(ref_template=_REFERENCES)
-    for answer in row.answers:
-        if is_typeddict(answer.schema):
-            schema = TypeAdapter(answer.schema).json_schema(ref_template=_REFERENCES, mode="serialization")
-            yield answer.schema.__name__, schema
+def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the named schemas of a route's body and responses, each with those that it refers to."""
+    if route.body is not None:
+        yield route.body.__name__, route.body.model_json_schema(ref_template=_REFERENCE_TEMPLATE)
+    for response in route.responses:
+        if is_typeddict(response.schema):
+            schema = TypeAdapter(response.schema).json_schema(ref_template=_REFERENCE_TEMPLATE, mode="serialization")
+            yield response.schema.__name__, schema
 
 
-def _operation(row: Row) -> dict[str, Any]:
+def _operation(route: RouteSpec) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     operation: dict[str, Any] = {
-        "operationId": f"{row.handler.__module__.rpartition('.')[2]}_{row.handler.__name__}",
-        "summary": row.summary,
-        "responses": {**_responses(row), "default": {"description": "What went wrong", "content": problem}},
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "responses": {**_responses(route), "default": {"description": "A problem", "content": problem}},
     }
-    if parameters := _parameters(row):
+    if parameters := _parameters(route):
         operation["parameters"] = parameters
-    if row.body is not None:
-        content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{row.body.__name__}"}}}
-        operation["requestBody"] = {"required": row.body.is_required(), "content": content}
-    if row.public:
+    if route.body is not None:
+        content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}}
+        operation["requestBody"] = {"required": route.body.is_required(), "content": content}
+    if route.public:
         operation["security"] = []
     return operation
 
 
-def _parameters(row: Row) -> list[dict[str, Any]]:
+def _parameters(route: RouteSpec) -> list[dict[str, Any]]:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", row.path)
+        for name in re.findall(r"{(\w+)}", route.path)
     ]
     asked = [
-        {"name": one.name, "in": one.place, "description": one.description, "schema": dict(one.schema)}
-        for one in row.query or ()
+        {"name": one.name, "in": one.location, "description": one.description, "schema": dict(one.schema)}
+        for one in route.query or ()
     ]
     return in_path + asked
 
 
-def _responses(row: Row) -> dict[str, Any]:
+def _responses(route: RouteSpec) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    for answer in row.answers:
-        response = responses.setdefault(str(answer.status), {"description": row.summary})
-        if answer.media is not None:
-            response.setdefault("content", {})[answer.media] = {"schema": _answer_schema(answer)}
+    for spec in route.responses:
+        response = responses.setdefault(str(spec.status), {"description": route.summary})
+        if spec.media_type is not None:
+            response.setdefault("content", {})[spec.media_type] = {"schema": _response_schema(spec)}
     return responses
 
 
-def _answer_schema(answer: Answer) -> dict[str, Any]:
-    if answer.media == EVENT_STREAM:
+def _response_schema(spec: ResponseSpec) -> dict[str, Any]:
+    if spec.media_type == EVENT_STREAM:
         return {"type": "string", "description": "Frames whose `data` is an `Event`, and whose `id` is a cursor."}
-    if is_typeddict(answer.schema):
-        return {"$ref": f"#/components/schemas/{answer.schema.__name__}"}
-    return TypeAdapter(answer.schema).json_schema()
+    if is_typeddict(spec.schema):
+        return {"$ref": f"#/components/schemas/{spec.schema.__name__}"}
+    return TypeAdapter(spec.schema).json_schema()
 
 
-def _lifted(schema: Any) -> Any:
-    """`schema` with its references pointing into the document's components."""
+def _with_component_references(schema: Any) -> Any:
+    """Return `schema` with its references pointing into the document's components."""
     return json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))

@@ -1,4 +1,4 @@
-"""Every answer goes out piece by piece, and a client that takes none of it is dropped."""
+"""Responses written in chunks, with a time limit for each write."""
 
 from __future__ import annotations
 
@@ -10,86 +10,90 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.alarms import ResettableTimer
 
-__all__ = ["ABORT", "GONE", "PIECE_BYTES", "STALLED_SECONDS", "Piecewise"]
+__all__ = ["ABORT_KEY", "CHUNK_BYTES", "IS_CLOSING_KEY", "WRITE_TIMEOUT_SECONDS", "WriteTimeoutMiddleware"]
 
-ABORT = "agenticx.abort"
-"""The key in the ASGI scope under which the server puts a callable that drops the connection at once."""
+ABORT_KEY = "agenticx.abort"
+"""The key in the ASGI scope of a callable that aborts the connection at once."""
 
-GONE = "agenticx.gone"
-"""The key of a callable that tells whether the connection was dropped: what is sent from then on goes nowhere."""
+IS_CLOSING_KEY = "agenticx.gone"
+"""The key in the ASGI scope of a callable that returns True once the connection is closing; later writes are lost."""
 
-PIECE_BYTES = 64 * 1024
-STALLED_SECONDS = 10.0
+CHUNK_BYTES = 64 * 1024
+WRITE_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Piecewise:
-    """ASGI middleware that writes a large body in pieces, each once the socket has drained the one before.
+class WriteTimeoutMiddleware:
+    """ASGI middleware that writes a large body in chunks, each after the socket has drained the previous one.
 
-    Framing and buffering copy what is written, and a copy of a piece is all that a client which stopped reading may
-    cost; after `stalled_seconds` its connection is aborted. No other message falls in between the pieces of one.
+    Framing and buffering copy what is written; for a client that stopped reading only a copy of one chunk is in memory.
+    When a write takes longer than `timeout_seconds`, the connection is aborted. The chunks of one message are written
+    without another message in between.
     """
 
     app: ASGIApp
-    stalled_seconds: float = STALLED_SECONDS
+    timeout_seconds: float = WRITE_TIMEOUT_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        if (abort := scope.get(ABORT)) is None:
-            return await self.app(scope, receive, _in_pieces(send))
-        impatient = _Impatient(send, abort, self.stalled_seconds)
+        if (abort := scope.get(ABORT_KEY)) is None:
+            return await self.app(scope, receive, _send_in_chunks(send))
+        timed_send = _TimedSend(send, abort, self.timeout_seconds)
         try:
-            await self.app(scope, receive, _in_pieces(impatient))
+            await self.app(scope, receive, _send_in_chunks(timed_send))
         finally:
-            impatient.close()
+            timed_send.close()
 
 
-class _Impatient:
-    """Sends one message after the other, and aborts the connection if one of them is not taken within `seconds`."""
+class _TimedSend:
+    """An ASGI `send` that aborts the connection if a message is not written within `seconds`.
+
+    One alarm serves all messages: it is not cancelled after each write, but set again if it fires before the deadline.
+    """
 
     def __init__(self, send: Send, abort: Callable[[], None], seconds: float) -> None:
         self._send = send
         self._abort = abort
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._until: float | None = None
-        self._alarm = ResettableTimer(self._look)
+        self._deadline: float | None = None
+        self._alarm = ResettableTimer(self._check_deadline)
 
     async def __call__(self, message: Message) -> None:
-        self._until = self._loop.time() + self._seconds
-        self._alarm.set(self._until)
+        self._deadline = self._loop.time() + self._seconds
+        self._alarm.set(self._deadline)
         try:
             await self._send(message)
         finally:
-            self._until = None
+            self._deadline = None
 
     def close(self) -> None:
         self._alarm.cancel()
 
-    def _look(self) -> None:
-        if self._until is None:
+    def _check_deadline(self) -> None:
+        if self._deadline is None:
             return
-        if self._loop.time() < self._until:
-            self._alarm.set(self._until)
+        if self._loop.time() < self._deadline:
+            self._alarm.set(self._deadline)
         else:
             self._abort()
 
 
-def _in_pieces(send: Send) -> Send:
-    whole = asyncio.Lock()
+def _send_in_chunks(send: Send) -> Send:
+    lock = asyncio.Lock()
 
     async def sending(message: Message) -> None:
-        async with whole:
-            for piece in _pieces(message):
+        async with lock:
+            for piece in _split(message):
                 await send(piece)
 
     return sending
 
 
-def _pieces(message: Message) -> Iterator[Message]:
+def _split(message: Message) -> Iterator[Message]:
     body: bytes = message.get("body", b"")
-    last = max(len(body) - 1, 0) // PIECE_BYTES * PIECE_BYTES
-    for start in range(0, last, PIECE_BYTES):
-        yield {**message, "body": body[start : start + PIECE_BYTES], "more_body": True}
+    last = max(len(body) - 1, 0) // CHUNK_BYTES * CHUNK_BYTES
+    for start in range(0, last, CHUNK_BYTES):
+        yield {**message, "body": body[start : start + CHUNK_BYTES], "more_body": True}
     yield message if last == 0 else {**message, "body": body[last:]}

@@ -1,4 +1,4 @@
-"""Errors as clients read them: application/problem+json with a code and a sentence that says what would be right."""
+"""Errors as application/problem+json, with a stable code and a sentence that says what is right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 
 
 class Problem(Exception):
-    """Ends a request: `detail` is a sentence for a person, `code` is for programs, `field` is what it is about."""
+    """An error response: `detail` is a sentence for the user, `code` is for programs, `field` names the wrong field."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Problem(Exception):
 
 
 def problem_response(problem: Problem) -> Response:
-    """RFC 9457, with `code` and, for a body that breaks the schema, `field`."""
+    """Return a problem as an RFC 9457 response, with `code` and, for a field or parameter that is wrong, `field`."""
     content = {
         "type": "about:blank",
         "title": HTTPStatus(problem.status).phrase,
@@ -71,9 +71,9 @@ def problem_response(problem: Problem) -> Response:
     )
 
 
-# --- what the application's own errors become -------------------------------------------------------------------------
+# --- exception handlers -----------------------------------------------------------------------------------------------
 
-_KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
+_STATUS_AND_CODE: dict[type[AgenticXError], tuple[int, str]] = {
     SessionNotFound: (404, "session_not_found"),
     MessageNotFound: (404, "message_not_found"),
     UnknownConfirm: (404, "confirm_not_found"),
@@ -92,7 +92,7 @@ _KNOWN: dict[type[AgenticXError], tuple[int, str]] = {
 }
 
 
-_LATER = {"Retry-After": "1"}
+_RETRY_HEADERS = {"Retry-After": "1"}
 
 
 async def _on_problem(_request: Request, exc: Exception) -> Response:
@@ -100,51 +100,51 @@ async def _on_problem(_request: Request, exc: Exception) -> Response:
     return problem_response(exc)
 
 
-async def _on_our_error(_request: Request, exc: Exception) -> Response:
+async def _on_agenticx_error(_request: Request, exc: Exception) -> Response:
     for kind in type(exc).__mro__:
-        if kind in _KNOWN:
-            headers = _LATER if kind is ResourcesExhausted else None
-            return problem_response(Problem(*_KNOWN[kind], str(exc), headers=headers))
+        if kind in _STATUS_AND_CODE:
+            headers = _RETRY_HEADERS if kind is ResourcesExhausted else None
+            return problem_response(Problem(*_STATUS_AND_CODE[kind], str(exc), headers=headers))
     raise exc
 
 
-async def _on_the_machine(request: Request, exc: Exception) -> Response:
-    """The machine lacks something; any other `OSError` is a bug."""
+async def _on_system_error(request: Request, exc: Exception) -> Response:
+    """Answer 503 where the system lacks a resource, such as memory or files; re-raise any other `OSError`, a bug."""
     exhausted = exhausted_error(exc)
     if exhausted is None:
         raise exc
     _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))
-    return await _on_our_error(request, exhausted)
+    return await _on_agenticx_error(request, exhausted)
 
 
 async def _on_http_error(request: Request, exc: Exception) -> Response:
-    """Starlette's own 404 and 405, said in our way."""
+    """Answer Starlette's own 404 and 405 as problems."""
     assert isinstance(exc, HTTPException)
     path, headers = request.scope["path"], exc.headers
     match exc.status_code:
         case 404:
-            problem = Problem(404, "not_found", f"There is nothing at {path!r}; /openapi.json lists what there is.")
+            problem = Problem(404, "not_found", f"No route matches {path!r}; /openapi.json lists the routes.")
         case 405:
             allowed = (headers or {}).get("Allow", "")
-            sentence = f"{request.method} is not for {path!r}; allowed: {allowed}."
+            sentence = f"{request.method} is not allowed for {path!r}; allowed methods: {allowed}."
             problem = Problem(405, "method_not_allowed", sentence, headers=headers)
         case _:
             problem = Problem(exc.status_code, "bad_request", str(exc.detail), headers=headers)
     return problem_response(problem)
 
 
-async def _on_bug(_request: Request, exc: Exception) -> Response:
-    """The server logs the exception and ends the connection."""
+async def _on_unexpected_error(_request: Request, exc: Exception) -> Response:
+    """Answer 500; the server logs the exception and closes the connection."""
     _log.error("a request broke", error=type(exc).__name__)
-    sentence = "The server made a mistake; its log says more."
+    sentence = "Internal server error; see the server's log."
     return problem_response(Problem(500, "internal", sentence, headers={"Connection": "close"}))
 
 
 HANDLERS = {
     Problem: _on_problem,
-    AgenticXError: _on_our_error,
-    MemoryError: _on_the_machine,
-    OSError: _on_the_machine,
+    AgenticXError: _on_agenticx_error,
+    MemoryError: _on_system_error,
+    OSError: _on_system_error,
     HTTPException: _on_http_error,
-    Exception: _on_bug,
+    Exception: _on_unexpected_error,
 }

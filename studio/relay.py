@@ -1,17 +1,20 @@
-"""The log as server-sent events: resume by cursor, then live; every reader sends the same bytes.
+"""The event log as server-sent events: resumed by cursor, then live, the same bytes for every reader.
 
 Differences from what one may expect:
 
-1. There is no queue per reader. A reader keeps a place in the log and reads on when the bell rings, so a slow one costs
-   only the piece that is being written and what its socket buffers, 64 kB each (`pieces`, `server`).
-2. So a slow reader is not dropped at a byte limit, as the contract has it: there is nothing that could grow up to one.
-   Limited is the time. One that takes nothing for ten seconds has its socket aborted, without a frame, and resumes by
-   cursor; one that goes on taking a little at a time, 16 kB/s at least, is served, however far behind.
-3. All that waits goes out as one write, and readers at the same place share the very same bytes object.
-4. The Last-Event-ID header wins over `?cursor=`: a reconnecting EventSource repeats its URL but knows better by then.
-5. The stream of all sessions opens with its cursor, `id` without `data`, which clients take for seen and hand on to
-   nobody: one that is cut off before its first event would come back without a cursor and miss what happened meanwhile.
-   A session's stream without a cursor begins anew and misses nothing.
+1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
+   event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each (`pieces`,
+   `server`).
+2. So a slow reader is not dropped at a byte limit, as the contract has it: nothing exists that could grow to one. The
+   limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and resumes by
+   cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, however far behind.
+3. All pending events are sent in one write, and readers at the same position share the same bytes object.
+4. The Last-Event-ID header takes precedence over `?cursor=`: a reconnecting EventSource repeats the URL with the cursor
+   that it had at first, while the header has its latest one.
+5. The stream of all sessions opens with its cursor, an `id` without `data`, which clients store as the last event id
+   without dispatching an event. Without it a client whose connection is closed before the first event would reconnect
+   without a cursor and miss the events in between. A session's stream without a cursor starts at the first event and
+   misses nothing.
 """
 
 from __future__ import annotations
@@ -35,29 +38,29 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.base import Store, StoredEvent
-from studio.pieces import GONE, PIECE_BYTES
+from studio.pieces import CHUNK_BYTES, IS_CLOSING_KEY
 
-__all__ = ["Relay", "asked_cursor"]
+__all__ = ["Relay", "requested_cursor"]
 
 _HEARTBEAT_SECONDS = 10.0
-_FAREWELL_SECONDS = 4.5  # longer than the hub takes to stop its turns
+_SHUTDOWN_GRACE_SECONDS = 4.5  # longer than the hub takes to stop its turns
 _WRITE_EVENTS = 512
 
-_OPENING = b"retry: 500\n"
-_FAREWELL = b'data: {"type":"server_closing"}\n\n'
+_RETRY_FIELD = b"retry: 500\n"
+_CLOSING_FRAME = b'data: {"type":"server_closing"}\n\n'
 _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
 
 _log = get_logger(__name__)
 
 
-def asked_cursor(request: Request) -> str | None:
-    """Where the client wants to go on, None for from the beginning."""
+def requested_cursor(request: Request) -> str | None:
+    """Return the cursor that the client resumes from, or None to start at the beginning."""
     query = request.query_params
     return request.headers.get("last-event-id") or query.get("lastEventId") or query.get("cursor")
 
 
 class Relay:
-    """Makes streams of a store's log until `closing` is set; then each ends with a farewell."""
+    """A source of event streams over a store's log; once `closing` is set each ends with a `server_closing` frame."""
 
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self.closing = anyio.Event()
@@ -68,35 +71,35 @@ class Relay:
 
     @property
     def readers(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return len(self._readers)
 
     def cursor(self, session_id: str, seq: int) -> str:
-        """The cursor that stands just behind event `seq` of a session."""
+        """Return the cursor just after event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
 
-    async def respond(self, session_id: str | None, cursor: str | None, *, of_turn: str | None = None) -> Response:
-        """The events of a session (None: of all) behind `cursor`; with `of_turn` up to that turn's terminal one, and
-        none of other turns.
+    async def respond(self, session_id: str | None, cursor: str | None, *, turn_id: str | None = None) -> Response:
+        """Return a stream of the events after `cursor` of a session, or of all sessions for None.
 
-        Raises `StoreError` where the first of them cannot be read: a stream would only ask for them again and again.
+        With `turn_id` it ends after that turn's terminal event and has no events of other turns. Raises `StoreError` if
+        the first events cannot be read: a client whose stream fails only reconnects, over and over.
         """
-        feed, news = self._feed(session_id), asyncio.Event()
-        place, reset = await feed.start(cursor)
-        first = await feed.after(place, of_turn)
-        wire = _Wire()
+        feed, wakeup = self._feed(session_id), asyncio.Event()
+        position, reset = await feed.start(cursor)
+        first = await feed.read_after(position, turn_id)
+        connection = _ReaderConnection()
         return _EventStream(
-            self._frames(feed, news, wire, place, of_turn, reset, first),
-            wire=wire,
-            subscription=self._subscription(feed, news),
+            self._frames(feed, wakeup, connection, position, turn_id, reset, first),
+            connection=connection,
+            subscription=self._subscription(feed, wakeup),
             heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
         )
 
-    async def wake_at_closing(self) -> None:
-        """Runs beside the server: gets all readers moving when it closes."""
+    async def wake_readers_on_close(self) -> None:
+        """Wait for `closing`, then wake all readers, so that they end; runs as a task as long as the server does."""
         await self.closing.wait()
-        for news in self._readers:
-            news.set()
+        for wakeup in self._readers:
+            wakeup.set()
 
     def _feed(self, session_id: str | None) -> _Feed:
         feed = self._feeds.get(session_id)
@@ -105,56 +108,59 @@ class Relay:
         return feed
 
     @contextmanager
-    def _subscription(self, feed: _Feed, news: asyncio.Event) -> Generator[None]:
-        with feed.subscribe(news):
-            self._readers.add(news)
+    def _subscription(self, feed: _Feed, wakeup: asyncio.Event) -> Generator[None]:
+        with feed.subscribe(wakeup):
+            self._readers.add(wakeup)
             try:
                 yield
             finally:
-                self._readers.discard(news)
+                self._readers.discard(wakeup)
 
     async def _frames(
         self,
         feed: _Feed,
-        news: asyncio.Event,
-        wire: _Wire,
-        place: int,
-        of_turn: str | None,
+        wakeup: asyncio.Event,
+        connection: _ReaderConnection,
+        position: int,
+        turn_id: str | None,
         reset: bytes,
         first: _Chunk | None,
     ) -> AsyncIterator[bytes]:
-        """Frames in the order of the log, as many at a time as are there; the reader is subscribed already."""
+        """Yield frames in the order of the log, as many at a time as are available; the reader is already subscribed.
+
+        `wakeup` is cleared before each read: an event that is stored after the read sets it again, so none is missed.
+        """
         try:
-            yield feed.opening(place) + reset
-            while not wire.gone():
-                news.clear()
-                chunk, first = first or await feed.after(place, of_turn), None
+            yield feed.opening_frame(position) + reset
+            while not connection.is_closing():
+                wakeup.clear()
+                chunk, first = first or await feed.read_after(position, turn_id), None
                 if chunk is not None:
-                    place = chunk.last
+                    position = chunk.last_position
                     if chunk.frames:
                         yield chunk.frames
-                    if of_turn is not None and chunk.ends == of_turn:
+                    if turn_id is not None and chunk.ended_turn_id == turn_id:
                         return
                 elif self.closing.is_set():
-                    yield _FAREWELL
+                    yield _CLOSING_FRAME
                     return
                 else:
-                    await news.wait()
-        except StoreError as exc:  # deleted while it was read, or the storage failed: the client asks again
+                    await wakeup.wait()
+        except StoreError as exc:  # deleted while it was read, or the storage failed: the client reconnects
             _log.info("a stream ended early", reason=str(exc))
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class _Chunk:
-    """Frames to be sent together, the place behind which to read on, and the turn that ends there, if any."""
+    """Frames to be sent together, the position of the last one, and the turn that ends there, if any."""
 
     frames: bytes
-    last: int
-    ends: str | None
+    last_position: int
+    ended_turn_id: str | None
 
 
 class _Feed:
-    """One log, of a session or of all, as places and frames; shared by all its readers."""
+    """The log of a session or of all sessions as positions, cursors and frames; shared by all its readers."""
 
     def __init__(self, store: Store, session_id: str | None) -> None:
         self._store = store
@@ -163,23 +169,23 @@ class _Feed:
         self._tag = hashlib.sha256(named.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
         self._chunks: WeakValueDictionary[tuple[int, int, int, str | None], _Chunk] = WeakValueDictionary()
-        self._latest: _Chunk | None = None  # kept for readers that are about to be equally far
+        self._latest: _Chunk | None = None  # keeps it in `_chunks` for readers that are about to reach its position
 
-    def subscribe(self, news: asyncio.Event) -> AbstractContextManager[None]:
-        return self._store.subscribe(self._session_id, news)
+    def subscribe(self, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._store.subscribe(self._session_id, wakeup)
 
-    def cursor(self, place: int) -> str:
-        return f"{place:x}-{self._tag}"
+    def cursor(self, position: int) -> str:
+        return f"{position:x}-{self._tag}"
 
-    def place(self, event: StoredEvent) -> int:
+    def position(self, event: StoredEvent) -> int:
         return event.position if self._session_id is None else event.seq
 
-    def opening(self, place: int) -> bytes:
-        """What a stream that goes on from `place` opens with."""
-        return _OPENING + (b"id: %b\n\n" % self.cursor(place).encode() if self._session_id is None else b"\n")
+    def opening_frame(self, position: int) -> bytes:
+        """Return the first bytes of a stream that resumes after `position`."""
+        return _RETRY_FIELD + (b"id: %b\n\n" % self.cursor(position).encode() if self._session_id is None else b"\n")
 
     async def start(self, cursor: str | None) -> tuple[int, bytes]:
-        """The place to go on from, and the reset frame that a cursor of no use here calls for."""
+        """Return the position to resume from, and a reset frame if the cursor is not valid for this stream."""
         last = await self._last()
         first = last if self._session_id is None else 0
         if cursor is None:
@@ -187,26 +193,26 @@ class _Feed:
         known = _CURSOR.fullmatch(cursor)
         if known is None or known[2] != self._tag:
             return first, self._reset("The cursor is not one of this stream.")
-        place = int(known[1], 16)
-        return (place, b"") if place <= last else (first, self._reset("The cursor lies ahead of the log."))
+        position = int(known[1], 16)
+        return (position, b"") if position <= last else (first, self._reset("The cursor lies ahead of the log."))
 
-    async def after(self, place: int, of_turn: str | None) -> _Chunk | None:
-        """What stands behind `place`, as much as makes one write; with `of_turn` not beyond its end."""
+    async def read_after(self, position: int, turn_id: str | None) -> _Chunk | None:
+        """Return the events after `position` that fit in one write, with `turn_id` none after its end; None if none."""
         if self._session_id is None:
-            events = await self._store.read_all(place, _WRITE_EVENTS)
+            events = await self._store.read_all(position, _WRITE_EVENTS)
         else:
-            events = await self._store.read(self._session_id, place, _WRITE_EVENTS)
-        events = _up_to_end(of_turn, _one_write(events))
-        return self._chunk(events, of_turn) if events else None
+            events = await self._store.read(self._session_id, position, _WRITE_EVENTS)
+        events = _through_end_of_turn(turn_id, _limit_to_one_write(events))
+        return self._chunk(events, turn_id) if events else None
 
-    def _chunk(self, events: Sequence[StoredEvent], of_turn: str | None) -> _Chunk:
-        """The frames of `events`: the same object for all readers that are equally far, for as long as one is."""
-        key = (self.place(events[0]), self.place(events[-1]), len(events), of_turn)
+    def _chunk(self, events: Sequence[StoredEvent], turn_id: str | None) -> _Chunk:
+        """Return the frames of `events`, the same object for all readers at this position while one of them has it."""
+        key = (self.position(events[0]), self.position(events[-1]), len(events), turn_id)
         chunk = self._chunks.get(key)
         if chunk is None:
-            told = events if of_turn is None else [event for event in events if _turn(event) in (None, of_turn)]
-            frames = [self._frame % (self.place(event), event.frame_json) for event in told]
-            chunk = self._chunks[key] = _Chunk(b"".join(frames), key[1], _ended(events[-1]))
+            shown = events if turn_id is None else [event for event in events if _turn_of(event) in (None, turn_id)]
+            frames = [self._frame % (self.position(event), event.frame_json) for event in shown]
+            chunk = self._chunks[key] = _Chunk(b"".join(frames), key[1], _ended_turn(events[-1]))
             self._latest = chunk
         return chunk
 
@@ -220,51 +226,60 @@ class _Feed:
         return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
 
 
-def _one_write(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """As many of `events` as make one write; the first in any case."""
+def _limit_to_one_write(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Return the first of `events` that together fit in one write; the first one in any case."""
     size = 0
     for count, event in enumerate(events):
         size += len(event.frame_json)
-        if size > PIECE_BYTES and count:
+        if size > CHUNK_BYTES and count:
             return events[:count]
     return events
 
 
-def _up_to_end(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """`events` up to the turn's terminal one, if it is among them."""
+def _through_end_of_turn(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Return `events` up to the turn's terminal one, or all if it is not among them."""
     if turn_id is None:
         return events
-    ends = (count for count, event in enumerate(events, 1) if _ended(event) == turn_id)
+    ends = (count for count, event in enumerate(events, 1) if _ended_turn(event) == turn_id)
     return events[: next(ends, len(events))]
 
 
-def _turn(event: StoredEvent) -> str | None:
-    """The turn that the event is about: its own, or the one that a message waits for; None for the whole session."""
+def _turn_of(event: StoredEvent) -> str | None:
+    """Return the id of the event's turn, or of the turn that its queued message is to start or join.
+
+    None for an event of the session as a whole.
+    """
     if event.type in ("queued", "handed_back"):
         return json.loads(event.frame_json)["data"].get("turn_id")
     return event.turn_id
 
 
-def _ended(event: StoredEvent) -> str | None:
-    """The turn of which nothing more will be told; one whose message is handed back never begins."""
-    return _turn(event) if event.terminal or event.type == "handed_back" else None
+def _ended_turn(event: StoredEvent) -> str | None:
+    """Return the id of the turn that has no events after this one, if any.
+
+    A turn whose queued message is handed back never starts.
+    """
+    return _turn_of(event) if event.terminal or event.type == "handed_back" else None
 
 
 @dataclass(slots=True)
-class _Wire:
-    """What a stream goes out on. Where it is `gone` nothing more is read: large events would pile up as litter."""
+class _ReaderConnection:
+    """The connection of a stream, known once the response starts.
 
-    gone: Callable[[], bool] = lambda: False
+    A stream on a closing connection stops reading: large events would be loaded only to be garbage.
+    """
+
+    is_closing: Callable[[], bool] = lambda: False
 
 
 class _EventStream(EventSourceResponse):
-    """The response that carries the frames, for as long as it is subscribed."""
+    """The response that sends the frames; it is subscribed to new events while it runs."""
 
     def __init__(
         self,
         frames: AsyncIterator[bytes],
         *,
-        wire: _Wire,
+        connection: _ReaderConnection,
         subscription: AbstractContextManager[None],
         heartbeat_seconds: float,
     ) -> None:
@@ -273,13 +288,13 @@ class _EventStream(EventSourceResponse):
             ping=heartbeat_seconds,
             ping_message_factory=_heartbeat,
             sep="\n",
-            shutdown_grace_period=_FAREWELL_SECONDS,  # a shutdown_event would be set before the turns have ended
+            shutdown_grace_period=_SHUTDOWN_GRACE_SECONDS,  # a shutdown_event would be set before the turns have ended
         )
-        self._wire = wire
+        self._connection = connection
         self._subscription = subscription
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._wire.gone = scope.get(GONE, self._wire.gone)
+        self._connection.is_closing = scope.get(IS_CLOSING_KEY, self._connection.is_closing)
         with self._subscription:
             await super().__call__(scope, receive, send)
 

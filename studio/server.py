@@ -1,4 +1,4 @@
-"""`agx serve`: the studio on a socket, from its one line on stderr to a clean end."""
+"""`agx serve`: the studio on a socket, from the ready line on stderr to a clean shutdown."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.app import make_app
 from studio.auth import load_token
-from studio.connections import ACCEPTED_AT_ONCE, REQUEST_SECONDS, Connection, Crowd
+from studio.connections import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
-from studio.opening import Address, open_in_browser, page_url
+from studio.opening import StudioAddress, open_in_browser, page_url
 from studio.services import Services, make_services
 
-__all__ = ["StudioServer", "configure", "listen", "main", "run", "serve", "settle_memory"]
+__all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]
 
-_ENDING_SECONDS = 4.5
-"""From the wish to end to the end; what turns leave of it is the readers', who have a second in any case."""
+_SHUTDOWN_SECONDS = 4.5
+"""From the signal to the exit. What stopping the turns leaves of it is for open responses, which get a second at
+least."""
 _BACKLOG = 2048
 _SEND_BUFFER_BYTES = 64 * 1024
-"""Left to itself the system buffers up to 4 MB for a slow client, and says that some of it was taken only once a third
-is gone: a slow client would look like one that stopped, and each that stopped would cost 4 MB."""
+"""By default the system buffers up to 4 MB for a slow client, and reports the socket writable only once a third of that
+was read: a slow client would look like a stopped one, and each stopped one would cost 4 MB."""
 
 
 _EPILOG = """\
@@ -50,14 +51,14 @@ Whoever holds the token can run commands as you; put TLS in front of it."""
 def configure(parser: ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--host", default="127.0.0.1", help="the address to bind (default: 127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=8765, help="the port, 0 for any free one (default: 8765)")
+    parser.add_argument("--port", type=_parse_port, default=8765, help="the port, 0 for any free one (default: 8765)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach")
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535):
-        raise ArgumentTypeError(f"{text!r} is no port; ports are 1 to 65535, or 0 for any free one")
+        raise ArgumentTypeError(f"{text!r} is not a port; ports are 1 to 65535, or 0 for any free one")
     return int(text)
 
 
@@ -75,7 +76,7 @@ def run(arguments: Namespace) -> int:
 
 
 def main() -> int:
-    """`python -m studio.server`: the same as `agx serve`."""
+    """Run `agx serve` as `python -m studio.server`."""
     parser = ArgumentParser(prog="agx serve")
     configure(parser)
     return run(parser.parse_args())
@@ -90,42 +91,45 @@ def serve(
     open_page: bool = False,
     announce: Callable[[str], None] = print_to_stderr,
 ) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP; returns the exit code.
+    """Serve until SIGINT, SIGTERM or SIGHUP and return the exit code.
 
-    `announce` is called with the line that says that turns are accepted, and where. Raises `SettingsError` for what
-    must not be served.
+    `announce` is called with the ready line, which has the page's URL, once turns are accepted. Raises `SettingsError`
+    for a host, setting or model with which the server must not start.
     """
     _check_host(host, settings, allow_remote=allow_remote)
     _check_models(settings)
     if settings.workspace_root is None:
-        current_folder()  # the workspace of sessions that name none
+        current_folder()  # the workspace of sessions created without one
     token = load_token(settings)
     limit_malloc_arenas()
     listening = listen(host, port)
-    address = Address(_reachable(host), listening.getsockname()[1])
+    address = StudioAddress(_loopback_host(host), listening.getsockname()[1])
     services = make_services(settings, token=token, port=address.port)
 
-    def ready() -> None:
-        settle_memory()
+    def on_ready() -> None:
+        freeze_startup_memory()
         url = page_url(address, services.tickets.issue())
         announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
-        address.announce(settings.home)
+        address.write_address_file(settings.home)
         if open_page:
             open_in_browser(address, url, settings.home)
 
     try:
         with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
-            runner.run(StudioServer(services, ready).serve(sockets=[listening]))
+            runner.run(StudioServer(services, on_ready).serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130
     finally:
         listening.close()
-        address.withdraw(settings.home)
+        address.remove_files(settings.home)
     return 0
 
 
-def settle_memory() -> None:
-    """What start-up made stays: the collector need not look at it, nor at every few thousand events."""
+def freeze_startup_memory() -> None:
+    """Exclude the objects made at start-up from garbage collection, and run the collector less often.
+
+    The former live as long as the process; with the default threshold it would run every few thousand events.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
@@ -143,7 +147,7 @@ def _check_host(host: str, settings: Settings, *, allow_remote: bool) -> None:
 
 
 def _check_models(settings: Settings) -> None:
-    """Raises `SettingsError` for a name that no model can have; one whose key is missing may get it later."""
+    """Raise `SettingsError` for a name that is no model's; a model whose key is missing is accepted."""
     for name in (settings.model, *settings.fallback_models):
         if name:
             find_model_facts(name)
@@ -156,19 +160,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _reachable(host: str) -> str:
-    """The own host that the page is opened at."""
+def _loopback_host(host: str) -> str:
+    """Return the loopback host of the page's URL."""
     return "[::1]" if host in ("::1", "::") else "127.0.0.1"
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, which accepts nothing before the server is ready; raises `SettingsError` if it cannot be had."""
+    """Return a bound socket that does not listen yet; the server listens once it is ready.
+
+    Raises `SettingsError` if the address cannot be bound.
+    """
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)  # its connections inherit it
-        bound.bind(where)
+        bound.bind(socket_address)
     except OSError as exc:
         raise_if_exhausted(exc)
         raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
@@ -176,15 +183,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class StudioServer(uvicorn.Server):
-    """uvicorn on h11 with our edges: it says when it is ready, stops turns before streams, and ends without re-raising.
+    """uvicorn on h11 with the studio's start and shutdown.
 
-    httptools would be quicker but answers requests with two Host headers.
+    It calls `on_ready` once it accepts connections, stops turns before it ends streams, and exits without raising the
+    signal again. httptools would be faster but accepts requests with two Host headers.
     """
 
-    def __init__(self, services: Services, ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, services: Services, on_ready: Callable[[], None] = lambda: None) -> None:
         clock = services.clock
-        self._crowd = Crowd(clock)
-        connection = type("Connection", (Connection,), {"clock": clock, "crowd": self._crowd})
+        self._connection_limit = ConnectionLimit(clock)
+        limits = {"clock": clock, "connection_limit": self._connection_limit}
+        connection = type("ServerConnection", (ServerConnection,), limits)
         super().__init__(
             uvicorn.Config(
                 make_app(services),
@@ -195,31 +204,31 @@ class StudioServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                backlog=ACCEPTED_AT_ONCE,
+                backlog=ACCEPT_BATCH_SIZE,
                 timeout_keep_alive=max(1, int(clock.real(REQUEST_SECONDS))),
             )
         )
         self._services = services
-        self._ready = ready
+        self._on_ready = on_ready
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        with self._crowd.told_by(asyncio.get_running_loop()):
+        with self._connection_limit.log_accept_errors_of(asyncio.get_running_loop()):
             await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(_BACKLOG)  # so many may wait; asyncio would accept as many at a time, too
-        self._ready()
-        self._load_models()
+            listening.listen(_BACKLOG)  # not passed to asyncio, which would also accept so many in one iteration
+        self._on_ready()
+        self._preload_wires()
 
-    def _load_models(self) -> None:
-        """Have a thread import what the usual models are asked with, which would hold the loop in the first turn."""
+    def _preload_wires(self) -> None:
+        """Start a thread that imports the clients of the default models; in the first turn it would block the loop."""
         settings = self._services.settings
         names = (self._services.models.default, *settings.fallback_models)
 
         def load() -> None:
-            with suppress(SettingsError, ImportError, OSError, MemoryError):  # the first turn tells of it
+            with suppress(SettingsError, ImportError, OSError, MemoryError):  # reported by the first turn
                 for name in names:
                     load_wire(name)
 
@@ -228,35 +237,38 @@ class StudioServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + _ENDING_SECONDS
+        deadline = loop.time() + _SHUTDOWN_SECONDS
         for server in self.servers:
             server.close()
         await self._services.hub.close()
-        self.config.timeout_graceful_shutdown = max(1, int(until - loop.time()))
+        self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
         self._services.relay.closing.set()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Hear SIGHUP too: the terminal is gone, and the turns are to end as they do at any other end."""
+        """Handle SIGHUP too: when the terminal closes, the turns are stopped as in any other shutdown."""
         with super().capture_signals():
-            if not _ends_at_hangup():
+            if not _exits_on_hangup():
                 yield
                 return
-            before = signal.signal(signal.SIGHUP, self.handle_exit)
+            previous = signal.signal(signal.SIGHUP, self.handle_exit)
             try:
                 yield
             finally:
-                signal.signal(signal.SIGHUP, before)
+                signal.signal(signal.SIGHUP, previous)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal asks for a clean end, any further one does not wait for it."""
+        """Request a clean shutdown on the first signal and an immediate exit on any further one."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
-def _ends_at_hangup() -> bool:
-    """Whether SIGHUP ends this process as it is; under nohup it does not, and in a thread it cannot be changed."""
+def _exits_on_hangup() -> bool:
+    """Return True if SIGHUP has its default action and its handler can be changed.
+
+    Under nohup it is ignored, and outside the main thread handlers cannot be changed.
+    """
     main_thread = threading.current_thread() is threading.main_thread()
     return sys.platform != "win32" and main_thread and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 

@@ -1,4 +1,4 @@
-"""The collaborators that every request shares, put together once at start."""
+"""The services that all requests share, created once at start-up."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
-from studio.auth import Boundary, Tickets
+from studio.auth import OriginPolicy, Tickets
 from studio.relay import Relay
 
-__all__ = ["Models", "Services", "make_services", "services"]
+__all__ = ["ServerModels", "Services", "make_services", "services"]
 
 
-class Models(ModelCache):
-    """The models of a server; `default` is what no name means, `why` says why.
+class ServerModels(ModelCache):
+    """The models of a server by name; `default` is used where no name is given, `default_reason` says why it is.
 
-    Making this object may ask local model servers whether they are there, so it is not for the event loop.
+    The constructor may send requests to local model servers, so it must not be called on the event loop.
     """
 
     def __init__(self, settings: Settings, assemble: Callable[[str, Settings], ChatModel] = assemble_model) -> None:
-        self.default, self.why = default_model_spec(settings)
+        self.default, self.default_reason = default_model_spec(settings)
         super().__init__(lambda spec: assemble(spec, settings), lambda: self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What routes work with. `workspace` is the folder of sessions that name none."""
+    """The services of the routes; `workspace` is the folder of sessions created without one."""
 
     settings: Settings
     clock: Clock
@@ -51,12 +51,12 @@ class Services:
     snapshots: SnapshotFolder
     hub: Hub
     relay: Relay
-    models: Models
+    models: ServerModels
     toolbox: Toolbox
     workspace: Path
     tickets: Tickets
     token: str
-    boundary: Boundary
+    origin_policy: OriginPolicy
 
 
 def make_services(
@@ -65,18 +65,18 @@ def make_services(
     token: str,
     port: int,
     store: Store | None = None,
-    models: Models | None = None,
+    models: ServerModels | None = None,
     tools: Iterable[Tool] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     clock: Clock | None = None,
 ) -> Services:
-    """The services of a server on `port`, whose turns all run `hooks`.
+    """Return the services of a server on `port`; all its turns run `hooks`.
 
-    Raises `SettingsError` when AGX_ENABLED_TOOLS names what is no tool.
+    Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
     clock = clock or SystemClock()
     store = store or open_store(settings, clock)
-    models = models or Models(settings)
+    models = models or ServerModels(settings)
     toolbox = Toolbox(builtin_tools() if tools is None else tools)
     try:
         toolbox.only(settings.enabled_tools or ())
@@ -108,10 +108,12 @@ def make_services(
         workspace=settings.workspace_root or Path.cwd(),
         tickets=Tickets(clock),
         token=token,
-        boundary=Boundary.of(port, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins),
+        origin_policy=OriginPolicy.for_port(
+            port, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
+        ),
     )
 
 
 def services(request: Request) -> Services:
-    """The services of the application that this request came to."""
+    """Return the services of the request's application."""
     return cast(Services, request.app.state.services)

@@ -1,4 +1,7 @@
-"""Compiled modules of tests, kept aside where Python is told to keep none: else each process compiles all anew."""
+"""A cache folder for compiled modules of tests where PYTHONDONTWRITEBYTECODE is set.
+
+Without it each process would compile all modules again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ FORBIDDEN = "PYTHONDONTWRITEBYTECODE"
 
 
 def keep_aside(folder: Path) -> None:
-    """From here on compiled modules are kept in `folder` and not beside their sources, by child processes too."""
+    """Store compiled modules in `folder` instead of beside their sources from now on, in child processes too."""
     if sys.dont_write_bytecode:
         os.environ.pop(FORBIDDEN, None)
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder)

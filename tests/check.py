@@ -1,4 +1,4 @@
-"""Checks everything, in the order in which it fails fastest: `python -m tests.check [options for pytest]`."""
+"""All checks, those that fail fastest first: `python -m tests.check [options for pytest]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and fixtures of all tests: the lanes, the randomness and the event loop."""
+"""Options and fixtures of all tests: lanes, random seeds and the event loop."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: half as many workers again as cores, since many tests wait for sockets and processes."""
+    """Return the workers of `-n auto`: 1.5 times the cores, since many tests wait for sockets and processes."""
     cores = os.cpu_count() or 1
     return cores + (cores + 1) // 2
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A test that sets no `max_examples` of its own gets these; a failure prints what replays it."""
+    """Undo ignored signals and load the Hypothesis profile of the lane.
+
+    Tests without `max_examples` of their own get those of the profile; a failure prints the data that replays it.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background: what tests start would ignore it too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
@@ -55,9 +58,9 @@ def count(request: pytest.FixtureRequest) -> Count:
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
-    """Each test's own randomness, the same in every run, so that a change is judged by what it changed.
+    """Return a random generator of the test's own, with the same seed in every run, so that results are comparable.
 
-    With --deep it is another one each time. A failing test's report has the seed; AGX_TEST_SEED plays it again.
+    With --deep the seed differs in each run. A failing test's report has the seed; AGX_TEST_SEED replays it.
     """
     deep = lane_of(request.config) == "deep"
     own = random.SystemRandom().getrandbits(32) if deep else zlib.crc32(request.node.nodeid.encode())

@@ -1,10 +1,12 @@
-"""Time that passes only while nothing is done: no slowness of the machine can make a time-out of a test come early.
+"""An event loop with virtual time, which advances only while the loop is idle.
 
-Tests that wait run in a `JumpingLoop`, with `LoopClock` for the product's clock:
+A slow machine cannot make a timeout of a test expire early.
+
+Tests that wait run in a `VirtualTimeLoop`, with `LoopClock` for the product's clock:
 
     @pytest.fixture
     def anyio_backend():
-        return JUMPING
+        return VIRTUAL_TIME
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-__all__ = ["JUMPING", "JUMPING_OVER_SOCKETS", "JumpingLoop", "LoopClock"]
+__all__ = ["VIRTUAL_TIME", "VIRTUAL_TIME_OVER_SOCKETS", "LoopClock", "VirtualTimeLoop"]
 
 _BEGAN = datetime.now(UTC)
-_QUIET_SLICES, _SLICE_SECONDS = 10, 0.02
-"""So long, and so often, nothing comes by the sockets of a test before time jumps."""
+_SILENT_WAITS, _WAIT_SECONDS = 10, 0.02
+"""The number and length of the waits in which the sockets of a test must be silent before time jumps."""
 
 
 class LoopClock:
-    """A `Clock` that shows the time of the loop that runs, in threads beside it too."""
+    """A `Clock` that returns the time of the running loop, also in other threads."""
 
     _loop: asyncio.AbstractEventLoop
 
@@ -44,67 +46,67 @@ class LoopClock:
         await asyncio.sleep(seconds)
 
 
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """When everything in it waits, its time jumps to the next timer; while anything is done it stands still.
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still while it is busy and jumps to the next timer once it is idle.
 
-    A thread that began meanwhile may still do something, and so may the other end of a socket: while there is one, time
-    passes as it does elsewhere, but by no more than was waited for. `own_sockets` says that both ends of every socket
-    are in this loop, so that what has not come after a moment of quiet will not come.
+    A thread started since the loop was made, or the other end of a socket, may still wake the loop: while there is one,
+    real time passes, but by no more than the loop waited for. `own_sockets` says that both ends of every socket are in
+    this loop, so that data that has not arrived after a short silence will not arrive.
     """
 
     def __init__(self, *, own_sockets: bool = False) -> None:
-        self._passed = 0.0
+        self._now = 0.0
         self._own_sockets = own_sockets
-        self._others = set(threading.enumerate())
-        super().__init__(_Jumping(self))
+        self._known_threads = set(threading.enumerate())
+        super().__init__(_VirtualTimeSelector(self))
 
     def time(self) -> float:
-        return self._passed
+        return self._now
 
-    def pass_time(self, seconds: float) -> None:
-        self._passed += seconds
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
 
     @property
-    def is_awaited_by_threads(self) -> bool:
-        return not self._others.issuperset(threading.enumerate())
+    def has_new_threads(self) -> bool:
+        return not self._known_threads.issuperset(threading.enumerate())
 
     @property
     def has_own_sockets(self) -> bool:
         return self._own_sockets
 
 
-class _Jumping(selectors.DefaultSelector):
-    def __init__(self, loop: JumpingLoop) -> None:
+class _VirtualTimeSelector(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        sockets = len(self.get_map()) > 1  # beside the one by which threads wake the loop
+        sockets = len(self.get_map()) > 1  # beside the one with which threads wake the loop
         if sockets and not self._loop.has_own_sockets:
             began = time.monotonic()
             found = super().select(timeout)
-            self._loop.pass_time(min(time.monotonic() - began, timeout) if found else timeout)
+            self._loop.advance(min(time.monotonic() - began, timeout) if found else timeout)
             return found
-        while self._loop.is_awaited_by_threads:  # asked again and again: a thread ends without a word
+        while self._loop.has_new_threads:  # polled, since the end of a thread does not wake the loop
             began = time.monotonic()
-            found = super().select(min(timeout, _SLICE_SECONDS))
+            found = super().select(min(timeout, _WAIT_SECONDS))
             passed = min(time.monotonic() - began, timeout)
-            self._loop.pass_time(passed)
+            self._loop.advance(passed)
             timeout -= passed
             if found or timeout <= 0:
                 return found
-        for _ in range(_QUIET_SLICES if sockets else 1):
-            if found := super().select(_SLICE_SECONDS if sockets else 0):
+        for _ in range(_SILENT_WAITS if sockets else 1):
+            if found := super().select(_WAIT_SECONDS if sockets else 0):
                 return found
-        self._loop.pass_time(timeout)
+        self._loop.advance(timeout)
         return []
 
 
-def _over_sockets() -> JumpingLoop:
-    return JumpingLoop(own_sockets=True)
+def _over_sockets() -> VirtualTimeLoop:
+    return VirtualTimeLoop(own_sockets=True)
 
 
-JUMPING = ("asyncio", {"loop_factory": JumpingLoop})
-JUMPING_OVER_SOCKETS = ("asyncio", {"loop_factory": _over_sockets})
+VIRTUAL_TIME = ("asyncio", {"loop_factory": VirtualTimeLoop})
+VIRTUAL_TIME_OVER_SOCKETS = ("asyncio", {"loop_factory": _over_sockets})

@@ -1,4 +1,4 @@
-"""How tests wait: for what is to come, however long the machine takes, so that no hiccup of it ends anything."""
+"""Generous timeouts and clocks for tests, so that delays of a busy machine fail nothing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agenticx.clocks import SystemClock
 __all__ = ["PATIENCE", "Hold", "PatientClock", "comes_true", "longest_hold", "patient_client", "slowdown"]
 
 PATIENCE = 120.0
-"""Real seconds for what has to come; they pass only where it never does."""
+"""The timeout in real seconds for events that must occur; it elapses only when a test fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatientClock(SystemClock):
-    """Time in which every time-out of the product lasts ten times as long.
+    """A clock with which every timeout of the product lasts ten times as long.
 
-    `but` names, by their nominal seconds, the waits that a test is there for, and the real seconds that each takes. A
-    `ScaledClock` would hurry the others too: of its minutes a hiccup of the machine takes as many as of real seconds.
+    `but` maps the nominal seconds of the waits that a test is about to the real seconds that each takes. A
+    `ScaledClock` would shorten all other timeouts too, and a delay of a busy machine would exceed them.
     """
 
     but: Mapping[float, float] = field(default_factory=dict[float, float])
@@ -42,26 +42,26 @@ class PatientClock(SystemClock):
 def patient_client(
     base_url: str, *, headers: Mapping[str, str] | None = None, connections: int | None = None
 ) -> httpx.AsyncClient:
-    """A client that waits, and takes no connection again that the server may be about to end for idleness."""
+    """Return a client with a long timeout that does not reuse connections the server may be closing as idle."""
     limits = httpx.Limits(max_connections=connections, keepalive_expiry=1.0)
     return httpx.AsyncClient(base_url=base_url, headers=headers, limits=limits, timeout=PATIENCE, trust_env=False)
 
 
 async def comes_true(happened: Callable[[], object]) -> None:
-    """Return once it has happened; `TimeoutError` if it never does."""
+    """Wait until `happened` returns a true value; raise `TimeoutError` if it never does."""
     async with asyncio.timeout(PATIENCE):
         while not happened():
             await asyncio.sleep(0.005)
 
 
 def slowdown() -> int:
-    """Return by how much measured Python code may be slower than it is: 3 while coverage traces it, else 1."""
+    """Return the factor for limits of measured Python code: 3 while coverage traces it, else 1."""
     return 3 if sys.gettrace() is not None else 1
 
 
 @dataclass
 class Hold:
-    """For how many seconds of this process's CPU time the loop did not go round: at most, and in all."""
+    """The CPU seconds of this process in which the loop was blocked: the longest time, and the total."""
 
     longest: float = 0.0
     total: float = 0.0
@@ -69,7 +69,7 @@ class Hold:
 
 @asynccontextmanager
 async def longest_hold() -> AsyncGenerator[Hold]:
-    """While the body runs. Time in which the machine did something else is not counted."""
+    """Measure how long the loop is blocked while the body runs, in CPU time of this process."""
     hold, began = Hold(), time.process_time()
 
     async def watch() -> None:

@@ -1,4 +1,4 @@
-"""Tests of agents without a network: scripted models and gates, event sequences, a fake provider.
+"""Tools to test agents offline: scripted models and gates, event sequences, a fake provider.
 
 import pytest
 from agenticx.runtime import AgentRuntime
@@ -95,7 +95,7 @@ __all__ = [
     "usage",
 ]
 
-_ROOMS = {
+_NAMES_BY_MODULE = {
     "agenticx.llms.scripted": (
         *("ScriptExhausted", "ScriptedModel", "call", "cut", "fail", "finish", "hang", "pause", "raw", "say"),
         *("stall_after", "think", "usage"),
@@ -110,11 +110,11 @@ _ROOMS = {
     ),
     "agenticx.testing.sequences": ("assert_sequence", "collect", "outline"),
 }
-_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF_NAME = {name: room for room, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: pytest loads this package in every project it is installed in."""
-    if name not in _HOMES:
+    """Import a name at its first use: pytest loads this package in every project in which it is installed."""
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_OF_NAME[name]), name)

@@ -1,19 +1,19 @@
-"""The connections that a server of a test accepts: none of them outlives it, begun or not."""
+"""The accepted connections of a test server, all closed when the server ends."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["Accepted"]
+__all__ = ["AcceptedConnections"]
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Accepted:
-    """To be given to `asyncio.start_server`: each connection is served by a task of its own, until `end`.
+class AcceptedConnections:
+    """A connection callback for `asyncio.start_server` that serves each connection in a task, until `end`.
 
-    A socket that is left open warns when it is collected, in whatever test the collector comes by.
+    A socket left open would raise a ResourceWarning when it is garbage collected, in whatever test that happens.
     """
 
     def __init__(self, serve: Serve) -> None:
@@ -22,7 +22,7 @@ class Accepted:
         self._ended = False
 
     def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._ended:  # it came in with the end of the server
+        if self._ended:  # accepted by the loop just before the server was closed
             writer.transport.abort()
             return
         task = asyncio.ensure_future(self._serve(reader, writer))
@@ -30,11 +30,11 @@ class Accepted:
         task.add_done_callback(self._open.pop)
 
     async def end(self) -> None:
-        """Break off what is served; to be called once the server is closed."""
+        """Cancel all tasks and close all connections; to be called after the server is closed."""
         self._ended = True
         tasks, writers = list(self._open), list(self._open.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for writer in writers:  # a task that was cancelled before it began has closed nothing
+        for writer in writers:  # a task cancelled before its first step has not closed its connection
             writer.transport.abort()

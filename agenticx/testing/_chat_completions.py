@@ -1,4 +1,4 @@
-"""Chat Completions as the fake provider speaks it: replies as chunks, or as one object."""
+"""The Chat Completions format of the fake provider: replies as chunks, or as one object."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FINISH_REASONS: dict[StopKind, str] = {
 
 
 class ChunkEncoder:
-    """Deltas as `chat.completion.chunk` events; usage comes behind the finish reason, as OpenAI sends it."""
+    """An encoder of deltas as `chat.completion.chunk` events; usage follows the finish reason, as with OpenAI."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -51,7 +51,7 @@ class ChunkEncoder:
                 self._usage = delta.usage
                 return b""
             case Attempt():
-                return b""  # a client's own doing, never on the wire
+                return b""  # made by the client, never sent by a provider
             case Finished():
                 return b"".join((*self._end(delta), b"data: [DONE]\n\n"))
 

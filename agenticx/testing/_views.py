@@ -1,4 +1,4 @@
-"""One view of an event, whether it came from `run_turn`, from the store or from an SSE frame."""
+"""A uniform view of events from `run_turn`, from the store or from SSE frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnyEvent = RuntimeEvent | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the kit reads of an event; `envelope` is None for a `RuntimeEvent`."""
+    """The fields of an event that this package reads; `envelope` is None for a `RuntimeEvent`."""
 
     type: str
     data: Mapping[str, Any]
@@ -29,10 +29,10 @@ class View:
 
 
 def view(event: AnyEvent) -> View:
-    """The view of one event; raises `TypeError` for anything else."""
+    """Return the view of an event; raise `TypeError` for anything else."""
     if isinstance(event, RuntimeEvent):
         return View(event.type.value, event.data, event.agent_id)
-    envelope = cast("object", event)  # whatever a stream brought
+    envelope = cast("object", event)  # at run time it may be anything
     if not isinstance(envelope, Mapping) or "type" not in envelope:
         raise TypeError(f"neither a RuntimeEvent nor an envelope: {envelope!r}")
     frame = cast("Mapping[str, Any]", envelope)
@@ -44,7 +44,7 @@ def views(events: Iterable[AnyEvent]) -> list[View]:
 
 
 def label(event: View) -> str:
-    """The event's type and, where it has one, the word that tells it from others of its type.
+    """Return the event's type and, if there is one, the word that distinguishes it from others of its type.
 
     `tool_call:add`, `tool_result:denied`, `confirm_response:approved`, `error:stopped`, `final:answer`,
     `state:planning`, `token:waiting`, `stall:heartbeat`; other events are their type alone.

@@ -1,4 +1,4 @@
-"""A fake OpenAI-compatible server on loopback: real sockets, scripted replies and faults, every request kept."""
+"""A fake OpenAI-compatible server on loopback with scripted replies and faults; it records requests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, Finished, ModelRequest, ReplyBuilder
 from agenticx.llms.scripted import Script, ScriptedModel
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 from agenticx.testing._chat_completions import ChunkEncoder, completion, event
 from agenticx.testing.provider_replies import (
-    Body,
     PlainReply,
     ProviderReply,
     ProviderRequest,
+    RawReply,
     Silence,
     Streamed,
     Whole,
@@ -34,10 +34,11 @@ __all__ = ["FakeOpenAIServer"]
 
 
 class FakeOpenAIServer:
-    """Plays `replies` in order to `POST …/chat/completions`, one per request; `GET …/models` takes none.
+    """A server that answers `POST …/chat/completions` with `replies` in order, one per request.
 
-    `async with FakeOpenAIServer([say("hi")]) as server` serves at `server.base_url`. On leaving, it raises
-    `AssertionError` if it was asked more or less often than it has replies. Its waits are nominal seconds of `clock`.
+    `GET …/models` uses none. `async with FakeOpenAIServer([say("hi")]) as server` serves at `server.base_url`. On exit
+    the block raises `AssertionError` if there were more or fewer requests than replies. Delays are nominal seconds of
+    `clock`.
     """
 
     def __init__(
@@ -54,18 +55,18 @@ class FakeOpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """`http://127.0.0.1:PORT/v1`, as the provider's own SDK takes it."""
+        """The base URL for the provider's own SDK, `http://127.0.0.1:PORT/v1`."""
         assert self._server is not None, "the server runs inside its `async with` block"
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
     async def received(self, count: int = 1) -> ProviderRequest:
-        """Wait until `count` requests have come in; returns the last of these."""
+        """Wait until `count` requests have been received and return the last of these."""
         async with self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
 
     def assert_done(self) -> None:
-        """Raise `AssertionError` unless every reply was asked for and nothing beyond them."""
+        """Raise `AssertionError` unless there were exactly as many requests as replies."""
         if self._replies or self._too_many:
             raise AssertionError(
                 f"the fake provider got {len(self.requests)} requests, {self._too_many} of them beyond its replies; "
@@ -73,7 +74,7 @@ class FakeOpenAIServer:
             )
 
     async def __aenter__(self) -> Self:
-        self._accepted = Accepted(self._serve)
+        self._accepted = AcceptedConnections(self._serve)
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, limit=2**24)
         return self
 
@@ -90,7 +91,7 @@ class FakeOpenAIServer:
     # -- one connection: one request, one reply ------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):  # the client left
+        with suppress(OSError, asyncio.IncompleteReadError):  # the client disconnected
             try:
                 request = await _read_request(reader)
                 answering = asyncio.create_task(self._answer(request, writer))
@@ -109,7 +110,7 @@ class FakeOpenAIServer:
     async def _answer(self, request: ProviderRequest, writer: asyncio.StreamWriter) -> None:
         if request.method == "GET" and request.path.endswith("/models"):
             listing = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
-            await _send_body(writer, Body(json.dumps(listing).encode(), content_type="application/json"))
+            await _send_body(writer, RawReply(json.dumps(listing).encode(), content_type="application/json"))
             return
         async with self._arrived:
             self.requests.append(request)
@@ -128,7 +129,7 @@ class FakeOpenAIServer:
 
     async def _send(self, writer: asyncio.StreamWriter, reply: PlainReply, *, streaming: bool) -> None:
         match reply:
-            case Body():
+            case RawReply():
                 await _send_body(writer, reply)
             case Silence():
                 await asyncio.get_running_loop().create_future()
@@ -148,7 +149,7 @@ class FakeOpenAIServer:
                 for delta in batch:
                     builder.add(delta)
         content = json.dumps(completion(self.model, builder.reply())).encode()
-        await _send_body(writer, Body(content, content_type="application/json"))
+        await _send_body(writer, RawReply(content, content_type="application/json"))
 
     async def _send_stream(self, writer: asyncio.StreamWriter, reply: Streamed) -> None:
         writer.write(_head(200, "text/event-stream", {"Transfer-Encoding": "chunked"}))
@@ -184,7 +185,7 @@ class FakeOpenAIServer:
         return self._player.play(script, ModelRequest(messages=()))
 
 
-# --- HTTP, as much of it as is needed ----------------------------------------------------------------------------
+# --- HTTP, the parts that are needed -----------------------------------------------------------------------------
 
 
 async def _read_request(reader: asyncio.StreamReader) -> ProviderRequest:
@@ -221,7 +222,7 @@ def _head(code: int, content_type: str, headers: Mapping[str, str]) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def _send_body(writer: asyncio.StreamWriter, body: Body) -> None:
+async def _send_body(writer: asyncio.StreamWriter, body: RawReply) -> None:
     length = {"Content-Length": str(len(body.content) + body.size)}
     writer.write(_head(body.status, body.content_type, {**body.headers, **length}) + body.content)
     left = body.size

@@ -1,4 +1,4 @@
-"""Named faults of a provider, each with the ending that a turn must come to: one list for every suite."""
+"""Named faults of a provider, each with the required last event of the turn; shared by all suites."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CALL = call("add", {"a": 1, "b": 2}, pieces=4)
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """What the fake provider plays, and the turn's last event as `outline(…, detail=True)` writes it."""
+    """The replies of the fake provider, and the turn's last event as `outline(…, detail=True)` writes it."""
 
     name: str
     replies: tuple[ProviderReply, ...]
@@ -36,7 +36,7 @@ class FaultPlan:
 
 
 def fault_plans() -> tuple[FaultPlan, ...]:
-    """Every plan, from refusals by status to what only looks like a fault and must not hurt."""
+    """Return all plans, from refusals by status to replies that look like faults but must succeed."""
     return (*_refused(), *_silent(), *_broken_off(), *_garbled(), *_harmless())
 
 
@@ -89,11 +89,11 @@ def _garbled() -> tuple[FaultPlan, ...]:
 
 
 def _harmless() -> tuple[FaultPlan, ...]:
-    told = [_WORDS, usage(3, 4)]
+    reply = [_WORDS, usage(3, 4)]
     return (
-        FaultPlan("byte by byte", (drip(told),), "final:answer"),
-        FaultPlan("one JSON object instead of a stream", (as_json(told),), "final:answer"),
-        FaultPlan("streaming refused", (no_streaming(told),), "final:answer"),
+        FaultPlan("byte by byte", (drip(reply),), "final:answer"),
+        FaultPlan("one JSON object instead of a stream", (as_json(reply),), "final:answer"),
+        FaultPlan("streaming refused", (no_streaming(reply),), "final:answer"),
         FaultPlan("cut by the output limit", ([_WORDS, finish("length")],), "final:partial"),
         FaultPlan("nothing said", ([],), "final:answer"),
     )

@@ -1,4 +1,4 @@
-"""A gate that gives scripted answers and keeps what it was asked."""
+"""A confirm gate that gives scripted answers and records its requests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ GateAnswer = bool | ConfirmAnswer | Literal["silent"] | Exception
 
 
 class ScriptedGate(ConfirmGate):
-    """Answers questions in order and keeps them in `requests`.
+    """A gate that answers questions in order and records them in `requests`.
 
-    A question beyond the script is answered no and complained about. In a `with` block the gate raises
-    `AssertionError` at the end if it was asked more or less often than it has answers.
+    A question beyond the script is answered no and reported by `assert_done`. In a `with` block the gate raises
+    `AssertionError` at the end if there were more or fewer questions than answers.
     """
 
     def __init__(self, *answers: GateAnswer) -> None:
@@ -45,7 +45,7 @@ class ScriptedGate(ConfirmGate):
         return answer if isinstance(answer, ConfirmAnswer) else ConfirmAnswer(approved=answer is True)
 
     def assert_done(self) -> None:
-        """Raise `AssertionError` unless the gate was asked exactly as often as it has answers."""
+        """Raise `AssertionError` unless there were exactly as many questions as answers."""
         if len(self.requests) != self._planned:
             asked = [request.question for request in self.requests]
             raise AssertionError(f"the gate has {self._planned} answers and was asked {len(asked)} times: {asked!r}")

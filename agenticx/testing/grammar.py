@@ -1,4 +1,4 @@
-"""The event grammar of the wire contract, checked over what a turn really sent."""
+"""A checker of the wire contract's event grammar for the events of real turns."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _FATAL = frozenset(
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
-_OF_THE_MODEL = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
+_MODEL_EVENTS = frozenset({"steered", "round_start", "token", "thinking", "tool_call_delta"})
 _OUTSIDE_TURNS = frozenset(
     {"queued", "handed_back", "session_changed"} | {type_.value for type_ in EventType if type_.startswith("subagent_")}
 )
 
 
-_OF_WAITING = frozenset({"queued", "turn_started", "steered", "handed_back"})
+_QUEUE_EVENTS = frozenset({"queued", "turn_started", "steered", "handed_back"})
 
 
 class GrammarError(AssertionError):
-    """The events break the contract; `violations` has one sentence for each place."""
+    """Raised when events violate the contract; `violations` has one sentence per violation."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         super().__init__("the events break the grammar:\n  " + "\n  ".join(violations))
@@ -51,29 +51,29 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     2. One terminal event ends a turn; nothing of the turn follows it. It is `final`, a fatal `error`, or the
        `subagent_paused` of the turn's own agent, which is not `meta`.
     3. `round_start` counts up from 1.
-    4. All calls of a round come before any of them runs. Each has an id of its own within the session and is answered
-       by exactly one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
-    5. `tool_progress`, `artifact` and a `stall` of a tool stand between a call and its result.
+    4. All calls of a round come before any of them runs. Each has an id that is unique within the session and exactly
+       one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
+    5. `tool_progress`, `artifact` and a `stall` of a tool occur between a call and its result.
     6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
        only in a waiting token, of which a model call has one at most.
     8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
-    9. `final` repeats what was streamed of its message.
-    10. Every payload is what the contract says, without other keys, and error codes are known.
+    9. `final` repeats the streamed text of its message.
+    10. Every payload has the keys and types of the contract and no others, and error codes are known.
     11. The `seq` of a session counts up.
-    12. A message that is `queued` begins the turn that was named last or is `steered` into it, or is `handed_back`;
-        nothing is told of it afterwards.
+    12. A message that is `queued` starts the turn named by its last `queued`, or is `steered` into it, or is
+        `handed_back`; it has no event afterwards.
     """
     turns: dict[object, _Turn] = {}
     sequences: dict[object, int] = {}
     call_ids: dict[object, set[str]] = {}  # unique within a session
-    messages: dict[object, str | None] = {}  # the turn for which each waits, None once something came of it
+    messages: dict[object, str | None] = {}  # the turn for which each message is queued, None once it has an outcome
     violations: list[str] = []
     for number, event in enumerate(views(events), 1):
         where = f"event {number} ({label(event)})"
         violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
         violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
-        violations += [f"{where}: {problem}" for problem in _fate_problems(event, messages)]
+        violations += [f"{where}: {problem}" for problem in _outcome_problems(event, messages)]
         if event.envelope is not None and event.turn_id is None:
             if event.type not in _OUTSIDE_TURNS:
                 violations.append(f"{where}: belongs to a turn, but its turn_id is null")
@@ -119,8 +119,8 @@ def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
     return [] if seq > before else [f"seq {seq} does not come after {before}"]
 
 
-def _fate_problems(event: View, messages: dict[object, str | None]) -> list[str]:
-    if event.envelope is None or event.type not in _OF_WAITING or event.agent_id != "meta":
+def _outcome_problems(event: View, messages: dict[object, str | None]) -> list[str]:
+    if event.envelope is None or event.type not in _QUEUE_EVENTS or event.agent_id != "meta":
         return []
     message_id = event.data.get("message_id")
     message = (event.envelope.get("session_id"), message_id)
@@ -129,7 +129,7 @@ def _fate_problems(event: View, messages: dict[object, str | None]) -> list[str]
     named = messages.get(message, "")
     messages[message] = event.data.get("turn_id") if event.type == "queued" else None
     if named is None:
-        return [f"something came of {message_id} before"]
+        return [f"{message_id} already has an outcome"]
     begins = event.type in ("turn_started", "steered") and event.turn_id != named
     return [f"{message_id} was queued for {named}"] if begins else []
 
@@ -139,7 +139,7 @@ def _fate_problems(event: View, messages: dict[object, str | None]) -> list[str]
 
 @dataclass(slots=True)
 class _Turn:
-    """What has happened in a turn so far, as far as the rules ask; `call_ids` are those of the whole session."""
+    """The state of a turn so far, as needed by the rules; `call_ids` are those of the whole session."""
 
     call_ids: set[str]
     agent_id: str = ""
@@ -156,9 +156,9 @@ class _Turn:
     waited: set[str] = field(default_factory=set[str])
 
     def take(self, event: View) -> list[str]:
-        """What is wrong with `event` coming next."""
+        """Add the next event and return the problems with it."""
         problems = [*self._place(event), *self._between_calls(event)]
-        rule = _RULES.get(event.type)
+        rule = _RULE_BY_TYPE.get(event.type)
         if rule is not None:
             problems += rule(self, event)
         if self._is_terminal(event):
@@ -167,7 +167,7 @@ class _Turn:
         return problems
 
     def open_ends(self) -> list[str]:
-        """What is missing when nothing more comes."""
+        """Return the problems of a turn that has no further events."""
         return [] if self.ended_by else ["ends without a terminal event"]
 
     def _place(self, event: View) -> list[str]:
@@ -182,7 +182,7 @@ class _Turn:
         return []
 
     def _between_calls(self, event: View) -> list[str]:
-        if event.type not in _OF_THE_MODEL or not self.open_calls:
+        if event.type not in _MODEL_EVENTS or not self.open_calls:
             return []
         return [f"the model goes on while {self._unanswered()}"]
 
@@ -305,7 +305,7 @@ def _error(_turn: _Turn, event: View) -> list[str]:
     return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
 
 
-_RULES: Mapping[str, Callable[[_Turn, View], list[str]]] = {
+_RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "round_start": _Turn.round_start,
     "state": _Turn.state_change,
     "token": _Turn.text,

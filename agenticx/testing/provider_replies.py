@@ -1,4 +1,4 @@
-"""What the fake provider can answer beside a scripted reply: the faults of servers and networks."""
+"""The replies of the fake provider beside scripted ones: the faults of servers and networks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agenticx.errors import ModelError
 from agenticx.llms.scripted import Part, Script
 
 __all__ = [
-    "Body",
     "PlainReply",
     "ProviderReply",
     "ProviderRequest",
+    "RawReply",
     "Silence",
     "Streamed",
     "Whole",
@@ -33,8 +33,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """These bytes with this status; `size` of `fill` are sent behind them without ever being held in memory."""
+class RawReply:
+    """A response with these bytes and status; then `size` bytes of `fill` follow, repeated, never all in memory."""
 
     content: bytes
     status: int = 200
@@ -46,12 +46,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The connection stays open and nothing comes, not even headers."""
+    """A connection that stays open without any response, not even headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A scripted reply as server-sent events, with what goes wrong on the way."""
+    """A scripted reply as server-sent events, with faults in its transport."""
 
     script: Script
     bytes_at_a_time: int | None = None
@@ -62,7 +62,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A scripted reply as one JSON object; `refuse_streaming` answers 400 until it is asked for without streaming."""
+    """A scripted reply as one JSON object; with `refuse_streaming` streaming requests get 400 and do not use it up."""
 
     script: Script
     refuse_streaming: bool = False
@@ -70,7 +70,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
-    """One request as it came in; `client_gone` is set when the client has closed its socket."""
+    """A received request; `client_gone` is set when the client has closed its socket."""
 
     method: str
     path: str
@@ -80,64 +80,69 @@ class ProviderRequest:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The body, decoded."""
+        """The body, decoded from JSON."""
         return json.loads(self.body)
 
 
-PlainReply = str | Part | ModelError | Sequence[Script] | Body | Silence | Streamed | Whole
+PlainReply = str | Part | ModelError | Sequence[Script] | RawReply | Silence | Streamed | Whole
 ProviderReply = PlainReply | Callable[[ProviderRequest], PlainReply]
-"""One answer of the fake provider: a scripted reply, which streams if that was asked for, a fault as the functions
-below make it, or a function of the request that returns one of these."""
+"""A reply of the fake provider: a scripted one, which is streamed if the request has `stream: true`, a fault made by
+the functions below, or a function of the request that returns one of these."""
 
 
-def status(code: int, message: str = "", *, error_type: str | None = None, retry_after: float | None = None) -> Body:
-    """An HTTP error with a JSON body in OpenAI's form; `error_type` is its type and its code."""
+def status(
+    code: int, message: str = "", *, error_type: str | None = None, retry_after: float | None = None
+) -> RawReply:
+    """Return an HTTP error with a JSON body in OpenAI's format; `error_type` is its type and its code."""
     message = message or f"the fake provider says {code}"
     error = {"message": message, "type": error_type, "code": error_type, "param": None}
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-    return Body(json.dumps({"error": error}).encode(), code, "application/json", headers)
+    return RawReply(json.dumps({"error": error}).encode(), code, "application/json", headers)
 
 
-def body(content: bytes | str, *, status: int = 200, content_type: str = "text/event-stream") -> Body:
-    """Exactly these bytes, whatever they are."""
-    return Body(content.encode() if isinstance(content, str) else content, status, content_type)
+def body(content: bytes | str, *, status: int = 200, content_type: str = "text/event-stream") -> RawReply:
+    """Return a response with exactly these bytes."""
+    return RawReply(content.encode() if isinstance(content, str) else content, status, content_type)
 
 
-def huge_line(size: int) -> Body:
-    """One event whose line is `size` bytes long and never ends."""
-    return Body(b'data: {"choices":[{"index":0,"delta":{"content":"', fill=b"x" * 65_536, size=size)
+def huge_line(size: int) -> RawReply:
+    """Return an event whose line has `size` bytes and no end."""
+    return RawReply(b'data: {"choices":[{"index":0,"delta":{"content":"', fill=b"x" * 65_536, size=size)
 
 
 def silence() -> Silence:
-    """Nothing comes, not even headers. (`hang()` as a scripted reply is silence after the headers.)"""
+    """Return a reply that never sends anything, not even headers.
+
+    `hang()` as a scripted reply is silence after the headers.
+    """
     return Silence()
 
 
 def pings(script: Script = (), *, every: float = 1.0) -> Streamed:
-    """The scripted reply without its end, then SSE comments for ever, one `every` nominal seconds."""
+    """Return the scripted reply without its end, then SSE comments for ever, one every `every` nominal seconds."""
     return Streamed(script, pings_every=every)
 
 
 def drip(script: Script, *, size: int = 1, every: float = 0.0) -> Streamed:
-    """The scripted reply in pieces of `size` bytes, with `every` nominal seconds between them."""
+    """Return the scripted reply in chunks of `size` bytes, with `every` nominal seconds between them."""
     return Streamed(script, bytes_at_a_time=size, seconds_between=every)
 
 
 def hang_up(script: Script = ()) -> Streamed:
-    """The scripted reply without its end, then the connection is closed in the middle of the body."""
+    """Return the scripted reply without its end; then the connection is closed in the middle of the body."""
     return Streamed(script, ending="hang_up")
 
 
 def reset(script: Script = ()) -> Streamed:
-    """The scripted reply without its end, then the connection is reset."""
+    """Return the scripted reply without its end; then the connection is reset."""
     return Streamed(script, ending="reset")
 
 
 def as_json(script: Script) -> Whole:
-    """One JSON object, although streaming was asked for."""
+    """Return the reply as one JSON object, even if the request has `stream: true`."""
     return Whole(script)
 
 
 def no_streaming(script: Script) -> Whole:
-    """400 to a request for streaming, and the reply to the same request without it."""
+    """Return a reply that answers 400 to a streaming request, and itself to the same request without streaming."""
     return Whole(script, refuse_streaming=True)

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for scripted turns; nothing is imported until one of them is used."""
+"""The pytest plugin: fixtures for scripted turns, which import their modules when they are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPEED = 100.0
 
 @pytest.fixture
 def agx_session(tmp_path: Path) -> Session:
-    """A fresh session whose workspace is the test's own folder."""
+    """Return a new session whose workspace is the test's `tmp_path`."""
     from agenticx.runtime import Session
 
     return Session(workspace=tmp_path)
@@ -30,7 +30,7 @@ def agx_session(tmp_path: Path) -> Session:
 
 @pytest.fixture
 def agx_clock() -> ScaledClock:
-    """A clock a hundred times as fast as real time: a limit of 60 s expires after 0.6 s."""
+    """Return a clock a hundred times as fast as real time: a limit of 60 s expires after 0.6 s."""
     from agenticx.clocks import ScaledClock
 
     return ScaledClock(_SPEED)
@@ -38,7 +38,10 @@ def agx_clock() -> ScaledClock:
 
 @pytest.fixture
 def scripted_model() -> Iterator[Callable[..., ScriptedModel]]:
-    """Makes models, `scripted_model([say("hi")])`; at the end of the test each must have been played to its end."""
+    """Yield a function that makes models, `scripted_model([say("hi")])`.
+
+    At the end of the test every reply of each must have been used.
+    """
     from agenticx.llms.scripted import ScriptedModel
 
     made: list[ScriptedModel] = []
@@ -54,7 +57,10 @@ def scripted_model() -> Iterator[Callable[..., ScriptedModel]]:
 
 @pytest.fixture
 def scripted_gate() -> Iterator[Callable[..., ScriptedGate]]:
-    """Makes gates, `scripted_gate(True, False)`; at the end of the test every answer must have been asked for."""
+    """Yield a function that makes gates, `scripted_gate(True, False)`.
+
+    At the end of the test every answer of each must have been used.
+    """
     from agenticx.testing.gates import ScriptedGate
 
     made: list[ScriptedGate] = []
@@ -70,7 +76,7 @@ def scripted_gate() -> Iterator[Callable[..., ScriptedGate]]:
 
 @pytest.fixture
 def fake_openai_server() -> type[FakeOpenAIServer]:
-    """The fake provider's class: `async with fake_openai_server([say("hi")]) as server: … server.base_url …`."""
+    """Return the fake provider's class: `async with fake_openai_server([say("hi")]) as server: … server.base_url …`."""
     from agenticx.testing.fake_openai import FakeOpenAIServer
 
     return FakeOpenAIServer

@@ -1,4 +1,4 @@
-"""Event sequences as tests write them: collected, outlined, and matched against a pattern."""
+"""Event sequences in tests: collecting, outlining, and matching against a pattern."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _STREAMED = {"token", "thinking", "tool_call_delta", "tool_progress"}
 
 PatternItem = str | EllipsisType | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 Pattern = Sequence[PatternItem]
-"""What `assert_sequence` matches:
+"""A pattern for `assert_sequence`, whose items are:
 
 - `"token"` one event of that type; `"tool_result:denied"` its type and word, as `outline(…, detail=True)` writes it
 - `"final|error"` one of several
 - `"usage?"`, `"token*"`, `"token+"` optional, any number, at least one
 - `"..."` or `...` any events, also none
-- `("tool_result", {"outcome": "denied"})` its data has at least these values; `{"outcome": "denied"}` whatever the type
+- `("tool_result", {"outcome": "denied"})` its data has at least these values; `{"outcome": "denied"}` of any type
 - as a value: a mapping asks for a subset, `...` for any value, a compiled regular expression for a match
 """
 
 
 async def collect(events: AsyncIterator[RuntimeEvent]) -> list[RuntimeEvent]:
-    """All events of a turn, `run_turn(...)` driven to its end."""
+    """Return all events of a turn: iterate over `run_turn(...)` to its end."""
     return [event async for event in events]
 
 
@@ -42,11 +42,11 @@ def outline(
     tokens: Literal["merge", "each"] = "merge",
     detail: bool = False,
 ) -> list[str]:
-    """The events' types in order, short enough to compare whole.
+    """Return the events' types in order, short enough to compare as a whole.
 
-    `state` and `usage` events are left out unless asked for. Neighbouring pieces of one stream (token, thinking,
-    tool_call_delta, tool_progress) count once, or each with `tokens="each"`. `detail` writes `tool_result:denied`,
-    `error:stopped` and the like; a `state` event always has its word.
+    `state` and `usage` events are left out unless requested. Adjacent events of one stream (token, thinking,
+    tool_call_delta, tool_progress) count once, or each with `tokens="each"`. With `detail` events are written as
+    `tool_result:denied`, `error:stopped` and the like; a `state` event always has its word.
     """
     lines: list[str] = []
     for event in _shown(views(events), state=state, usage=usage):
@@ -60,7 +60,7 @@ def outline(
 def assert_sequence(events: Iterable[AnyEvent], pattern: Pattern, *, state: bool = False, usage: bool = False) -> None:
     """Raise `AssertionError` unless all the events, in order, match all of `pattern`.
 
-    `state` and `usage` events are left out unless asked for or named in the pattern.
+    `state` and `usage` events are left out unless requested or named in the pattern.
     """
     items = [_item(written) for written in pattern]
     named = {alternative.partition(":")[0] for item in items for alternative in item.types}
@@ -124,7 +124,10 @@ def _fits(actual: object, wanted: object) -> bool:
 
 
 def _match(events: Sequence[View], items: Sequence[_Item]) -> list[set[int]]:
-    """For each number of events taken, how many items may then be over; ends early where nothing fits."""
+    """Return, for each number of matched events, how many items may be completed then.
+
+    The list ends at the first event that no item accepts.
+    """
     reached = [_skip({0}, items)]
     for event in events:
         after: set[int] = set()
@@ -140,7 +143,7 @@ def _match(events: Sequence[View], items: Sequence[_Item]) -> list[set[int]]:
 
 
 def _skip(done: set[int], items: Sequence[_Item]) -> set[int]:
-    """`done` and everything that leaving out optional items leads to."""
+    """Return `done` and all counts reached from it by skipping optional items."""
     reached = set(done)
     for position, item in enumerate(items):
         if position in reached and item.at_least == 0:

@@ -1,4 +1,4 @@
-"""The URL table."""
+"""The URL table, and the Starlette routes made from it."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from studio.openapi import EVENT_STREAM, Answer, Row, openapi_document
+from studio.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.problems import Problem
 from studio.routes import catalogue, confirms, conversations, doors, events, page, sessions, turns, usage
 
 __all__ = ["TABLE", "routes"]
 
-_SHOWN = 80  # characters of a name that a client made up
+_MAX_SHOWN_CHARS = 80  # of a parameter name sent by a client
 
 
 async def openapi(_request: Request) -> Response:
     return JSONResponse(openapi_document(TABLE))
 
 
-def _json(schema: Any, status: int = 200) -> tuple[Answer, ...]:
-    return (Answer(schema, status),)
+def _json(schema: Any, status: int = 200) -> tuple[ResponseSpec, ...]:
+    return (ResponseSpec(schema, status),)
 
 
-_NOTHING = (Answer(status=204, media=None),)
-_EVENTS = (Answer(media=EVENT_STREAM),)
-_PAGE = (Answer(media="text/html"),)
-_FILE = (Answer(media="application/jsonl"), Answer(media="text/markdown"))
-_TURN = (*_json(turns.Accepted, 202), *_EVENTS)  # the latter to whoever accepts it
+_NO_CONTENT = (ResponseSpec(status=204, media_type=None),)
+_EVENTS = (ResponseSpec(media_type=EVENT_STREAM),)
+_PAGE = (ResponseSpec(media_type="text/html"),)
+_FILE = (ResponseSpec(media_type="application/jsonl"), ResponseSpec(media_type="text/markdown"))
+_TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request that accepts them
 _DOCUMENT = _json(dict[str, Any])
 
-TABLE: tuple[Row, ...] = (
-    Row(
+TABLE: tuple[RouteSpec, ...] = (
+    RouteSpec(
         "POST",
         "/api/sessions",
         sessions.create,
         "Create a session",
-        _json(sessions.Session, 201),
-        body=sessions.NewSession,
+        _json(sessions.SessionResponse, 201),
+        body=sessions.CreateSessionBody,
     ),
-    Row(
+    RouteSpec(
         "GET",
         "/api/sessions",
         sessions.index,
         "Sessions, newest first",
-        _json(sessions.Sessions),
+        _json(sessions.SessionListResponse),
         query=sessions.QUERY,
     ),
-    Row("GET", "/api/sessions/{session_id}", sessions.show, "One session", _json(sessions.Session)),
-    Row(
+    RouteSpec("GET", "/api/sessions/{session_id}", sessions.show, "One session", _json(sessions.SessionResponse)),
+    RouteSpec(
         "PATCH",
         "/api/sessions/{session_id}",
         sessions.change,
         "Change a session",
-        _json(sessions.Session),
-        body=sessions.SessionChanges,
+        _json(sessions.SessionResponse),
+        body=sessions.ChangeSessionBody,
     ),
-    Row("DELETE", "/api/sessions/{session_id}", sessions.delete, "Stop and forget a session", _NOTHING),
-    Row(
+    RouteSpec("DELETE", "/api/sessions/{session_id}", sessions.delete, "Stop and delete a session", _NO_CONTENT),
+    RouteSpec(
         "GET",
         "/api/sessions/{session_id}/messages",
         conversations.messages,
-        "What was said",
-        _json(conversations.Messages),
+        "The messages of a session",
+        _json(conversations.MessageListResponse),
     ),
-    Row(
+    RouteSpec(
         "GET",
         "/api/sessions/{session_id}/export",
         conversations.export,
@@ -75,39 +75,39 @@ TABLE: tuple[Row, ...] = (
         _FILE,
         query=conversations.QUERY,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/sessions/{session_id}/fork",
         conversations.fork,
         "Fork",
-        _json(sessions.Session, 201),
-        body=conversations.Fork,
+        _json(sessions.SessionResponse, 201),
+        body=conversations.ForkBody,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/sessions/{session_id}/rewind",
         conversations.rewind,
-        "Take back",
-        _json(conversations.Rewound),
-        body=conversations.Rewind,
+        "Go back to an earlier message",
+        _json(conversations.RewindResponse),
+        body=conversations.RewindBody,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/sessions/{session_id}/turns",
         turns.start,
-        "Begin a turn; with `Accept: text/event-stream` answered by its events",
+        "Start a turn; with `Accept: text/event-stream` the response is the stream of its events",
         _TURN,
-        body=turns.NewTurn,
+        body=turns.StartTurnBody,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/sessions/{session_id}/stop",
         turns.stop,
-        "End the running turn",
-        _json(turns.Stopped, 202),
-        body=turns.Stop,
+        "Stop the running turn",
+        _json(turns.StopTurnResponse, 202),
+        body=turns.StopTurnBody,
     ),
-    Row(
+    RouteSpec(
         "GET",
         "/api/sessions/{session_id}/events",
         events.of_session,
@@ -115,79 +115,80 @@ TABLE: tuple[Row, ...] = (
         _EVENTS,
         query=events.QUERY,
     ),
-    Row("GET", "/api/events", events.of_all, "Events of all sessions", _EVENTS, query=events.QUERY),
-    Row(
+    RouteSpec("GET", "/api/events", events.of_all, "Events of all sessions", _EVENTS, query=events.QUERY),
+    RouteSpec(
         "GET",
         "/api/confirms",
         confirms.index,
-        "Questions that wait",
-        _json(confirms.Questions),
+        "Pending questions",
+        _json(confirms.ConfirmListResponse),
         query=confirms.QUERY,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/confirms/{request_id}",
         confirms.answer,
         "Answer a question",
-        _json(confirms.Decision),
-        body=confirms.Answer,
+        _json(confirms.ConfirmDecisionResponse),
+        body=confirms.ConfirmAnswerBody,
     ),
-    Row("GET", "/api/models", catalogue.models, "Models that can be named", _json(catalogue.Models)),
-    Row("GET", "/api/usage", usage.index, "What was used", _json(usage.UsageReport), query=usage.QUERY),
-    Row("GET", "/api/tools", catalogue.tools, "Tools that sessions can have", _json(catalogue.Tools)),
-    Row(
+    RouteSpec("GET", "/api/models", catalogue.models, "Models that can be used", _json(catalogue.ModelListResponse)),
+    RouteSpec("GET", "/api/usage", usage.index, "Token usage and cost", _json(usage.UsageResponse), query=usage.QUERY),
+    RouteSpec("GET", "/api/tools", catalogue.tools, "Tools that sessions can use", _json(catalogue.ToolListResponse)),
+    RouteSpec(
         "POST",
         "/api/ticket",
         doors.redeem,
-        "Trade a one-use ticket for the token",
-        _json(doors.ServerToken),
-        body=doors.Ticket,
+        "Exchange a one-use ticket for the token",
+        _json(doors.TokenResponse),
+        body=doors.RedeemTicketBody,
         public=True,
     ),
-    Row(
+    RouteSpec(
         "POST",
         "/api/tickets",
         doors.issue,
-        "A fresh one-use ticket",
-        _json(doors.FreshTicket, 201),
-        body=doors.NewTicket,
+        "Issue a one-use ticket",
+        _json(doors.TicketResponse, 201),
+        body=doors.IssueTicketBody,
     ),
-    Row("GET", "/api/health", doors.health, "Turns are accepted", _json(doors.Health), public=True),
-    Row(
+    RouteSpec("GET", "/api/health", doors.health, "The server accepts turns", _json(doors.HealthResponse), public=True),
+    RouteSpec(
         "GET",
         "/api/ready",
         doors.ready,
-        "The same, and what is said is kept: 503 where the disk takes nothing",
-        _json(doors.Ready),
+        "The server accepts turns and can store them: 503 where the disk cannot be written",
+        _json(doors.ReadyResponse),
     ),
-    Row("GET", "/openapi.json", openapi, "This table, for machines", _DOCUMENT),
-    Row("GET", "/", page.index, "The page", _PAGE, query=None, public=True),
+    RouteSpec("GET", "/openapi.json", openapi, "The OpenAPI document", _DOCUMENT),
+    RouteSpec("GET", "/", page.index, "The page", _PAGE, query=None, public=True),
 )
 
 
 def routes() -> list[BaseRoute]:
-    """The table as Starlette's routes, one per path, and the page's assets."""
-    paths = groupby(sorted(TABLE, key=lambda row: row.path), key=lambda row: row.path)
+    """Return the table as Starlette routes, one per path, and the route of the page's assets."""
+    paths = groupby(sorted(TABLE, key=lambda spec: spec.path), key=lambda spec: spec.path)
     assets = Route("/assets/{name}", page.asset, methods=["GET"])
-    return [*(_route(path, {row.method: row for row in rows}) for path, rows in paths), assets]
+    return [*(_route(path, {spec.method: spec for spec in specs}) for path, specs in paths), assets]
 
 
-def _route(path: str, rows: dict[str, Row]) -> Route:
+def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
     async def endpoint(request: Request) -> Response:
-        row = rows["GET" if request.method == "HEAD" else request.method]
-        _check_query(request, row)
-        return await row.handler(request)
+        spec = specs["GET" if request.method == "HEAD" else request.method]
+        _check_query(request, spec)
+        return await spec.handler(request)
 
-    return Route(path, endpoint, methods=list(rows))
+    return Route(path, endpoint, methods=list(specs))
 
 
-def _check_query(request: Request, row: Row) -> None:
-    """Raises `Problem` for a parameter that the route does not know: a misspelt one would do nothing, in silence."""
-    if row.query is None:
+def _check_query(request: Request, spec: RouteSpec) -> None:
+    """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
+    if spec.query is None:
         return
-    known = [parameter.name for parameter in row.query if parameter.place == "query"]
+    known = [parameter.name for parameter in spec.query if parameter.location == "query"]
     for name in request.query_params:
         if name not in known:
-            told = ", ".join(known) or "no parameters at all"
-            sentence = f"{name[:_SHOWN]!r} is no parameter of {row.method} {row.path}; known are: {told}."
-            raise Problem(422, "unknown_parameter", sentence, field=name[:_SHOWN])
+            shown = name[:_MAX_SHOWN_CHARS]
+            names = ", ".join(known) or "none"
+            sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."
+            raise Problem(422, "unknown_parameter", sentence, field=shown)

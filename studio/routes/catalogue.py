@@ -1,4 +1,4 @@
-"""What a session can be made of: models and tools."""
+"""The models and tools that a session can use, over HTTP."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agenticx.llms.catalog import ModelInfo, list_models
 from agenticx.llms.facts import Capability, ModelFacts
 from studio.services import services
 
-__all__ = ["Models", "Tools", "models", "tools"]
+__all__ = ["ModelListResponse", "ToolListResponse", "models", "tools"]
 
 
 class ModelRates(TypedDict):
-    """US dollars per million tokens, as decimals in text."""
+    """The rates of a model in US dollars per million tokens, as decimal strings."""
 
     input: str
     output: str
@@ -31,7 +31,7 @@ class LongModelRates(ModelRates):
 
 
 class ModelPrice(ModelRates):
-    """A list price as it was `read`, until the day `until`."""
+    """A list price: the day it was `read`, its `source`, and the last day it is valid, if known."""
 
     read: str
     source: str
@@ -39,8 +39,8 @@ class ModelPrice(ModelRates):
     over: NotRequired[LongModelRates]
 
 
-class Model(TypedDict):
-    """`why` says why it can be named, `assumed` what is assumed of one that is not known."""
+class ModelItem(TypedDict):
+    """A model that can be used; `why` gives the reason, `assumed` the assumptions about one without known facts."""
 
     id: str
     provider: str
@@ -52,15 +52,15 @@ class Model(TypedDict):
     assumed: str | None
 
 
-class Models(TypedDict):
-    """`default` is the model of sessions that name none."""
+class ModelListResponse(TypedDict):
+    """The usable models; `default` is the model of sessions created without one."""
 
     default: str
-    models: list[Model]
+    models: list[ModelItem]
 
 
-class Tool(TypedDict):
-    """`parameters` is a JSON Schema."""
+class ToolItem(TypedDict):
+    """A tool; `parameters` is the JSON Schema of its arguments."""
 
     name: str
     description: str
@@ -68,18 +68,20 @@ class Tool(TypedDict):
     read_only: bool
 
 
-class Tools(TypedDict):
-    tools: list[Tool]
+class ToolListResponse(TypedDict):
+    tools: list[ToolItem]
 
 
 async def models(request: Request) -> Response:
     studio = services(request)
     found = await list_models(studio.settings)
-    return JSONResponse(Models(default=studio.models.default, models=[_row(model) for model in found]))
+    return JSONResponse(
+        ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in found])
+    )
 
 
-def _row(model: ModelInfo) -> Model:
-    """A model with what is known of it; a number that is not known is null."""
+def _model_item(model: ModelInfo) -> ModelItem:
+    """Return a model with its facts; an unknown number is null."""
     facts = model.facts
     price = None if facts.price is None else facts.price.model_dump(mode="json", exclude_none=True)
     return {
@@ -95,7 +97,7 @@ def _row(model: ModelInfo) -> Model:
 
 
 async def tools(request: Request) -> Response:
-    known: list[Tool] = [
+    known: list[ToolItem] = [
         {
             "name": tool.schema.name,
             "description": tool.schema.description,
@@ -104,4 +106,4 @@ async def tools(request: Request) -> Response:
         }
         for tool in services(request).toolbox
     ]
-    return JSONResponse(Tools(tools=known))
+    return JSONResponse(ToolListResponse(tools=known))

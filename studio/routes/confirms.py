@@ -1,4 +1,4 @@
-"""Questions to the person over HTTP: which ones wait, and the answer."""
+"""Questions to the user over HTTP: the pending ones, and their answers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
-from studio.bodies import LARGE_BODY_BYTES, Body, read_body
+from studio.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
 
-__all__ = ["QUERY", "Answer", "Decision", "Questions", "answer", "index"]
+__all__ = ["QUERY", "ConfirmAnswerBody", "ConfirmDecisionResponse", "ConfirmListResponse", "answer", "index"]
 
-QUERY = (Parameter("session_id", "Only those of this session."),)
+QUERY = (Parameter("session_id", "Only questions of this session."),)
 
 
-class Answer(Body):
-    """Yes or no to exactly what the digest stands for; `arguments` replaces the call's own."""
+class ConfirmAnswerBody(RequestBody):
+    """The answer to the question whose content has this digest; `arguments` replaces the call's own."""
 
     max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
 
@@ -33,8 +33,8 @@ class Answer(Body):
     reason: str | None = Field(None, max_length=4000)
 
 
-class Question(TypedDict):
-    """What waits for a yes or no; `context` is that of `confirm_required`."""
+class ConfirmItem(TypedDict):
+    """A question that waits for a yes or no; `context` is that of the `confirm_required` event."""
 
     id: str
     session_id: str
@@ -45,12 +45,12 @@ class Question(TypedDict):
     expires_at: str
 
 
-class Questions(TypedDict):
-    confirms: list[Question]
+class ConfirmListResponse(TypedDict):
+    confirms: list[ConfirmItem]
 
 
-class Decision(TypedDict):
-    """What counts from now on."""
+class ConfirmDecisionResponse(TypedDict):
+    """The decision that is in effect."""
 
     id: str
     approved: bool
@@ -65,20 +65,22 @@ async def index(request: Request) -> Response:
     if session_id is not None:
         await studio.store.get(session_id)
     pending = await studio.hub.confirms.pending(session_id)
-    return JSONResponse({"confirms": [_question(question) for question in pending]})
+    return JSONResponse({"confirms": [_confirm_item(question) for question in pending]})
 
 
 async def answer(request: Request) -> Response:
-    request_id, body = request.path_params["request_id"], await read_body(request, Answer)
+    request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":
         sentence = "remember 'always' is not available yet; 'once' and 'session' are."
         raise Problem(422, "remember_unavailable", sentence, field="remember")
-    given = ConfirmAnswer(approved=body.approved, remember=body.remember, arguments=body.arguments, reason=body.reason)
-    decision = await services(request).hub.confirms.answer(request_id, given, digest=body.digest)
-    return JSONResponse(_decision(request_id, decision))
+    confirm_answer = ConfirmAnswer(
+        approved=body.approved, remember=body.remember, arguments=body.arguments, reason=body.reason
+    )
+    decision = await services(request).hub.confirms.answer(request_id, confirm_answer, digest=body.digest)
+    return JSONResponse(_decision_response(request_id, decision))
 
 
-def _question(question: ConfirmRequest) -> Question:
+def _confirm_item(question: ConfirmRequest) -> ConfirmItem:
     return {
         "id": question.id,
         "session_id": question.session_id,
@@ -90,15 +92,15 @@ def _question(question: ConfirmRequest) -> Question:
     }
 
 
-def _decision(request_id: str, decision: ConfirmAnswer) -> Decision:
-    shown: Decision = {
+def _decision_response(request_id: str, decision: ConfirmAnswer) -> ConfirmDecisionResponse:
+    response: ConfirmDecisionResponse = {
         "id": request_id,
         "approved": decision.approved,
         "by": decision.by,
         "remember": decision.remember,
     }
     if decision.arguments is not None:
-        shown["arguments"] = dict(decision.arguments)
+        response["arguments"] = dict(decision.arguments)
     if decision.reason is not None:
-        shown["reason"] = decision.reason
-    return shown
+        response["reason"] = decision.reason
+    return response

@@ -1,4 +1,4 @@
-"""What was said in a session over HTTP: read it, take it along, go on from an earlier place."""
+"""The messages of a session over HTTP: list, export, fork and rewind."""
 
 from __future__ import annotations
 
@@ -20,102 +20,112 @@ from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.forking import fork as fork_session
 from agenticx.sessions.transcript import read_messages
 from agenticx.threads import run_in_thread
-from studio.bodies import Body, read_body
+from studio.bodies import RequestBody, read_body
 from studio.openapi import Parameter
-from studio.pieces import ABORT
+from studio.pieces import ABORT_KEY
 from studio.problems import Problem
 from studio.routes.sessions import session_json
 from studio.services import services
 
-__all__ = ["QUERY", "Fork", "Messages", "Rewind", "Rewound", "export", "fork", "messages", "rewind"]
+__all__ = [
+    "QUERY",
+    "ForkBody",
+    "MessageListResponse",
+    "RewindBody",
+    "RewindResponse",
+    "export",
+    "fork",
+    "messages",
+    "rewind",
+]
 
 QUERY = (
     Parameter(
         "format",
-        "`jsonl`: every event as it was sent, one a line; `markdown`: the conversation, to be read.",
+        "`jsonl`: every event as it was sent, one per line; `markdown`: the conversation for a reader.",
         {"enum": ["jsonl", "markdown"], "default": "jsonl"},
     ),
 )
 
-_EVENTS_AT_ONCE = 1_000
+_BATCH_EVENTS = 1_000
 
 _log = get_logger(__name__)
 
 
-class Fork(Body):
-    """The last message that the new session has; by default the last there is."""
+class ForkBody(RequestBody):
+    """The last message of the new session; by default the last message of this one."""
 
     message_id: str | None = Field(None, max_length=200)
 
 
-class Rewind(Body):
-    """The message that is the last one from then on, of those there are or were; null: begin anew."""
+class RewindBody(RequestBody):
+    """The message that becomes the session's last one, also one of an earlier branch; null: before the first one."""
 
     message_id: str | None = Field(max_length=200)
 
 
-class AttachedFile(TypedDict):
+class AttachmentItem(TypedDict):
     name: str
     media_type: str
     size: int
 
 
-class CalledTool(TypedDict):
-    """A call as the model made it; arguments that do not parse are the raw string."""
+class ToolCallItem(TypedDict):
+    """A tool call as the model made it; arguments that are not JSON are the raw string."""
 
     id: str
     name: str
     arguments: Any
 
 
-class Message(TypedDict):
+class MessageItem(TypedDict):
     message_id: str
     role: Literal["user", "assistant", "tool"]
     content: str
-    attachments: NotRequired[list[AttachedFile]]
-    tool_calls: NotRequired[list[CalledTool]]
+    attachments: NotRequired[list[AttachmentItem]]
+    tool_calls: NotRequired[list[ToolCallItem]]
     tool_call_id: NotRequired[str]
 
 
-class Messages(TypedDict):
-    """Each text once, in the order in which it was said."""
+class MessageListResponse(TypedDict):
+    """The messages of a session in order, each text once."""
 
-    messages: list[Message]
+    messages: list[MessageItem]
 
 
-class RewoundFile(TypedDict):
-    """What became of a file that the agent had changed; `reason` says why it is not as it was then."""
+class RewoundFileItem(TypedDict):
+    """The outcome for a file that the agent had changed; `reason` says why its old content was not restored."""
 
     path: str
     outcome: Literal["restored", "removed", "unchanged", "left"]
     reason: str | None
 
 
-class Undo(TypedDict):
-    """The body of the rewind that takes this one back."""
+class RewindUndo(TypedDict):
+    """The body of the rewind request that undoes this one."""
 
     message_id: str | None
 
 
-class Rewound(TypedDict):
-    """Null stands for the beginning, before any message."""
+class RewindResponse(TypedDict):
+    """The result of a rewind; `rewound_to` is null for the beginning, before any message."""
 
     rewound_to: str | None
-    undo: Undo
-    files: list[RewoundFile]
+    undo: RewindUndo
+    files: list[RewoundFileItem]
 
 
 async def messages(request: Request) -> Response:
     rows: list[str] = []
     for message in await read_messages(services(request).store, request.path_params["session_id"]):
         rows.append(json.dumps(message, separators=(",", ":")))
-        await asyncio.sleep(0)  # a long conversation holds nobody else up
+        await asyncio.sleep(0)  # a long conversation must not block the event loop
     return Response(f'{{"messages":[{",".join(rows)}]}}', media_type="application/json")
 
 
 async def fork(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, Fork)
+    body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())
     record = await fork_session(studio.store, session_id, body.message_id, now=now, snapshots=studio.snapshots)
     return JSONResponse(session_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})
@@ -123,13 +133,13 @@ async def fork(request: Request) -> Response:
 
 async def rewind(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, Rewind)
-    done = await studio.hub.rewind(session_id, body.message_id)
-    files: list[RewoundFile] = [
-        {"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in done.files
+    body = await read_body(request, RewindBody)
+    result = await studio.hub.rewind(session_id, body.message_id)
+    files: list[RewoundFileItem] = [
+        {"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in result.files
     ]
-    rewound: Rewound = {"rewound_to": done.rewound_to, "undo": {"message_id": done.undo}, "files": files}
-    return JSONResponse(rewound)
+    response: RewindResponse = {"rewound_to": result.rewound_to, "undo": {"message_id": result.undo}, "files": files}
+    return JSONResponse(response)
 
 
 async def export(request: Request) -> Response:
@@ -139,35 +149,35 @@ async def export(request: Request) -> Response:
         case "jsonl":
             last = await studio.store.last_seq(session_id)
             lines = _lines(studio.store, session_id, last)
-            first = await anext(lines, b"")  # what cannot be read can still be told
-            whole = _or_cut_off(request, first, lines)
-            return StreamingResponse(whole, headers=_file(f"{session_id}.jsonl"), media_type="application/jsonl")
+            first = await anext(lines, b"")  # before the response starts: an error can still have a status
+            content, headers = _stream_or_abort(request, first, lines), _download_headers(f"{session_id}.jsonl")
+            return StreamingResponse(content, headers=headers, media_type="application/jsonl")
         case "markdown":
             text = await run_in_thread(as_markdown, record, await read_messages(studio.store, session_id))
-            return Response(text, headers=_file(f"{session_id}.md"), media_type="text/markdown")
+            return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")
         case _:
             raise Problem(422, "bad_format", "'format' must be 'jsonl' or 'markdown'.", field="format")
 
 
 async def _lines(store: Store, session_id: str, last: int) -> AsyncGenerator[bytes]:
-    """The log up to `last`, so that a session that goes on does not keep the file from ending."""
+    """Yield the log up to event `last`; events that a running session adds meanwhile are left out, so that it ends."""
     seq = 0
     while seq < last:
-        events = await store.read(session_id, seq, min(_EVENTS_AT_ONCE, last - seq))
+        events = await store.read(session_id, seq, min(_BATCH_EVENTS, last - seq))
         yield as_jsonl(events)
         seq = events[-1].seq
 
 
-async def _or_cut_off(request: Request, first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """`first` and `rest`; where the storage fails in between the connection is cut: no part passes for the whole."""
+async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yield `first` and `rest`; abort the connection if the storage fails, so that a part is not taken for all."""
     yield first
     try:
         async for lines in rest:
             yield lines
     except StoreError as exc:
         _log.error("an export was cut off", session=request.path_params["session_id"], reason=str(exc))
-        request.scope[ABORT]()
+        request.scope[ABORT_KEY]()
 
 
-def _file(name: str) -> dict[str, str]:
+def _download_headers(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -1,4 +1,4 @@
-"""Ways in: tickets for the page, and whether anybody is home."""
+"""Access to the server over HTTP: tickets for the page, health and readiness."""
 
 from __future__ import annotations
 
@@ -10,62 +10,73 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from studio.auth import TICKET_SECONDS
-from studio.bodies import Body, read_body
+from studio.bodies import RequestBody, read_body
 from studio.problems import Problem
 from studio.services import services
 
-__all__ = ["FreshTicket", "Health", "NewTicket", "Ready", "ServerToken", "Ticket", "health", "issue", "ready", "redeem"]
+__all__ = [
+    "HealthResponse",
+    "IssueTicketBody",
+    "ReadyResponse",
+    "RedeemTicketBody",
+    "TicketResponse",
+    "TokenResponse",
+    "health",
+    "issue",
+    "ready",
+    "redeem",
+]
 
 
-class Ticket(Body):
-    """What stands behind the # of the page's first address."""
+class RedeemTicketBody(RequestBody):
+    """The ticket in the fragment of the page's URL."""
 
-    max_bytes = 1024  # anybody may send one
+    max_bytes = 1024  # needs no token: any client may send one
 
     ticket: str = Field(max_length=200)
 
 
-class NewTicket(Body):
-    """Nothing to say."""
+class IssueTicketBody(RequestBody):
+    """An empty object."""
 
 
-class ServerToken(TypedDict):
+class TokenResponse(TypedDict):
     token: str
 
 
-class FreshTicket(TypedDict):
+class TicketResponse(TypedDict):
     ticket: str
     expires_in_seconds: int
 
 
-class Health(TypedDict):
+class HealthResponse(TypedDict):
     status: Literal["ok"]
 
 
-class Ready(TypedDict):
-    """`streams` is how many are open."""
+class ReadyResponse(TypedDict):
+    """The server can store turns; `streams` is the number of open event streams."""
 
     status: Literal["ready"]
     streams: int
 
 
 async def redeem(request: Request) -> Response:
-    studio, body = services(request), await read_body(request, Ticket)
+    studio, body = services(request), await read_body(request, RedeemTicketBody)
     if not studio.tickets.redeem(body.ticket):
-        raise Problem(401, "bad_ticket", "That ticket was used, has expired or never was; `agx open` gives a new one.")
-    return JSONResponse(ServerToken(token=studio.token))
+        raise Problem(401, "bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
+    return JSONResponse(TokenResponse(token=studio.token))
 
 
 async def issue(request: Request) -> Response:
-    await read_body(request, NewTicket)
+    await read_body(request, IssueTicketBody)
     ticket = services(request).tickets.issue()
-    return JSONResponse(FreshTicket(ticket=ticket, expires_in_seconds=int(TICKET_SECONDS)), 201)
+    return JSONResponse(TicketResponse(ticket=ticket, expires_in_seconds=int(TICKET_SECONDS)), 201)
 
 
 async def health(_request: Request) -> Response:
-    return JSONResponse(Health(status="ok"))
+    return JSONResponse(HealthResponse(status="ok"))
 
 
 async def ready(request: Request) -> Response:
     await services(request).store.check()
-    return JSONResponse(Ready(status="ready", streams=services(request).relay.readers))
+    return JSONResponse(ReadyResponse(status="ready", streams=services(request).relay.readers))

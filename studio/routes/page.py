@@ -1,7 +1,7 @@
-"""The page itself, and its assets: plain files beside it.
+"""The page and its assets, static files of this package.
 
-They are read whole and sent from memory. Starlette's own file responses open a file behind the first bytes of the
-answer, when it is too late to say that it cannot be opened, and wait for threads that may never begin (`threads`).
+They are read completely and sent from memory. Starlette's own file responses open a file after the response has
+started, too late to answer with an error if it cannot be opened, and wait for threads that may never start (`threads`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def index(request: Request) -> Response:
 
 
 async def asset(request: Request) -> Response:
-    """A file that is found under the one path that is its own."""
+    """Return the asset of this exact name, else 404."""
     name = request.path_params["name"]
     if name not in _TYPES:
         raise HTTPException(404)

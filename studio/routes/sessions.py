@@ -1,4 +1,4 @@
-"""Sessions over HTTP: create, list, find, show, change, forget."""
+"""Sessions over HTTP: create, list, search, show, change, delete."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, 
 from agenticx.exhaustion import raise_if_exhausted
 from agenticx.sessions.base import Archived, Found, SessionRecord
 from agenticx.tools.permissions import PermissionMode
-from studio.bodies import Body, read_body
+from studio.bodies import RequestBody, read_body
 from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import Services, services
 
 __all__ = [
     "QUERY",
+    "ChangeSessionBody",
+    "CreateSessionBody",
     "ModelName",
-    "NewSession",
-    "Session",
-    "SessionChanges",
-    "Sessions",
+    "SessionListResponse",
+    "SessionResponse",
     "change",
     "check_model",
     "create",
@@ -38,70 +38,77 @@ __all__ = [
     "show",
 ]
 
-_PAGE = 50
-_LARGEST_PAGE = 200
-_TOOLS = 500
-_QUERY_CHARS = 500
+_DEFAULT_LIMIT = 50
+_MAX_LIMIT = 200
+_MAX_TOOLS = 500
+_MAX_QUERY_CHARS = 500
 _ARCHIVED: dict[str | None, Archived] = {None: "without", "false": "without", "true": "only", "all": "with"}
 
 
 QUERY = (
-    Parameter("q", "Words that the name or what was said must have.", {"type": "string", "maxLength": _QUERY_CHARS}),
+    Parameter("q", "Words that the name or a message must contain.", {"type": "string", "maxLength": _MAX_QUERY_CHARS}),
     Parameter(
-        "limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": _LARGEST_PAGE, "default": _PAGE}
+        "limit",
+        "The maximum number of sessions.",
+        {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
     ),
-    Parameter("before", "Go on behind the session of this id, the last of the page before."),
+    Parameter("before", "Continue after the session with this id, the last one of the previous page."),
     Parameter(
         "archived",
-        "Whether also those (`all`), or only those (`true`), that were put away.",
+        "Archived sessions: left out (`false`), included (`all`), or they alone (`true`).",
         {"enum": ["true", "false", "all"], "default": "false"},
     ),
 )
 
-_BREAKING = frozenset({"Cc", "Zl", "Zp"})
-_TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+_LINE_BREAK_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+_DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 
-def _shown(name: str) -> str:
+def _validate_name(name: str) -> str:
     if not any(character.isprintable() and not character.isspace() for character in name):
-        raise ValueError("a name has something to see; null is none")
-    if any(unicodedata.category(character) in _BREAKING or _turns(character) for character in name):
-        raise ValueError("a name is one line, without control characters")
+        raise ValueError("a name must have a visible character; null means no name")
+    if any(
+        unicodedata.category(character) in _LINE_BREAK_CATEGORIES or _changes_direction(character) for character in name
+    ):
+        raise ValueError("a name must be one line without control characters")
     return name
 
 
-def _turns(character: str) -> bool:
-    """Whether it changes the direction of what stands behind it."""
-    return unicodedata.bidirectional(character) in _TURNING
+def _changes_direction(character: str) -> bool:
+    """Return True if the character changes the direction of the text after it."""
+    return unicodedata.bidirectional(character) in _DIRECTION_CONTROLS
 
 
-_Name = Annotated[str, Field(max_length=200), AfterValidator(_shown)]
+_Name = Annotated[str, Field(max_length=200), AfterValidator(_validate_name)]
 ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class NewSession(Body):
-    """All optional: the settings say what is missing."""
+class CreateSessionBody(RequestBody):
+    """The fields of a new session; the settings supply those that are missing."""
 
     name: _Name | None = None
     model: ModelName | None = None
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
-    tools: list[str] | None = Field(None, max_length=_TOOLS)
+    tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
 
 
-class SessionChanges(Body):
-    """What is given is changed; null sets name, model and tools back to their defaults."""
+class ChangeSessionBody(RequestBody):
+    """The fields to change; null resets name, model and tools to their defaults."""
 
     name: _Name | None = None
     model: ModelName | None = None
     permission_mode: PermissionMode = "default"
-    tools: list[str] | None = Field(None, max_length=_TOOLS)
+    tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     pinned: bool = False
     archived: bool = False
 
 
-class Session(TypedDict):
-    """Null: no name yet, the default model, all tools, made of no other session, nothing runs."""
+class SessionResponse(TypedDict):
+    """A session.
+
+    Null means: no name yet, the default model, all tools, not forked from another session, no running turn.
+    """
 
     id: str
     name: str | None
@@ -116,8 +123,8 @@ class Session(TypedDict):
     running_turn_id: str | None
 
 
-class Match(TypedDict):
-    """A line around what was found, in three pieces; `message_id` is null for the session's name."""
+class SearchMatchItem(TypedDict):
+    """A line with a match, split at the found text; `message_id` is null for the session's name."""
 
     message_id: str | None
     role: str
@@ -126,25 +133,25 @@ class Match(TypedDict):
     after: str
 
 
-class ListedSession(Session):
-    """With `q` also where it was found."""
+class SessionItem(SessionResponse):
+    """A session in a list; with `q` it has the matches of the search."""
 
-    matches: NotRequired[list[Match]]
+    matches: NotRequired[list[SearchMatchItem]]
 
 
-class Sessions(TypedDict):
-    sessions: list[ListedSession]
+class SessionListResponse(TypedDict):
+    sessions: list[SessionItem]
 
 
 async def create(request: Request) -> Response:
-    studio, body = services(request), await read_body(request, NewSession)
+    studio, body = services(request), await read_body(request, CreateSessionBody)
     check_model(studio, body.model)
     record = SessionRecord(
         name=body.name,
         model=body.model,
         permission_mode=body.permission_mode or studio.settings.permission_mode,
         workspace=str(_workspace(studio, body.workspace)),
-        tools=_tools(studio, body.tools) if body.tools is not None else studio.settings.enabled_tools,
+        tools=_tool_names(studio, body.tools) if body.tools is not None else studio.settings.enabled_tools,
         created_at=rfc3339(studio.clock.now()),
     )
     await studio.store.create(record)
@@ -152,22 +159,22 @@ async def create(request: Request) -> Response:
 
 
 async def index(request: Request) -> Response:
-    studio, asked = services(request), request.query_params
-    limit, before, archived = _limit(asked.get("limit")), asked.get("before"), _archived(asked.get("archived"))
+    studio, params = services(request), request.query_params
+    limit, before, archived = _limit(params.get("limit")), params.get("before"), _archived(params.get("archived"))
     await _check_before(studio, before)
-    query = asked.get("q", "").strip()
-    if len(query) > _QUERY_CHARS:
-        raise Problem(422, "bad_query", f"'q' must have at most {_QUERY_CHARS} characters.", field="q")
+    query = params.get("q", "").strip()
+    if len(query) > _MAX_QUERY_CHARS:
+        raise Problem(422, "bad_query", f"'q' must have at most {_MAX_QUERY_CHARS} characters.", field="q")
     if not query:
         records = await studio.store.sessions(limit=limit, before=before, archived=archived)
-        return JSONResponse(Sessions(sessions=[{**session_json(studio, record)} for record in records]))
+        return JSONResponse(SessionListResponse(sessions=[{**session_json(studio, record)} for record in records]))
     found = await studio.store.search(query, limit=limit, before=before, archived=archived)
-    listed: list[ListedSession] = [{**session_json(studio, one.record), "matches": _matches(one)} for one in found]
-    return JSONResponse(Sessions(sessions=listed))
+    listed: list[SessionItem] = [{**session_json(studio, one.record), "matches": _matches(one)} for one in found]
+    return JSONResponse(SessionListResponse(sessions=listed))
 
 
-def _matches(found: Found) -> list[Match]:
-    return [cast("Match", asdict(excerpt)) for excerpt in found.matches]
+def _matches(found: Found) -> list[SearchMatchItem]:
+    return [cast("SearchMatchItem", asdict(excerpt)) for excerpt in found.matches]
 
 
 async def show(request: Request) -> Response:
@@ -177,11 +184,11 @@ async def show(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, SessionChanges)
+    body = await read_body(request, ChangeSessionBody)
     check_model(studio, body.model)
     changes = body.model_dump(exclude_unset=True)
     if body.tools is not None:
-        changes["tools"] = _tools(studio, body.tools)
+        changes["tools"] = _tool_names(studio, body.tools)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.get(session_id))
     return JSONResponse(session_json(studio, record))
 
@@ -191,11 +198,11 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
-# --- what a field may hold --------------------------------------------------------------------------------------------
+# --- validation of fields ---------------------------------------------------------------------------------------------
 
 
 def check_model(studio: Services, name: str | None) -> None:
-    """Raises `Problem` when no model has that name."""
+    """Raise `Problem` if no model has that name."""
     try:
         studio.models.get(name)
     except ResourcesExhausted:
@@ -204,7 +211,7 @@ def check_model(studio: Services, name: str | None) -> None:
         raise Problem(422, "unknown_model", str(exc), field="model") from exc
 
 
-def _tools(studio: Services, names: list[str]) -> tuple[str, ...]:
+def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:
     try:
         return studio.toolbox.only(names).names
     except ToolError as exc:
@@ -213,9 +220,9 @@ def _tools(studio: Services, names: list[str]) -> tuple[str, ...]:
 
 def _workspace(studio: Services, given: str | None) -> Path:
     path = studio.workspace if given is None else Path(given)
-    resolved = _folder(path)
+    resolved = _resolve_folder(path)
     if resolved is None:
-        sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and may be entered."
+        sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and can be read."
         raise Problem(422, "bad_workspace", sentence, field="workspace")
     if resolved.is_relative_to(studio.settings.home.resolve()):
         sentence = f"{str(path)!r} lies in AGX_HOME, where the server keeps its token; choose another folder."
@@ -223,23 +230,23 @@ def _workspace(studio: Services, given: str | None) -> Path:
     return resolved
 
 
-def _folder(path: Path) -> Path | None:
-    """The folder that an absolute path leads to, if it does and we may look."""
+def _resolve_folder(path: Path) -> Path | None:
+    """Return the folder that an absolute path resolves to, or None if there is none or it cannot be read."""
     if "\0" in str(path) or not path.is_absolute():
         return None
     try:
         resolved = path.resolve()
         return resolved if resolved.is_dir() else None
-    except (OSError, RuntimeError) as exc:  # forbidden, too long; links that go in circles
+    except (OSError, RuntimeError) as exc:  # forbidden, too long; a loop of symbolic links
         raise_if_exhausted(exc)
         return None
 
 
 def _limit(text: str | None) -> int:
     if text is None:
-        return _PAGE
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= _LARGEST_PAGE):
-        sentence = f"'limit' must be a whole number from 1 to {_LARGEST_PAGE}."
+        return _DEFAULT_LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= _MAX_LIMIT):
+        sentence = f"'limit' must be a whole number from 1 to {_MAX_LIMIT}."
         raise Problem(422, "bad_limit", sentence, field="limit")
     return int(text)
 
@@ -255,12 +262,12 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         if session_id is not None:
             await studio.store.get(session_id)
     except SessionNotFound:
-        sentence = "'before' must be the id of a session that there is."
+        sentence = "'before' must be the id of an existing session."
         raise Problem(422, "bad_before", sentence, field="before") from None
 
 
-def session_json(studio: Services, record: SessionRecord) -> Session:
-    """A session as clients read it."""
+def session_json(studio: Services, record: SessionRecord) -> SessionResponse:
+    """Return a session as clients read it."""
     return {
         "id": record.id,
         "name": record.name,

@@ -1,4 +1,4 @@
-"""Turns over HTTP: begin one, end the one that runs."""
+"""Turns over HTTP: start one, stop the running one."""
 
 from __future__ import annotations
 
@@ -15,54 +15,59 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, m
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.posting import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
-from studio.bodies import LARGE_BODY_BYTES, Body, read_body
+from studio.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.problems import Problem
 from studio.routes.sessions import ModelName, check_model
 from studio.services import services
 
-__all__ = ["Accepted", "NewAttachment", "NewTurn", "Stop", "Stopped", "start", "stop"]
+__all__ = ["AttachmentBody", "StartTurnBody", "StartTurnResponse", "StopTurnBody", "StopTurnResponse", "start", "stop"]
 
 
-_INPUT_CHARS = 4_000_000
+_MAX_INPUT_CHARS = 4_000_000
 
 
-def _printable(name: str) -> str:
+def _validate_file_name(name: str) -> str:
     if not name.isprintable():
-        raise ValueError("a file's name is one line of printable characters")
+        raise ValueError("a file name must be one line of printable characters")
     return name
 
 
-class NewAttachment(Body):
-    """An image, a PDF or a text file in base64; what it is shows in its content. `media_type` tells kinds of text."""
+class AttachmentBody(RequestBody):
+    """An image, a PDF or a text file in base64.
 
-    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_printable)]
+    The type is detected from the content; `media_type` only distinguishes kinds of text.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_validate_file_name)]
     media_type: str | None = Field(None, max_length=200)
     data: str
 
 
-class NewTurn(Body):
-    """One message of the person. `client_turn_id` makes sending it again harmless.
+class StartTurnBody(RequestBody):
+    """A message of the user; with a `client_turn_id` the request can be repeated without a second turn.
 
-    `when_busy` says what becomes of it while a turn runs: 409 (`reject`), a turn of its own behind that one (`queue`)
-    or in its stead (`interrupt`), or a part of it (`steer`).
+    `when_busy` says what happens to it while a turn runs: 409 (`reject`), a turn of its own after that one (`queue`) or
+    instead of it (`interrupt`), or a part of the running turn (`steer`).
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(min_length=1, max_length=_INPUT_CHARS)
-    attachments: list[NewAttachment] = Field(default_factory=list[NewAttachment], max_length=MAX_ATTACHMENTS)
+    input: str = Field(min_length=1, max_length=_MAX_INPUT_CHARS)
+    attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
     when_busy: WhenBusy = "reject"
 
 
-class Stop(Body):
-    """Nothing to say."""
+class StopTurnBody(RequestBody):
+    """An empty object."""
 
 
-class Accepted(TypedDict):
-    """A turn that began, to be read behind `cursor`; a message that waits or was handed back, with its `state`; or,
-    with a `message_id` and no cursor, one that steers the running turn.
+class StartTurnResponse(TypedDict):
+    """The outcome of a message.
+
+    A started turn, whose events are after `cursor`; a queued or handed-back message, with its `state`; or, with a
+    `message_id` and no cursor, a message that steers the running turn.
     """
 
     turn_id: str
@@ -71,55 +76,55 @@ class Accepted(TypedDict):
     message_id: NotRequired[str | None]
 
 
-class Stopped(TypedDict):
-    """The turn that was told to end, if one ran."""
+class StopTurnResponse(TypedDict):
+    """The turn that is being stopped, or null if none was running."""
 
     turn_id: str | None
 
 
 async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    body = await read_body(request, NewTurn)
+    body = await read_body(request, StartTurnBody)
     check_model(studio, body.model)
     size = sum(len(given.data) for given in body.attachments)
-    wanted = TurnRequest(
+    turn_request = TurnRequest(
         input=body.input,
         attachments=await run_sized(_attachments, body.attachments, size=size, name="agx attachments"),
         client_turn_id=body.client_turn_id,
         model=body.model,
         when_busy=body.when_busy,
     )
-    posted = await studio.hub.submit(session_id, wanted)
-    cursor = studio.relay.cursor(session_id, posted.after_seq)
+    submission = await studio.hub.submit(session_id, turn_request)
+    cursor = studio.relay.cursor(session_id, submission.after_seq)
     if _wants_events(request):
-        return await studio.relay.respond(session_id, cursor, of_turn=posted.turn.id)
-    return JSONResponse(_told(posted, cursor), 202)
+        return await studio.relay.respond(session_id, cursor, turn_id=submission.turn.id)
+    return JSONResponse(_turn_response(submission, cursor), 202)
 
 
 async def stop(request: Request) -> Response:
-    await read_body(request, Stop)
+    await read_body(request, StopTurnBody)
     turn = await services(request).hub.stop(request.path_params["session_id"])
-    stopped: Stopped = {"turn_id": None if turn is None else turn.id}
+    stopped: StopTurnResponse = {"turn_id": None if turn is None else turn.id}
     return JSONResponse(stopped, 202)
 
 
-def _told(posted: Submission, cursor: str) -> Accepted:
-    """Where to read on, and what became of a message that did not begin its turn at once."""
-    match posted.state:
+def _turn_response(submission: Submission, cursor: str) -> StartTurnResponse:
+    """Return the cursor of the turn's events, and the state of a message that did not start its turn at once."""
+    match submission.state:
         case "started":
-            return {"turn_id": posted.turn.id, "cursor": cursor}
+            return {"turn_id": submission.turn.id, "cursor": cursor}
         case "steered":
-            return {"turn_id": posted.turn.id, "message_id": posted.message_id}
+            return {"turn_id": submission.turn.id, "message_id": submission.message_id}
         case "queued" | "handed_back":
-            return {"turn_id": posted.turn.id, "cursor": cursor, "state": posted.state}
+            return {"turn_id": submission.turn.id, "cursor": cursor, "state": submission.state}
 
 
-def _attachments(given: Sequence[NewAttachment]) -> tuple[Attachment, ...]:
+def _attachments(given: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:
     return tuple(_attachment(index, one) for index, one in enumerate(given))
 
 
-def _attachment(index: int, given: NewAttachment) -> Attachment:
-    """Raises `Problem`: 413 over a limit, 422 not base64 or of no type that is let in."""
+def _attachment(index: int, given: AttachmentBody) -> Attachment:
+    """Return the decoded file; raise `Problem`: 413 over a limit, 422 if not base64 or of a type that is refused."""
     field = f"attachments.{index}.data"
     try:
         return make_attachment(given.name, b64decode(given.data, validate=True), given.media_type)

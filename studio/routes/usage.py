@@ -1,4 +1,4 @@
-"""What was used, over HTTP: totals, by session and by day."""
+"""Token usage and cost over HTTP: totals, by day, session and model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
 
-__all__ = ["QUERY", "UsageReport", "index"]
+__all__ = ["QUERY", "UsageResponse", "index"]
 
 _DAY = {"type": "string", "format": "date"}
 QUERY = (
-    Parameter("session_id", "Only what this session used."),
-    Parameter("since", "The first day that counts, of UTC.", _DAY),
-    Parameter("until", "The last day that counts, of UTC.", _DAY),
+    Parameter("session_id", "Only the usage of this session."),
+    Parameter("since", "The first day that is included, in UTC.", _DAY),
+    Parameter("until", "The last day that is included, in UTC.", _DAY),
 )
 
 
-class Used(TypedDict):
-    """What calls used; the last two are how many of them did not say."""
+class UsageCounts(TypedDict):
+    """The usage of model calls; the last two fields count the calls without token counts and without a cost."""
 
     calls: int
     input_tokens: int
@@ -39,61 +39,62 @@ class Used(TypedDict):
     calls_without_cost: int
 
 
-class UsedOnDay(Used):
+class UsageByDay(UsageCounts):
     day: str
 
 
-class UsedBySession(Used):
+class UsageBySession(UsageCounts):
     session_id: str
 
 
-class UsedByModel(Used):
+class UsageByModel(UsageCounts):
     model: str
 
 
-class UsedRow(Used):
+class UsageRow(UsageCounts):
     day: str
     session_id: str
     model: str
 
 
-class UsageReport(TypedDict):
-    total: Used
-    days: list[UsedOnDay]
-    sessions: list[UsedBySession]
-    models: list[UsedByModel]
-    rows: list[UsedRow]
+class UsageResponse(TypedDict):
+    total: UsageCounts
+    days: list[UsageByDay]
+    sessions: list[UsageBySession]
+    models: list[UsageByModel]
+    rows: list[UsageRow]
 
 
 async def index(request: Request) -> Response:
-    asked = request.query_params
+    params = request.query_params
     rows = await services(request).store.usage(
-        session_id=asked.get("session_id"), since=_day(request, "since"), until=_day(request, "until")
+        session_id=params.get("session_id"), since=_day(request, "since"), until=_day(request, "until")
     )
-    report: UsageReport = {
-        "total": _json(_sum(rows)),
-        "days": cast("list[UsedOnDay]", _by("day", rows, lambda row: row.day)),
-        "sessions": cast("list[UsedBySession]", _by("session_id", rows, lambda row: row.session_id)),
-        "models": cast("list[UsedByModel]", _by("model", rows, lambda row: row.model)),
+    report: UsageResponse = {
+        "total": _counts_json(_sum(rows)),
+        "days": cast("list[UsageByDay]", _group_by("day", rows, lambda row: row.day)),
+        "sessions": cast("list[UsageBySession]", _group_by("session_id", rows, lambda row: row.session_id)),
+        "models": cast("list[UsageByModel]", _group_by("model", rows, lambda row: row.model)),
         "rows": [
-            {"day": row.day, "session_id": row.session_id, "model": row.model, **_json(row.counts)} for row in rows
+            {"day": row.day, "session_id": row.session_id, "model": row.model, **_counts_json(row.counts)}
+            for row in rows
         ],
     }
     return JSONResponse(report)
 
 
-def _by(name: str, rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[dict[str, Any]]:
+def _group_by(name: str, rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[dict[str, Any]]:
     groups: dict[str, list[Spent]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
-    return [{name: value, **_json(_sum(group))} for value, group in groups.items()]
+    return [{name: value, **_counts_json(_sum(group))} for value, group in groups.items()]
 
 
 def _sum(rows: Iterable[Spent]) -> Counts:
     return sum((row.counts for row in rows), Counts())
 
 
-def _json(counts: Counts) -> Used:
+def _counts_json(counts: Counts) -> UsageCounts:
     return {
         "calls": counts.calls,
         "input_tokens": counts.input_tokens,
@@ -113,4 +114,4 @@ def _day(request: Request, name: str) -> str | None:
             return text
     except ValueError:
         pass
-    raise Problem(422, "bad_day", f"{name!r} must be a day of the calendar, such as '2026-11-21'.", field=name)
+    raise Problem(422, "bad_day", f"{name!r} must be a date such as '2026-11-21'.", field=name)

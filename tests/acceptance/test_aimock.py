@@ -1,4 +1,4 @@
-"""A tool round against aimock, a fake provider written elsewhere (npm `@copilotkit/aimock`), over loopback."""
+"""A tool round against aimock, an independent fake provider (npm `@copilotkit/aimock`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add(a: int, b: int) -> int:
 
 @asynccontextmanager
 async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIterator[str]:
-    """Runs aimock with these fixtures; gives the base URL for an OpenAI client."""
+    """Run aimock with these fixtures and yield the base URL for an OpenAI client."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node")
@@ -55,11 +55,11 @@ async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIter
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            said = b""
-            while not (found := re.search(rb"listening on (http://[\d.:]+)", said)):
+            output = b""
+            while not (found := re.search(rb"listening on (http://[\d.:]+)", output)):
                 line = await process.stdout.readline()
-                assert line, f"aimock ended before it listened: {said.decode()}"
-                said += line
+                assert line, f"aimock ended before it listened: {output.decode()}"
+                output += line
         yield f"{found[1].decode()}/v1"
     finally:
         process.kill()
@@ -96,7 +96,7 @@ async def test_a_tool_round_against_a_provider_written_elsewhere(tmp_path, agx_s
         ("--chaos-ratelimit", "error:provider.rate_limited"),
     ],
 )
-async def test_its_faults_end_the_turn_by_name(tmp_path, agx_session, fault, ending):
+async def test_its_faults_end_the_turn_with_their_error_codes(tmp_path, agx_session, fault, ending):
     async with aimock(tmp_path, ADDS_AND_ANSWERS, fault, "1.0") as base_url:
         model = OpenAIProvider("gpt-4o", api_key="sk-test", base_url=base_url)
         events = await collect(AgentRuntime(model).run_turn("What is two and three?", agx_session, tools=[add]))

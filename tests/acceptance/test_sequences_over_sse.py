@@ -1,7 +1,7 @@
-"""The event sequences of a turn, whole, as a client of a running studio reads them.
+"""The complete event sequences of turns, as a client of a running studio reads them.
 
 Those of an agent other than "meta", with `subagent_checkpoint` and `subagent_paused`, are not here: the studio runs no
-such agent. tests/runtime/test_endings.py holds `run_turn` to them.
+such agent. tests/runtime/test_endings.py checks them with `run_turn`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ async def wait(context: ToolContext) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-class NoLooking(AgentHook):
-    """Blocks one tool."""
+class BlockLook(AgentHook):
+    """A hook that blocks the tool `look`."""
 
     async def before_tool_call(self, name, arguments, context):
         return Block("not today") if name == "look" else None
 
 
-# --- what the person does ---------------------------------------------------------------------------------------------
+# --- actions of the user ----------------------------------------------------------------------------------------------
 
 
 async def approve(studio: Studio, asked: Frame) -> None:
@@ -72,15 +72,15 @@ async def stop(studio: Studio, seen: Frame) -> None:
     assert (await studio.client.post(f"/api/sessions/{seen.data['session_id']}/stop")).status_code == 202
 
 
-async def let_go_on(studio: Studio, _seen: Frame) -> None:
+async def resume_model(studio: Studio, _seen: Frame) -> None:
     clock = studio.services.clock
-    assert isinstance(clock, ModelsClock)
+    assert isinstance(clock, ModelClock)
     clock.runs.set()
 
 
 @dataclass(frozen=True)
-class ModelsClock(PatientClock):
-    """Patient with the studio; what the model waits for begins once it `runs`."""
+class ModelClock(PatientClock):
+    """A `PatientClock` whose sleeps, those of the model, start once `runs` is set."""
 
     runs: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -94,14 +94,15 @@ class ModelsClock(PatientClock):
 
 @dataclass(frozen=True)
 class Case:
-    """What the model plays and what a client reads, with `whole` also of states and usage.
+    """The script of a model and the events that a client reads, with `whole` also states and usage.
 
-    `on` says what the person does when the first event of a type comes; `held` that the model makes no pause before it
-    is let go on. Clocks of a patient studio take ten times as long, and a few seconds more than what must come before.
+    `on` has the user's action at the first event of a type; with `held` the model's pauses start only when an action
+    resumes it. Timeouts of a studio with a `PatientClock` take ten times as long, some seconds more than the events
+    that must come before them.
     """
 
     script: list[Any]
-    reads: list[str]
+    expected: list[str]
     whole: bool = False
     on: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -140,7 +141,7 @@ CASES = {
     "blocked by a hook": Case(
         [call("look", {"n": 1}), "Then not."],
         [*BEGIN, "tool_call_delta", "tool_call:look", "tool_result:blocked", *ANSWER],
-        hooks=(NoLooking(),),
+        hooks=(BlockLook(),),
     ),
     "confirm approved": Case(
         [call("note", {"text": "x"}), "Done."],
@@ -188,7 +189,7 @@ CASES = {
     "first feedback": Case(
         [[pause(0.1), say("Ah.")]],
         [*BEGIN, "token:waiting", "token", "final:answer"],
-        on={"token": let_go_on},
+        on={"token": resume_model},
         settings={"llm_first_feedback_seconds": 0.4},
         held=True,
     ),
@@ -212,23 +213,23 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
-    clock = ModelsClock()
+    clock = ModelClock()
     if not case.held:
         clock.runs.set()
     model = ScriptedModel(case.script, clock=clock)
     tools = [look, note, wait]
     async with running_studio(tmp_path, model, tools=tools, hooks=case.hooks, clock=clock, **case.settings) as studio:
-        envelopes = [envelope async for envelope in whole_turn(studio, case)]
+        envelopes = [envelope async for envelope in events_of_turn(studio, case)]
     model.assert_done()
     check_grammar(envelopes)
-    assert outline(envelopes, state=case.whole, usage=case.whole, detail=True) == [*case.reads, "session_changed"]
+    assert outline(envelopes, state=case.whole, usage=case.whole, detail=True) == [*case.expected, "session_changed"]
     assert [envelope["seq"] for envelope in envelopes] == list(range(1, len(envelopes) + 1))
 
 
-async def whole_turn(studio: Studio, case: Case) -> AsyncIterator[dict[str, Any]]:
-    """The session's envelopes from its first to a change of its name, made once the turn has ended.
+async def events_of_turn(studio: Studio, case: Case) -> AsyncIterator[dict[str, Any]]:
+    """Yield the session's envelopes from the first to a change of its name, which is made once the turn has ended.
 
-    That change is where reading may stop: what the turn sent after its terminal event would stand before it.
+    Reading ends at that change, because an event that the turn sent after its terminal event would precede it.
     """
     session_id = await studio.session()
     assert (await studio.turn(session_id, "go")).status_code == 202

@@ -1,4 +1,4 @@
-"""The event grammar over what a store keeps: a whole demo turn, as `agx run --json` prints it."""
+"""The event grammar of stored events: a whole demo turn, as `agx run --json` prints it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.promise("B7")
 WORDS = "think about it, then list the files and then write a.txt with the text hi"
 
 
-def agx(folder, *words):
-    """The envelopes that one command prints, with a home of its own in `folder`."""
+def run_agx(folder, *words):
+    """Run a command with a home of its own in `folder` and return the envelopes that it prints."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "AGX_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "agenticx.cli", *words]
     run = subprocess.run(
@@ -28,10 +28,10 @@ def agx(folder, *words):
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def test_a_demo_turn_in_the_terminal_keeps_to_the_grammar(tmp_path):
+def test_a_demo_turn_in_the_terminal_follows_the_grammar(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
-    envelopes = agx(tmp_path, "run", WORDS, "--model", "demo", "--json", "--yes", "--cwd", str(work))
+    envelopes = run_agx(tmp_path, "run", WORDS, "--model", "demo", "--json", "--yes", "--cwd", str(work))
     check_grammar(envelopes)
     assert outline(envelopes, detail=True) == [
         *("turn_started", "round_start", "thinking", "token", "tool_call_delta", "tool_call:list_files"),

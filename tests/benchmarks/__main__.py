@@ -41,18 +41,18 @@ async def _wires(scale: Scale) -> list[Row]:
 
 
 async def _store(scale: Scale) -> list[Row]:
-    from studio.server import settle_memory
+    from studio.server import freeze_startup_memory
     from tests.benchmarks.store_rows import store_rows
 
-    settle_memory()
+    freeze_startup_memory()
     return await store_rows(scale)
 
 
 async def _studio(scale: Scale) -> list[Row]:
-    from studio.server import settle_memory
+    from studio.server import freeze_startup_memory
     from tests.benchmarks.studio_rows import studio_rows
 
-    settle_memory()
+    freeze_startup_memory()
     async with peer() as other:
         return await studio_rows(other, scale)
 

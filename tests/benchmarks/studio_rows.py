@@ -12,7 +12,7 @@ from pathlib import Path
 from agenticx.llms.openai_chat import OpenAIChatModel
 from agenticx.settings import load_settings
 from studio.server import StudioServer, listen
-from studio.services import Models, make_services
+from studio.services import ServerModels, make_services
 from tests.benchmarks.floor import RawClient, cpu_of, medians
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.rows import Row, Scale
@@ -30,7 +30,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
         settings = load_settings({"home": home, "workspace_root": work}, environ={}, project=work)
-        models = Models(settings, lambda spec, _settings: OpenAIChatModel(spec, base_url=peer.base_url))
+        models = ServerModels(settings, lambda spec, _settings: OpenAIChatModel(spec, base_url=peer.base_url))
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         ready = asyncio.Event()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from agenticx.cli.prompts import MAX_PROMPT_CHARS
 from agenticx.testing import check_grammar, outline
-from studio.routes.turns import NewTurn
+from studio.routes.turns import StartTurnBody
 from tests.patience import PATIENCE
 
 TOO_LONG = "a message has at most 4,000,000 characters; put longer text into a file"
@@ -82,9 +82,9 @@ def test_a_prompt_that_is_too_long_is_a_usage_error_before_stdin_ends(agx: Any, 
 
 
 def test_the_longest_prompt_is_as_long_as_the_server_accepts() -> None:
-    assert NewTurn(input="x" * MAX_PROMPT_CHARS).input
+    assert StartTurnBody(input="x" * MAX_PROMPT_CHARS).input
     with pytest.raises(ValidationError, match="at most 4000000"):
-        NewTurn(input="x" * (MAX_PROMPT_CHARS + 1))
+        StartTurnBody(input="x" * (MAX_PROMPT_CHARS + 1))
 
 
 def test_json_prints_one_envelope_per_line_in_the_order_of_the_grammar(agx: Any) -> None:

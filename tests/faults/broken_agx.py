@@ -26,7 +26,7 @@ if __name__ == "__main__":
         return services
 
     server.make_services = make_broken
-    limits: Any = (server, "_ENDING_SECONDS"), (relay, "_FAREWELL_SECONDS"), (foreign, "GRACE_SECONDS")
+    limits: Any = (server, "_SHUTDOWN_SECONDS"), (relay, "_SHUTDOWN_GRACE_SECONDS"), (foreign, "GRACE_SECONDS")
     for module, name in limits:
         assert hasattr(module, name)
         setattr(module, name, PATIENCE)

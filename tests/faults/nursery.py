@@ -29,7 +29,7 @@ from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from studio.auth import load_token
 from studio.server import StudioServer, listen
-from studio.services import Models, make_services
+from studio.services import ServerModels, make_services
 from tests.faults import broken, disk
 from tests.faults.faulty_stores import crashing, failing
 from tests.faults.plan_model import PlanModel
@@ -146,7 +146,7 @@ async def _serve(order: Order, home: Path) -> None:
         token=load_token(settings),
         port=port,
         store=_store(order, home / "sessions.db"),
-        models=Models(settings, assemble),
+        models=ServerModels(settings, assemble),
         tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
     )
     broken.services(order.broken, services)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from agenticx.llms import ChatModel
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 from tests.wires.wires import WIRES
 
 __all__ = ["Exchange", "Fault", "Provider", "Stream", "provider", "stream"]
@@ -151,7 +151,7 @@ async def provider(
         finally:
             writer.close()
 
-    accepted = Accepted(serve)
+    accepted = AcceptedConnections(serve)
 
     async def listen() -> None:
         if not servers:

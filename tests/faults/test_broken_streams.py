@@ -14,7 +14,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
-from studio.pieces import STALLED_SECONDS
+from studio.pieces import WRITE_TIMEOUT_SECONDS
 from tests.faults import broken
 from tests.faults.checker import findings
 from tests.faults.plan_model import plan
@@ -54,7 +54,7 @@ async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
     async with running_studio(tmp_path, ScriptedModel([streams.many_events(600)] * TRIES)) as studio:
         break_(studio, mutant)
         for _ in range(TRIES):  # who is always up to date shows nothing
-            if found := await streams.seen_otherwise(studio, readers=2, hops=10, events=600):
+            if found := await streams.resume_differences(studio, readers=2, hops=10, events=600):
                 break
     assert found
     assert all(one.startswith(words) for one in found), found
@@ -74,7 +74,7 @@ async def test_odd_cursors_show_the_one_that_has_no_answer(
 ) -> None:
     async with running_studio(tmp_path) as studio:
         session_id = await studio.session()
-        log = [frame.raw for frame in await streams.a_turn(studio, session_id)]
+        log = [frame.raw for frame in await streams.run_turn(studio, session_id)]
         break_(studio, mutant)
         with pytest.raises(error, match=words):
             await streams.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
@@ -91,14 +91,14 @@ async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Pat
 @pytest.mark.promise("B3")
 async def test_readers_that_stopped_show_that_each_has_a_queue(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
-        assert await slow_readers.memory_for_stopped(served, 16) > slow_readers.MOST_MEMORY
+        assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MAX_MEMORY
 
 
 @pytest.mark.promise("B3")
 async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path) -> None:
-    async with running_studio(tmp_path, clock=PatientClock({STALLED_SECONDS: 1e6})) as studio:
+    async with running_studio(tmp_path, clock=PatientClock({WRITE_TIMEOUT_SECONDS: 1e6})) as studio:
         with pytest.raises(TimeoutError):
-            await slow_readers.check_that_it_is_dropped(studio, "nothing", seconds=2)
+            await slow_readers.check_stalled_request_is_dropped(studio, "nothing", seconds=2)
 
 
 @pytest.mark.promise("B4")
@@ -110,10 +110,10 @@ async def test_readers_that_die_show_what_they_leave(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
-        session_id = await streams.with_a_running_turn(studio)
+        session_id = await streams.start_running_turn(studio)
         break_(studio, mutant)
         for _ in range(TRIES):  # on a slow machine some are dead before they are met, and some not yet found to be
-            found = await streams.left_by_the_dead(studio, session_id, 30, seconds=1)
+            found = await streams.leaks_of_aborted_readers(studio, session_id, 30, seconds=1)
             if found.get(what) in left:
                 break
     assert found.get(what) in left, found
@@ -131,7 +131,7 @@ async def test_readers_that_die_show_what_they_leave(
     ],
 )
 async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: str, mutant: str) -> None:
-    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.BEATS)
+    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
         break_(studio, mutant)
         with pytest.raises(TimeoutError):
@@ -145,7 +145,7 @@ async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: s
 async def test_last_words_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
-        assert all(missing not in words for words in await streams.last_words(studio))
+        assert all(missing not in words for words in await streams.last_types_before_close(studio))
 
 
 @pytest.mark.promise("B6")

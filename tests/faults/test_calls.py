@@ -13,7 +13,7 @@ from agenticx.runtime import ConfirmGate
 from agenticx.testing import call, cut, fail, finish, say
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
-from tests.jumping import JUMPING
+from tests.jumping import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ BROKEN = ModelError("connection reset", code="provider.transport")
 @pytest.fixture
 def anyio_backend():
     """Time passes only while a turn waits."""
-    return JUMPING
+    return VIRTUAL_TIME
 
 
 def random_arguments(rng):

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.broken_agx import SOUND
 from tests.patience import PATIENCE
 from tests.studio.reading import Reader, envelope_of
-from tests.studio.serving import Served, agx_serve, outcome
+from tests.studio.serving import ServedStudio, agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B6")]
 
@@ -23,7 +23,7 @@ FAREWELL = b'data: {"type":"server_closing"}'
 
 
 @asynccontextmanager
-async def streams_of(served: Served, readers: list[Reader]) -> AsyncIterator[list[asyncio.Task[bool]]]:
+async def streams_of(served: ServedStudio, readers: list[Reader]) -> AsyncIterator[list[asyncio.Task[bool]]]:
     """All read until their streams end."""
     for reader in readers:
         reader.port = served.port
@@ -91,11 +91,11 @@ class Crowd:
         assert (code, out, err) == (0, "", "")
         assert took < PATIENCE / 2, "nobody waits until a time-out ends it"
         assert (len(self.readers), all(ended)) == (self.streams, True)
-        assert [reader.others for reader in self.readers] == [[FAREWELL]] * self.streams
+        assert [reader.unnumbered for reader in self.readers] == [[FAREWELL]] * self.streams
         for sessions, last in ((self.that_run, "error"), (self.that_ask, "confirm_required")):
             assert [envelope_of(one[0].frames[-1])["type"] for one in sessions] == [last] * len(sessions)
 
-    async def _open(self, served: Served, client: httpx.AsyncClient) -> None:
+    async def _open(self, served: ServedStudio, client: httpx.AsyncClient) -> None:
         made = [(await client.post("/api/sessions", json={})).json()["id"] for _ in range(self.running + self.asking)]
         each = (self.streams - 1) // len(made)
         for path in (f"/api/sessions/{session_id}/events" for session_id in made):

@@ -23,7 +23,7 @@ from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
 from tests.faults.checker import findings, told
 from tests.faults.studios import World
 from tests.patience import PATIENCE
-from tests.studio.serving import Served, agx_serve, environment, outcome
+from tests.studio.serving import ServedStudio, agx_serve, environment, outcome
 
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of a running process are set with prlimit (Linux)", allow_module_level=True)
@@ -38,7 +38,7 @@ LAST_WORDS = "agx: out of memory: the process ends; what was stored is kept, sta
 
 
 @asynccontextmanager
-async def server(world: World) -> AsyncGenerator[Served]:
+async def server(world: World) -> AsyncGenerator[ServedStudio]:
     workspace = world.home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
     async with agx_serve(world.home, AGX_WORKSPACE_ROOT=str(workspace)) as served:
@@ -51,13 +51,13 @@ def address_space(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-def limit_memory(served: Served, spare: int) -> None:
+def limit_memory(served: ServedStudio, spare: int) -> None:
     """Let the server have `spare` more bytes of address space than it has now."""
     most = address_space(served.process.pid) + spare
     resource.prlimit(served.process.pid, resource.RLIMIT_AS, (most, most))
 
 
-def use_up_files(served: Served, spare: int = 0) -> None:
+def use_up_files(served: ServedStudio, spare: int = 0) -> None:
     """Let the server open `spare` files beside those that are open."""
     most = max(int(name) for name in os.listdir(f"/proc/{served.process.pid}/fd")) + 1 + spare
     hard = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)[1]
@@ -90,7 +90,7 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
     assert found == [], told(found)
 
 
-async def press(world: World, served: Served, client: httpx.AsyncClient, sessions: list[str]) -> None:
+async def press(world: World, served: ServedStudio, client: httpx.AsyncClient, sessions: list[str]) -> None:
     """Turns in all sessions at once, round by round, each longer than those before, until the server ends or has them
     all behind it."""
     for size in (1000, 200_000, 800_000):

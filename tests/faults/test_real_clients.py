@@ -122,7 +122,7 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> lis
             log = Reader(served.port, f"{path}/events", served.token)
             for text in (f"say {SAID}", *["count to 120"] * 100):  # a busy machine joins words, and sends fewer bytes
                 turn = (await person.post(f"{path}/turns", json={"input": text})).json()["turn_id"]
-                await log.read(lambda log, turn=turn: turn in log.over)
+                await log.read(lambda log, turn=turn: turn in log.ended_turns)
                 await everything_got(clients, log, following)
                 if all(client.proxy.cuts == CUTS for client in clients.values()):
                     return [cursor_and_data(frame) for frame in log.frames]
@@ -166,7 +166,7 @@ def lacking(name: str) -> str | None:
 async def check_that_they_have_the_log(home: Path, rng: random.Random, kinds: dict[str, Follow]) -> None:
     """Byte for byte, after as many cuts as there are to be, each, and a server that was killed."""
     clients = {
-        name: Client(follow, CuttingProxy.random(rng, cuts=CUTS, bytes_in_all=BYTES)) for name, follow in kinds.items()
+        name: Client(follow, CuttingProxy.random(rng, cuts=CUTS, total_bytes=BYTES)) for name, follow in kinds.items()
     }
     log = await through_cuts_and_a_kill(home, clients)
     for name, client in clients.items():

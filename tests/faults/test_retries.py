@@ -24,7 +24,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
 from tests.faults.failures import GOOD, REFUSED, UNSHAKEN, any_fault, silence
 from tests.faults.provider import Fault, Provider, Stream, provider, stream
-from tests.jumping import JUMPING_OVER_SOCKETS, LoopClock
+from tests.jumping import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
 from tests.patience import PATIENCE
 from tests.wires.wires import WIRES
 
@@ -312,7 +312,7 @@ async def test_a_retry_is_invisible_or_absent(rng, count, settings):
 
 
 @pytest.mark.promise("C6")
-@pytest.mark.parametrize("anyio_backend", [JUMPING_OVER_SOCKETS], ids=["jumping"])
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME_OVER_SOCKETS], ids=["jumping"])
 async def test_who_falls_silent_is_not_asked_again(rng, count, settings):
     for _ in range(count(1, 1, 10)):
         found = await wrongs([rng.getrandbits(32) for _ in range(40)], settings, silent=True)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.patience import PATIENCE
 from tests.studio.reading import Reader
-from tests.studio.serving import Served, agx_serve
+from tests.studio.serving import ServedStudio, agx_serve
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
 
@@ -47,7 +47,7 @@ class Follower:
     arrived: list[tuple[float, bytes]] = field(default_factory=list)
 
     async def follow(self, cursor: str) -> None:
-        async with self.reader.connected(cursor) as connection:
+        async with self.reader.connect(cursor) as connection:
             while piece := await connection.reader.read(1 << 16):
                 self.arrived.append((time.time(), piece))
 
@@ -79,7 +79,7 @@ def typical_p99(followers: list[Follower]) -> float:
 
 
 @asynccontextmanager
-async def following(path: str, served: Served, cursor: str) -> AsyncIterator[list[Follower]]:
+async def following(path: str, served: ServedStudio, cursor: str) -> AsyncIterator[list[Follower]]:
     followers = [Follower(Reader(served.port, path, served.token)) for _ in range(READING)]
     tasks = [asyncio.create_task(follower.follow(cursor)) for follower in followers]
     try:
@@ -90,7 +90,7 @@ async def following(path: str, served: Served, cursor: str) -> AsyncIterator[lis
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def quiet_reader(served: Served, path: str, buffer: int) -> socket.socket:
+def quiet_reader(served: ServedStudio, path: str, buffer: int) -> socket.socket:
     """A connection that asks for the whole stream and whose machine takes little."""
     quiet = socket.socket()
     quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -122,7 +122,7 @@ def left_in(quiet: socket.socket) -> bytes:
     return got.partition(b"\r\n\r\n")[2]
 
 
-def resident(served: Served) -> int:
+def resident(served: ServedStudio) -> int:
     """The server's memory in bytes."""
     lines = Path(f"/proc/{served.process.pid}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
@@ -151,7 +151,7 @@ async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
     """A whole turn, `log` being read to its end."""
     turns = log.path.replace("events", "turns")
     turn = (await client.post(turns, json={"input": text})).json()["turn_id"]
-    await log.read(lambda log: turn in log.over)
+    await log.read(lambda log: turn in log.ended_turns)
 
 
 async def test_slow_and_stopped_readers_cost_little_delay_nobody_and_lose_nothing(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
                 slow.cancel()
             for stopped in quiet[SLOW:]:
                 resumed = Reader(served.port, path, served.token)
-                resumed.take(left_in(stopped))
-                await resumed.read(lambda reader: len(reader.over) == 3)
+                resumed.feed(left_in(stopped))
+                await resumed.read(lambda reader: len(reader.ended_turns) == 3)
                 assert resumed.frames == log.frames
     assert grown <= 150 * MEGABYTE
     return undisturbed, disturbed

@@ -21,7 +21,7 @@ from agenticx.runtime import (
 from agenticx.testing import ScriptedModel, call, check_grammar, cut, hang, pause, say, think
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.jumping import JUMPING
+from tests.jumping import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ TERMINAL_SECONDS = 0.2  # beside the work that is to be done
 @pytest.fixture
 def anyio_backend():
     """Time passes only while a turn waits."""
-    return JUMPING
+    return VIRTUAL_TIME
 
 
 @tool(risk="read")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from studio.server import settle_memory
+from studio.server import freeze_startup_memory
 from tests.linear.measure import MAX_HOLD, MAX_RATIO, MEGABYTE, Measurement, measure
 from tests.linear.server import REPLIES, wait_during
 from tests.linear.table import CASES
@@ -31,7 +31,7 @@ def main() -> None:
     names = arguments.names
     chosen = [case for case in CASES if not names or any(name in case.name for name in names)]
     began = time.monotonic()
-    settle_memory()
+    freeze_startup_memory()
     logging.disable()
     done: list[Measurement] = []
     print(_line(("", "where", "ms for 1 MB", "held, ms", "2n / n", "", "costliest input", "steepest input")))

@@ -19,7 +19,7 @@ from agenticx.testing.provider_replies import ProviderReply, as_json
 from tests.linear.texts import JSON, TEXTS
 from tests.patience import PATIENCE
 from tests.studio.reading import Reader, envelope_of
-from tests.studio.serving import Served, agx_serve
+from tests.studio.serving import ServedStudio, agx_serve
 from tests.support.forked import ROOT
 
 __all__ = ["REPLIES", "Waits", "wait_during"]
@@ -93,7 +93,7 @@ async def wait_during(home: Path, names: Sequence[str], size: int) -> AsyncGener
 
 
 @asynccontextmanager
-async def _serving(home: Path, replies: Sequence[ProviderReply]) -> AsyncGenerator[Served]:
+async def _serving(home: Path, replies: Sequence[ProviderReply]) -> AsyncGenerator[ServedStudio]:
     async with FakeOpenAIServer(replies) as provider:
         more = {
             "AGX_MODEL": "openai-chat:fake-model",
@@ -105,7 +105,7 @@ async def _serving(home: Path, replies: Sequence[ProviderReply]) -> AsyncGenerat
 
 
 @asynccontextmanager
-async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
+async def _polling(served: ServedStudio) -> AsyncGenerator[Callable[[], Any]]:
     """Yield a function that ends the current polling interval and returns its response times."""
     pipe = asyncio.subprocess.PIPE
     arguments = (sys.executable, "-m", "tests.linear.polling", str(served.port), str(served.process.pid))
@@ -126,13 +126,13 @@ async def _polling(served: Served) -> AsyncGenerator[Callable[[], Any]]:
         await process.wait()
 
 
-async def _turn(served: Served, client: httpx.AsyncClient) -> list[str]:
+async def _turn(served: ServedStudio, client: httpx.AsyncClient) -> list[str]:
     """Run one turn, allowing every question; return the outcomes of its calls, and how it ended."""
     path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
     (await client.post(f"{path}/turns", json={"input": "go on"})).raise_for_status()
     reader, answered = Reader(served.port, f"{path}/events", served.token), set[str]()
-    while not reader.over:
-        await reader.read(lambda log: bool(log.over or _asked(log, answered)))
+    while not reader.ended_turns:
+        await reader.read(lambda log: bool(log.ended_turns or _asked(log, answered)))
         for question in _asked(reader, answered):
             answered.add(question["id"])
             yes = {"approved": True, "digest": question["digest"]}

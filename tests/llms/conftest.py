@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from agenticx.llms import local_servers
-from tests.jumping import JUMPING_OVER_SOCKETS
+from tests.jumping import VIRTUAL_TIME_OVER_SOCKETS
 from tests.patience import PATIENCE
 
 
 @pytest.fixture
 def anyio_backend() -> Any:
     """Return the backend with a clock that jumps over waits; both ends of all sockets are in this process."""
-    return JUMPING_OVER_SOCKETS
+    return VIRTUAL_TIME_OVER_SOCKETS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 
 
 @dataclass
@@ -64,7 +64,7 @@ async def pieces_server(
             state.client_gone.set()
             writer.close()
 
-    accepted = Accepted(serve)
+    accepted = AcceptedConnections(serve)
     server = await asyncio.start_server(accepted, "127.0.0.1", port)
     state.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:

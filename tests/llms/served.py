@@ -24,7 +24,7 @@ from agenticx.llms import (
 from agenticx.llms._provider import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, status
+from agenticx.testing.provider_replies import RawReply, status
 from tests.llms.pieces_server import PiecesServer, pieces_server
 from tests.llms.replies import sse
 from tests.patience import PATIENCE
@@ -50,7 +50,7 @@ class Served:
     hi: bytes
     end: bytes
     finished: Finished
-    refusal: Callable[[int, str], Body]
+    refusal: Callable[[int, str], RawReply]
     key_header: Callable[[str], tuple[str, str]] = lambda key: ("authorization", f"Bearer {key}")
     content_type: str = "text/event-stream"
     base_hint: str = ""
@@ -88,16 +88,16 @@ class Served:
         """Return an object as this wire sends it within a reply."""
         return json.dumps(fields).encode() + b"\n" if self.content_type.endswith("ndjson") else sse(fields)
 
-    def body(self, *parts: bytes) -> Body:
+    def body(self, *parts: bytes) -> RawReply:
         """Return a complete response body."""
-        return Body(b"".join(parts), 200, self.content_type)
+        return RawReply(b"".join(parts), 200, self.content_type)
 
 
 def _line(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "message": {"role": "assistant", "content": ""}, **fields}).encode() + b"\n"
 
 
-def _plain_refusal(code: int, message: str) -> Body:
+def _plain_refusal(code: int, message: str) -> RawReply:
     return status(code, message, error_type="api_error")
 
 
@@ -139,9 +139,9 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def _anthropic_refusal(code: int, message: str) -> Body:
+def _anthropic_refusal(code: int, message: str) -> RawReply:
     error = {"type": _ANTHROPIC_TYPES.get(code, "api_error"), "message": message}
-    return Body(json.dumps({"type": "error", "error": error}).encode(), code, "application/json")
+    return RawReply(json.dumps({"type": "error", "error": error}).encode(), code, "application/json")
 
 
 ANTHROPIC = Served(
@@ -169,9 +169,9 @@ _GEMINI_WORDS = {
 }
 
 
-def _gemini_refusal(code: int, message: str) -> Body:
+def _gemini_refusal(code: int, message: str) -> RawReply:
     error = {"code": code, "message": message, "status": _GEMINI_WORDS.get(code, "UNKNOWN")}
-    return Body(json.dumps({"error": error}).encode(), code, "application/json")
+    return RawReply(json.dumps({"error": error}).encode(), code, "application/json")
 
 
 def _gemini_event(text: str, **fields: Any) -> bytes:
@@ -200,7 +200,7 @@ OLLAMA = Served(
     hi=_line(message={"role": "assistant", "content": "hi"}, done=False),
     end=_line(done=True, done_reason="stop"),
     finished=Finished("end", "stop"),
-    refusal=lambda code, message: Body(json.dumps({"error": message}).encode(), code, "application/json"),
+    refusal=lambda code, message: RawReply(json.dumps({"error": message}).encode(), code, "application/json"),
     content_type="application/x-ndjson",
 )
 

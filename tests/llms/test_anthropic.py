@@ -11,7 +11,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, body
+from agenticx.testing.provider_replies import RawReply, body
 from tests.llms.replies import sse
 from tests.llms.rules_anthropic import violations
 from tests.llms.served import ANTHROPIC, HELLO, KEY
@@ -23,8 +23,8 @@ model_at, failure = ANTHROPIC.at, ANTHROPIC.failure
 HI = [start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1)]
 
 
-def refusal(status: int, type_: str, message: str = "m") -> Body:
-    return Body(json.dumps(failed(type_, message)).encode(), status, "application/json")
+def refusal(status: int, type_: str, message: str = "m") -> RawReply:
+    return RawReply(json.dumps(failed(type_, message)).encode(), status, "application/json")
 
 
 # --- requests -----------------------------------------------------------------------------------------------------

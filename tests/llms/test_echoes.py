@@ -18,7 +18,7 @@ from agenticx.llms.openai_chat import _request as _openai_chat_request
 from agenticx.llms.openai_responses import _request as _openai_responses_request
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from agenticx.testing import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, body, status
+from agenticx.testing.provider_replies import RawReply, body, status
 from tests.llms import rules_anthropic
 from tests.llms.replies import sse
 from tests.llms.test_anthropic_reply import END, block, start, stop, text
@@ -165,7 +165,7 @@ STATE = ProviderState(
 OWN = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(LOOK,), provider_state=STATE)
 
 
-def refused(message: str) -> Body:
+def refused(message: str) -> RawReply:
     return status(400, message, error_type="invalid_request_error")
 
 

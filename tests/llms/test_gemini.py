@@ -12,7 +12,7 @@ from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_model
 from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, ProviderRequest, body
+from agenticx.testing.provider_replies import ProviderRequest, RawReply, body
 from tests.llms.rules_gemini import violations
 from tests.llms.served import GEMINI, HELLO, KEY
 from tests.llms.test_gemini_reply import called, said, sse
@@ -23,9 +23,9 @@ model_at, ask, failure = GEMINI.at, GEMINI.ask, GEMINI.failure
 HI, STOP = said({"text": "hi"}), said(finish="STOP")
 
 
-def refusal(status: int, word: str, message: str = "m", *details: dict[str, Any], as_list: bool = False) -> Body:
+def refusal(status: int, word: str, message: str = "m", *details: dict[str, Any], as_list: bool = False) -> RawReply:
     error = {"error": {"code": status, "message": message, "status": word, "details": list(details)}}
-    return Body(json.dumps([error] if as_list else error).encode(), status, "application/json")
+    return RawReply(json.dumps([error] if as_list else error).encode(), status, "application/json")
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ async def test_a_signature_that_is_refused_is_left_out() -> None:
 
 
 async def test_a_tool_keeps_its_name_where_the_provider_needs_another() -> None:
-    def called_as_declared(request: ProviderRequest) -> Body:
+    def called_as_declared(request: ProviderRequest) -> RawReply:
         (row,) = request.json["tools"][0]["functionDeclarations"]
         return body(sse(said(called(row["name"]), finish="STOP")))
 
@@ -175,7 +175,7 @@ LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.
         (refusal(503, "UNAVAILABLE", as_list=True), "provider.overloaded", None),
     ],
 )
-async def test_the_details_of_a_refusal_count(reply: Body, code: str, retry_after: float | None) -> None:
+async def test_the_details_of_a_refusal_count(reply: RawReply, code: str, retry_after: float | None) -> None:
     error = await failure(reply)
     assert (error.code, error.status, error.retry_after) == (code, reply.status, retry_after)
     assert error.retryable is (code in ("provider.rate_limited", "provider.overloaded"))

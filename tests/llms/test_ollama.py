@@ -9,7 +9,7 @@ import pytest
 from agenticx.llms import complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body
+from agenticx.testing.provider_replies import RawReply
 from tests.llms.rules_ollama import violations
 from tests.llms.served import HELLO, OLLAMA
 from tests.llms.test_ollama_reply import asked, end, lines, said
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 model_at = OLLAMA.at
 
 
-def ndjson(*events: Any) -> Body:
+def ndjson(*events: Any) -> RawReply:
     return OLLAMA.body(lines(*events))
 
 

@@ -27,7 +27,7 @@ from agenticx.messages import (
     UserMessage,
 )
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, as_json, no_streaming, status
+from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
 from tests.llms.pieces_server import pieces_server
 from tests.llms.replies import sse
 from tests.llms.served import CHAT, HELLO, KEY
@@ -96,7 +96,7 @@ async def test_refusals_of_streaming_are_recognised(refusal: str) -> None:
         (status(400, "'max_tokens' is not supported; use 'max_completion_tokens' instead."), "max_tokens"),
     ],
 )
-async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(refusal: Body, field: str) -> None:
+async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(refusal: RawReply, field: str) -> None:
     request = ModelRequest(messages=HELLO.messages, max_output_tokens=9)
     async with FakeOpenAIServer([refusal, "first", "second"]) as server, model_at(server.base_url) as model:
         assert [(await complete(model, request))[0].text for _ in range(2)] == ["first", "second"]
@@ -229,7 +229,7 @@ async def test_a_dialect_shortens_ids_leaves_fields_out_and_hands_reasoning_back
         (status(400, "m", error_type="content_filter"), "provider.content_filter", False),
     ],
 )
-async def test_the_words_of_a_refusal_say_more_than_its_status(reply: Body, code: str, retryable: bool) -> None:
+async def test_the_words_of_a_refusal_say_more_than_its_status(reply: RawReply, code: str, retryable: bool) -> None:
     error = await failure(reply)
     assert (error.code, error.retryable, error.status) == (code, retryable, reply.status)
 

@@ -11,7 +11,7 @@ from agenticx.llms import ModelRequest, OpenAIResponsesModel, complete, resolve_
 from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, status
+from agenticx.testing.provider_replies import RawReply, status
 from tests.llms.replies import sse
 from tests.llms.served import HELLO, KEY, RESPONSES
 
@@ -27,7 +27,7 @@ WHOLE = {
 }
 
 
-def refusal(message: str, code: int = 400) -> Body:
+def refusal(message: str, code: int = 400) -> RawReply:
     return status(code, message, error_type="invalid_request_error")
 
 
@@ -152,7 +152,7 @@ async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(model: str
     "message", ["Your organization must be verified to stream this model.", "'stream' is not supported for this model"]
 )
 async def test_a_server_that_refuses_streaming_is_asked_without_it_from_then_on(message: str) -> None:
-    whole = Body(json.dumps(WHOLE).encode(), 200, "application/json", {})
+    whole = RawReply(json.dumps(WHOLE).encode(), 200, "application/json", {})
     assert [body["stream"] for body in await asked(refusal(message), whole, whole, times=2)] == [True, False, False]
 
 
@@ -177,7 +177,7 @@ def said(model: str = "m") -> AssistantMessage:
         refusal("Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.", 404),
     ],
 )
-async def test_a_server_that_does_not_know_its_own_output_any_more_gets_it_as_text(complaint: Body) -> None:
+async def test_a_server_that_does_not_know_its_own_output_any_more_gets_it_as_text(complaint: RawReply) -> None:
     request = ModelRequest(messages=[said(), UserMessage(content="go on")])
     first, second = await asked(complaint, stream(HI, END), request=request)
     assert [item["type"] for item in first["input"]] == ["reasoning", "message", "message"]

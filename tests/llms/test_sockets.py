@@ -16,7 +16,7 @@ from agenticx.llms import ModelRequest, TextDelta, complete
 from agenticx.llms._provider import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
-from agenticx.testing.provider_replies import Body, body, hang_up, huge_line, reset
+from agenticx.testing.provider_replies import RawReply, body, hang_up, huge_line, reset
 from tests.llms.pieces_server import pieces_server
 from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recorded_errors, recordings
 from tests.llms.served import HELLO, KEY, OLLAMA, SERVED, Served
@@ -151,7 +151,7 @@ async def test_a_status_becomes_a_code(wire: Served, status: int, code: str, ret
 @pytest.mark.parametrize(("wire", "recorded"), of_each_wire(recorded_errors))
 async def test_a_recorded_http_error_is_told_in_the_provider_s_words(wire: Served, recorded: dict[str, Any]) -> None:
     said = json.loads(recorded["body"])["error"]
-    error = await wire.failure(Body(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
+    error = await wire.failure(RawReply(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
     assert (error.code, error.status) == ("provider.bad_request", recorded["status"])
     assert error.provider_type == (said.get("status") or said["type"])
     assert said["message"] in str(error)
@@ -207,12 +207,12 @@ async def test_a_404_says_how_the_wire_s_base_urls_end(wire: Served) -> None:
 async def test_retry_after_is_read_as_seconds_or_date(
     wire: Served, headers: dict[str, str], seconds: float | None
 ) -> None:
-    error = await wire.failure(Body(b"{}", 429, "application/json", headers))
+    error = await wire.failure(RawReply(b"{}", 429, "application/json", headers))
     assert error.retry_after == seconds
 
 
 async def test_a_redirect_is_not_followed(wire: Served) -> None:
-    elsewhere = Body(b"", 307, "text/plain", {"Location": "http://127.0.0.1:9/v1"})
+    elsewhere = RawReply(b"", 307, "text/plain", {"Location": "http://127.0.0.1:9/v1"})
     error = await wire.failure(elsewhere, api_key=KEY)
     assert (error.code, error.status) == ("provider.bad_request", 307)
     assert "http://127.0.0.1:9/v1" in str(error)
@@ -231,18 +231,18 @@ async def test_a_redirect_is_not_followed(wire: Served) -> None:
     ],
 )
 async def test_a_redirect_is_told_only_as_far_as_it_can_be_a_base_url(wire: Served, location: str, told: str) -> None:
-    error = await wire.failure(Body(b"", 307, "text/plain", {"Location": location}))
+    error = await wire.failure(RawReply(b"", 307, "text/plain", {"Location": location}))
     assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {told}"
 
 
 async def test_a_compressed_refusal_is_told_by_its_status(wire: Served) -> None:
-    error = await wire.failure(Body(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
+    error = await wire.failure(RawReply(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
     reason = "(its reason is compressed, which it was asked not to be)"
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {reason}"
 
 
 async def test_an_endless_error_body_is_not_read_to_its_end(wire: Served) -> None:
-    endless = Body(b"oh no ", 500, "text/plain", {}, fill=b"x" * 65_536, size=1_000_000_000)
+    endless = RawReply(b"oh no ", 500, "text/plain", {}, fill=b"x" * 65_536, size=1_000_000_000)
     assert (await wire.failure(endless)).code == "provider.overloaded"
 
 
@@ -258,7 +258,7 @@ async def test_a_web_page_is_no_reply_and_names_the_server_that_sent_it(wire: Se
 
 
 async def test_compressed_bytes_are_refused(wire: Served) -> None:
-    bomb = Body(b"\x1f\x8b", 200, wire.content_type, {"Content-Encoding": "gzip"})
+    bomb = RawReply(b"\x1f\x8b", 200, wire.content_type, {"Content-Encoding": "gzip"})
     assert (await wire.failure(bomb)).code == "provider.bad_reply"
 
 
@@ -320,8 +320,8 @@ async def test_silence_past_the_request_timeout_is_a_transport_error(wire: Serve
         lambda wire: wire.refusal(401, f"{'no' * 290} {KEY[:-1]} {KEY}"),
         lambda wire: wire.body(wire.hi, wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})),
         lambda wire: wire.body(wire.event({"error": {"message": "", "type": KEY}})),
-        lambda _: Body(b"", 302, "text/plain", {"Location": f"http://{KEY}@127.0.0.1/{KEY}?key={KEY}"}),
-        lambda _: Body(b"", 200, f"text/html; {KEY}", {"Content-Encoding": KEY}),
+        lambda _: RawReply(b"", 302, "text/plain", {"Location": f"http://{KEY}@127.0.0.1/{KEY}?key={KEY}"}),
+        lambda _: RawReply(b"", 200, f"text/html; {KEY}", {"Content-Encoding": KEY}),
     ],
 )
 async def test_no_error_quotes_the_key(wire: Served, reply: Callable[[Served], Any]) -> None:

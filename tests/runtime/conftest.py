@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import structlog  # noqa: F401 - imported on first use, which costs more than a test of 200 ms can bear
 
-from tests.jumping import JUMPING, LoopClock
+from tests.jumping import VIRTUAL_TIME, LoopClock
 from tests.runtime.playing import Player
 
 
 @pytest.fixture
 def anyio_backend() -> Any:
     """Return an event loop whose time passes only while a turn waits."""
-    return JUMPING
+    return VIRTUAL_TIME
 
 
 @pytest.fixture

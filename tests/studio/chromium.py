@@ -1,4 +1,7 @@
-"""A headless Chromium driven over its debugging pipe: JSON messages that end in NUL, on file descriptors 3 and 4."""
+"""A headless Chromium driven over its debugging pipe.
+
+The messages are JSON and end in NUL, on file descriptors 3 and 4.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +41,15 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Tab:
-    """One page. `complaints` collects exceptions and what the browser logs as errors, CSP violations included."""
+    """A page; `errors` collects exceptions and what the browser logs as errors, CSP violations included."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._responses: dict[int, asyncio.Future[Any]] = {}
         self._session: str | None = None
         self._loaded = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
 
     async def open(self, url: str) -> None:
         target = await self._call("Target.createTarget", url="about:blank")
@@ -60,13 +63,13 @@ class Tab:
         await self._load("Page.reload")
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; a promise is awaited."""
+        """Return the value of a JavaScript expression; a promise is awaited."""
         answer = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     async def wait_for(self, expression: str) -> Any:
-        """The value of an expression as soon as the page makes it true."""
+        """Wait until an expression is true in the page and return its value."""
         return await self.evaluate(
             f"""new Promise((resolve) => {{
                 const check = () => {{ const value = {expression}; if (value) {{ done(value); }} }};
@@ -89,26 +92,26 @@ class Tab:
             await self._loaded.wait()
 
     async def _call(self, method: str, **params: Any) -> Any:
-        number = len(self._answers) + 1
-        self._answers[number] = asyncio.get_running_loop().create_future()
+        number = len(self._responses) + 1
+        self._responses[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": method, "params": params}
         if self._session is not None:
             message["sessionId"] = self._session
         self._writer.write(json.dumps(message).encode() + b"\0")
         async with asyncio.timeout(PATIENCE):
-            return await self._answers[number]
+            return await self._responses[number]
 
     async def _read(self) -> None:
         while raw := await self._message():
             message = json.loads(raw)
             if "id" in message:
-                self._answers[message["id"]].set_result(message.get("result") or message)
+                self._responses[message["id"]].set_result(message.get("result") or message)
             elif message["method"] == "Page.loadEventFired":
                 self._loaded.set()
             elif message["method"] == "Runtime.exceptionThrown":
-                self.complaints.append(json.dumps(message["params"]["exceptionDetails"]))
+                self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
             elif message["method"] == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
-                self.complaints.append(message["params"]["entry"]["text"])
+                self.errors.append(message["params"]["entry"]["text"])
 
     async def _message(self) -> bytes:
         try:
@@ -119,7 +122,7 @@ class Tab:
 
 @asynccontextmanager
 async def browser_tab(profile: Path) -> AsyncIterator[Tab]:
-    """A tab of a fresh browser, which ends with the block."""
+    """Yield a tab of a new browser, which is closed at the end."""
     assert CHROMIUM is not None
     commands, ours_out = os.pipe()
     ours_in, answers = os.pipe()

@@ -1,4 +1,4 @@
-"""What the studio's tests share."""
+"""Fixtures of the studio's tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.studio.running import Studio, StudioMaker, running_studio
 
 @pytest.fixture
 def make_studio(tmp_path: Path) -> StudioMaker:
-    """Starts studios: `async with make_studio(model) as studio`."""
+    """Return a function that starts studios: `async with make_studio(model) as studio`."""
 
     def make(*args: Any, **kwargs: Any) -> AbstractAsyncContextManager[Studio]:
         return running_studio(tmp_path, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A proxy that ends its first connections after a random number of bytes, in turns politely and by a reset."""
+"""A proxy that ends its first connections after random byte counts, by EOF and reset in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from agenticx.testing._accepted import Accepted
+from agenticx.testing._accepted import AcceptedConnections
 
 __all__ = ["CuttingProxy"]
 
@@ -19,9 +19,9 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 @dataclass
 class CuttingProxy:
-    """Lies between a client and the server on port `upstream`, which may change; cuts `budgets` bytes into each answer.
+    """A proxy to the server on port `upstream`, which may change; it cuts each response after the next of `budgets`.
 
-    Once all budgets are used up it lets everything through. Connections that come while no server listens are reset.
+    Once all budgets are used up it passes everything. Connections made while no server listens are reset.
     """
 
     budgets: list[int]
@@ -31,13 +31,13 @@ class CuttingProxy:
     connections: int = 0
 
     @classmethod
-    def random(cls, rng: random.Random, *, cuts: int, bytes_in_all: int) -> CuttingProxy:
-        """Cuts that will all have come before `bytes_in_all` have gone through."""
-        return cls([rng.randrange(1, 4 * bytes_in_all // (3 * cuts)) for _ in range(cuts)])
+    def random(cls, rng: random.Random, *, cuts: int, total_bytes: int) -> CuttingProxy:
+        """Return a proxy whose cuts have all occurred before `total_bytes` were passed."""
+        return cls([rng.randrange(1, 4 * total_bytes // (3 * cuts)) for _ in range(cuts)])
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[CuttingProxy]:
-        accepted = Accepted(self._serve)
+        accepted = AcceptedConnections(self._serve)
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -48,18 +48,18 @@ class CuttingProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        above: asyncio.StreamWriter | None = None
+        upstream_writer: asyncio.StreamWriter | None = None
         try:
-            answer, above = await asyncio.open_connection("127.0.0.1", self.upstream)
-            sending = asyncio.create_task(_copy(reader, above))
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+            sending = asyncio.create_task(_copy(reader, upstream_writer))
             try:
-                await self._answer(answer, writer)
+                await self._answer(upstream_reader, writer)
             finally:
                 sending.cancel()
         except OSError:
             _reset(writer)
         finally:
-            for end in (writer, above):
+            for end in (writer, upstream_writer):
                 if end is not None:
                     end.transport.abort()
 
@@ -76,7 +76,7 @@ class CuttingProxy:
                 await writer.drain()
             writer.write_eof()
         finally:
-            if budget is not None:  # the server or the client ended it: that is no cut of ours
+            if budget is not None:  # the server or the client closed the connection: the cut is still to come
                 self.budgets.insert(0, budget)
 
     async def _cut(self, writer: asyncio.StreamWriter) -> None:

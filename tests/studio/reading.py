@@ -1,4 +1,4 @@
-"""A client of streams on a bare socket: it keeps frames as bytes, leaves whenever it is told to, and goes on."""
+"""A stream client on a plain socket, which stores frames as bytes and can disconnect at any byte."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ def envelope_of(frame: bytes) -> dict[str, Any]:
 
 @dataclass
 class Connection:
-    """One connection to a stream, as raw bytes."""
+    """A connection to a stream, as raw bytes."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     def abort(self) -> None:
-        """End it by a reset."""
+        """Close the connection by a reset."""
         self.writer.transport.abort()
 
 
 @dataclass
 class Reader:
-    """What one client has of a stream, over all its connections: whole frames, those without id apart."""
+    """A client of one stream, and the complete frames it received over all its connections.
+
+    `frames` are those of the log, which have an id; `unnumbered` are those without.
+    """
 
     port: int
     path: str
     token: str
     frames: list[bytes] = field(default_factory=list)
-    others: list[bytes] = field(default_factory=list)
-    over: set[str] = field(default_factory=set)  # the turns whose terminal event is here
+    unnumbered: list[bytes] = field(default_factory=list)
+    ended_turns: set[str] = field(default_factory=set)  # ids of the turns whose terminal event was received
 
     @property
     def cursor(self) -> str | None:
@@ -55,47 +58,47 @@ class Reader:
 
     async def read(
         self,
-        enough: Callable[[Reader], bool] = lambda _: False,
+        is_done: Callable[[Reader], bool] = lambda _: False,
         *,
         cursor: str | None = None,
-        most: int | None = None,
+        max_bytes: int | None = None,
         seconds: float = PATIENCE,
     ) -> bool:
-        """Read on from `cursor` or from the last frame until there is `enough` or the stream ends.
+        """Read from `cursor` or the last frame until `is_done` returns True or the stream ends.
 
-        False when it left before, by a reset in the middle of things, after `most` bytes.
+        Returns False if it reset the connection before, after `max_bytes`.
         """
-        async with asyncio.timeout(seconds), self.connected(cursor) as connection:
+        async with asyncio.timeout(seconds), self.connect(cursor) as connection:
             rest = bytearray()
-            while piece := await connection.reader.read(1 << 16 if most is None else min(most, 1 << 16)):
+            while piece := await connection.reader.read(1 << 16 if max_bytes is None else min(max_bytes, 1 << 16)):
                 searched = max(len(rest) - 1, 0)
                 rest += piece
                 if rest.find(b"\n\n", searched) >= 0:
-                    rest = bytearray(self.take(bytes(rest)))
-                if enough(self):
+                    rest = bytearray(self.feed(bytes(rest)))
+                if is_done(self):
                     return True
-                most = most and most - len(piece)
-                if most == 0:
+                max_bytes = max_bytes and max_bytes - len(piece)
+                if max_bytes == 0:
                     connection.abort()
                     return False
         return True
 
-    def take(self, piece: bytes) -> bytes:
-        """Keep the whole frames in what was read; returns the rest, of a frame that goes on."""
+    def feed(self, piece: bytes) -> bytes:
+        """Store the complete frames of a chunk and return the rest, the beginning of the next frame."""
         *whole, rest = piece.split(b"\n\n")
         logged = [frame for frame in whole if frame.startswith(b"id: ")]
         self.frames += logged
-        self.others += (frame for frame in whole if frame.startswith(b"data: "))
+        self.unnumbered += (frame for frame in whole if frame.startswith(b"data: "))
         for frame in logged:
             if b'"type":"final"' in frame or b'"type":"error"' in frame:
                 envelope = envelope_of(frame)
                 if envelope["type"] == "final" or envelope["data"].get("fatal"):
-                    self.over.add(envelope["turn_id"])
+                    self.ended_turns.add(envelope["turn_id"])
         return rest
 
     @asynccontextmanager
-    async def connected(self, cursor: str | None = None) -> AsyncGenerator[Connection]:
-        """A connection on which the head of the answer was read; HTTP/1.0, so that what follows are frames alone."""
+    async def connect(self, cursor: str | None = None) -> AsyncGenerator[Connection]:
+        """Yield a connection after the head of its response, which is HTTP/1.0: only frames follow, no chunk sizes."""
         known = cursor if cursor is not None else self.cursor
         head = f"GET {self.path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
         head += "\r\n" if known is None else f"Last-Event-ID: {known}\r\n\r\n"

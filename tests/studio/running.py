@@ -1,4 +1,4 @@
-"""A real studio on a real socket, and what a client needs to talk to it."""
+"""A real studio on a real socket, with a client and helpers for its event streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
-from studio.services import Models, Services, make_services
+from studio.services import ServerModels, Services, make_services
 from tests.patience import PATIENCE, PatientClock, patient_client
 from tests.studio.reading import Reader
 
@@ -50,7 +50,7 @@ class Frame:
 
 @dataclass
 class Studio:
-    """A running studio and a client that may use it."""
+    """A running studio and an authorized client."""
 
     services: Services
     server: StudioServer
@@ -60,7 +60,7 @@ class Studio:
     serving: asyncio.Task[None]
 
     async def session(self, **fields: Any) -> str:
-        """A session that has a name already: no turn of it gives it one."""
+        """Create a session with a name, so that no turn adds a naming event, and return its id."""
         answer = await self.client.post("/api/sessions", json={"name": "Named", **fields})
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
@@ -81,7 +81,7 @@ class Studio:
         return self.frames(f"/api/sessions/{session_id}/events", cursor=cursor)
 
     async def events_until(self, session_id: str, type_: str, *, cursor: str | None = None) -> list[Frame]:
-        """The session's events up to the first of that type."""
+        """Return the session's events up to the first one of that type."""
         async with self.events(session_id, cursor=cursor) as frames:
             found = await until(frames, type_)
         if cursor is None:
@@ -89,7 +89,7 @@ class Studio:
         return found
 
     def reader(self, session_id: str, query: str = "") -> Reader:
-        """A client of the session's stream that may leave in the middle of a frame."""
+        """Return a client of the session's stream that can disconnect in the middle of a frame."""
         return Reader(self.port, f"/api/sessions/{session_id}/events{query}", TOKEN)
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class Studio:
 
 
 async def frames_of(answer: httpx.Response) -> AsyncIterator[Frame]:
-    """The frames of a stream; `retry` is left out, comments have no data."""
+    """Yield the frames of a stream without the `retry` field; comments have no data."""
     buffer = b""
     async for piece in answer.aiter_raw():
         buffer += piece
@@ -111,7 +111,7 @@ async def frames_of(answer: httpx.Response) -> AsyncIterator[Frame]:
 
 
 async def until(frames: AsyncIterator[Frame], type_: str) -> list[Frame]:
-    """All up to the first frame of that type."""
+    """Return all frames up to the first one of that type."""
     found: list[Frame] = []
     async with asyncio.timeout(PATIENCE):
         async for frame in frames:
@@ -127,30 +127,33 @@ StudioMaker = Callable[..., AbstractAsyncContextManager[Studio]]
 @asynccontextmanager
 async def running_studio(
     tmp_path: Path,
-    scripted: ChatModel | None = None,
+    default_model: ChatModel | None = None,
     *,
     tools: Iterable[Tool] | None = None,
     hooks: Sequence[AgentHook] = (),
     clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Studio]:
-    """A studio whose default model is `scripted`; `settings` are settings. Without a `clock` it is a patient one."""
+    """Yield a studio whose default model is `default_model`, by default one that says hello.
+
+    Without a `clock` it has a `PatientClock`.
+    """
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
-    played = scripted or ScriptedModel(["hello"] * 100, name="scripted")
+    model = default_model or ScriptedModel(["hello"] * 100, name="scripted")
     given = {"home": tmp_path / "home", "workspace_root": workspace, "model": "scripted", **settings}
     loaded = load_settings(given, environ={})
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
 
     def assemble(spec: str, given: Settings) -> ChatModel:
-        return played if spec == "scripted" else assemble_model(spec, given)
+        return model if spec == "scripted" else assemble_model(spec, given)
 
     services = make_services(
         loaded,
         token=TOKEN,
         port=port,
-        models=Models(loaded, assemble),
+        models=ServerModels(loaded, assemble),
         tools=tools or [note],
         hooks=hooks,
         clock=clock or PatientClock(),

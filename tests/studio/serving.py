@@ -1,4 +1,4 @@
-"""`agx` in processes of its own, as a person runs it."""
+"""`agx` in processes of its own, as a user runs it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.forked import AsyncProcess
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
-    return {**kept, "AGX_HOME": str(home), "AGX_MODEL": "demo", "AGX_LOG_LEVEL": "warning", **more}
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "OPENAI", "COV_"))}
+    return {**inherited, "AGX_HOME": str(home), "AGX_MODEL": "demo", "AGX_LOG_LEVEL": "warning", **variables}
 
 
 @dataclass
-class Served:
-    """`agx serve` in a process of its own."""
+class ServedStudio:
+    """A running `agx serve` process."""
 
     process: AsyncProcess
     port: int
@@ -46,15 +46,17 @@ class Served:
 
 
 @asynccontextmanager
-async def agx_serve(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> AsyncGenerator[Served]:
-    """`mutant` is one of `tests.faults.broken.MUTANTS`."""
+async def agx_serve(
+    home: Path, *arguments: str, mutant: str | None = None, **more: str
+) -> AsyncGenerator[ServedStudio]:
+    """Run `agx serve` on a free port; `mutant` is one of `tests.faults.broken.MUTANTS`."""
     process = await agx(home, "serve", "--port", "0", *arguments, mutant=mutant, **more)
     try:
         async with asyncio.timeout(PATIENCE):
             line = await process.stderr.readline()
         ready = READY.search(line)
         assert ready is not None, line + await process.stderr.read()
-        yield Served(process, int(ready[1]), ready[2].decode(), home)
+        yield ServedStudio(process, int(ready[1]), ready[2].decode(), home)
     finally:
         if process.returncode is None:
             process.kill()

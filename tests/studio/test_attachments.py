@@ -1,4 +1,4 @@
-"""Files over HTTP: taken, refused with a sentence, kept out of the log."""
+"""Attachments over HTTP: accepted, refused with a sentence, and not stored in the event log."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = pytest.mark.anyio
 
 
-def given(name: str, content: bytes, **more: Any) -> dict[str, Any]:
+def attachment(name: str, content: bytes, **more: Any) -> dict[str, Any]:
     return {"name": name, "data": b64encode(content).decode(), **more}
 
 
-PICTURE = given("a.png", contents["image/png"])
-WORDS = given("f.csv", contents["text/plain"], media_type="text/csv")
+PICTURE = attachment("a.png", contents["image/png"])
+WORDS = attachment("f.csv", contents["text/plain"], media_type="text/csv")
 
 
-async def test_files_reach_the_model_and_the_log_has_their_names_alone(make_studio: StudioMaker) -> None:
+async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_studio: StudioMaker) -> None:
     model = ScriptedModel(["seen"])
     async with make_studio(model) as studio:
         session_id = await studio.session()
@@ -41,9 +41,9 @@ async def test_files_reach_the_model_and_the_log_has_their_names_alone(make_stud
     assert frames[0].data["data"]["attachments"] == summaries
     assert listed[0]["attachments"] == summaries
     assert not any(PNG.data.encode() in frame.raw for frame in frames)
-    said = model.requests[0].messages[-1]
-    assert isinstance(said, UserMessage)
-    assert said.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
+    message = model.requests[0].messages[-1]
+    assert isinstance(message, UserMessage)
+    assert message.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
 
 
 async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[int, str, str, str]:
@@ -52,20 +52,26 @@ async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[i
     return answer.status_code, problem["code"], problem.get("field", ""), problem["detail"]
 
 
-async def test_what_is_not_let_in_is_a_problem_with_a_sentence_and_starts_nothing(make_studio: StudioMaker) -> None:
+async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(make_studio: StudioMaker) -> None:
     large = contents["image/png"] + b"\0" * 5 * 1024 * 1024
     half = contents["application/pdf"] + b" " * (MAX_TOTAL_BYTES // 2)
     async with make_studio(ScriptedModel()) as studio:
         session_id = await studio.session()
         first = "attachments.0.data"
         for attachments, status, code, field, words in (
-            ([given("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
-            ([given("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
-            ([given("a.pdf", half), given("b.pdf", half)], 413, "attachment_too_large", "", "the limit is 16 MiB"),
+            ([attachment("x.zip", b"PK\x03\x04\0")], 422, "attachment_refused", first, "'x.zip' is neither a PNG"),
+            ([attachment("x.png", large)], 413, "attachment_too_large", first, "an image may have 5 MiB."),
+            (
+                [attachment("a.pdf", half), attachment("b.pdf", half)],
+                413,
+                "attachment_too_large",
+                "",
+                "the limit is 16 MiB",
+            ),
             ([{"name": "x", "data": "*"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([{"name": "x", "data": "é"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
-            ([given("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
-            ([given("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
+            ([attachment("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
+            ([attachment("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
             ([{"name": "x"}], 422, "invalid_body", first, "'attachments.0.data' is required."),
             ([PICTURE] * (MAX_ATTACHMENTS + 1), 422, "invalid_body", "attachments", "at most 20 items"),
         ):
@@ -80,7 +86,7 @@ async def test_files_up_to_the_limit_fit_into_a_body(make_studio: StudioMaker) -
     content = contents["image/png"] + b"\0" * (MAX_TOTAL_BYTES // 4 - 16)
     async with make_studio(model) as studio:
         session_id = await studio.session()
-        files = [given(f"{number}.png", content) for number in range(4)]
+        files = [attachment(f"{number}.png", content) for number in range(4)]
         assert (await studio.turn(session_id, "look", attachments=files)).status_code == 202
         await studio.events_until(session_id, "final")
     assert len(model.requests[0].messages[-1].attachments) == 4
@@ -98,10 +104,11 @@ async def test_the_same_id_with_other_files_is_another_input(make_studio: Studio
     assert answers[0].json()["turn_id"] == answers[1].json()["turn_id"]
 
 
-async def test_the_schema_of_a_turn_says_what_a_file_is(make_studio: StudioMaker) -> None:
+async def test_the_schema_of_a_turn_describes_attachments(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         document = (await studio.client.get("/openapi.json")).json()
     schemas = document["components"]["schemas"]
-    assert schemas["NewTurn"]["properties"]["attachments"]["items"] == {"$ref": "#/components/schemas/NewAttachment"}
-    assert sorted(schemas["NewAttachment"]["properties"]) == ["data", "media_type", "name"]
+    attachments = schemas["StartTurnBody"]["properties"]["attachments"]
+    assert attachments["items"] == {"$ref": "#/components/schemas/AttachmentBody"}
+    assert sorted(schemas["AttachmentBody"]["properties"]) == ["data", "media_type", "name"]
     assert "AttachmentData" in json.dumps(schemas["Event"]) or "AttachmentData" in schemas

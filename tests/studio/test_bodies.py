@@ -1,4 +1,4 @@
-"""Request bodies: what is too much is refused soon, and what is much is read without holding up anybody else."""
+"""Request bodies: too large ones are refused early, large ones are read without blocking the loop."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from studio.bodies import Body, read_body
+from studio.bodies import RequestBody, read_body
 from studio.problems import Problem
-from studio.routes.confirms import Answer
-from studio.routes.turns import NewTurn
+from studio.routes.confirms import ConfirmAnswerBody
+from studio.routes.turns import StartTurnBody
 from tests.patience import longest_hold
 from tests.studio.running import StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-MOST_HELD = 0.15
-"""CPU seconds for which the loop may be held; without a bound these bodies held it for seconds."""
+MAX_HOLD_SECONDS = 0.15
+"""CPU seconds for which the loop may be blocked; without the limits these bodies blocked it for seconds."""
 
 HEADERS = [(b"content-type", b"application/json")]
 
 
 def request(body: bytes) -> Request:
-    """A request whose body comes in pieces, as from a socket."""
+    """Return a request whose body arrives in chunks, as from a socket."""
     starts = iter(range(0, len(body), 65_536))
 
     async def receive() -> Message:
@@ -41,25 +41,28 @@ def turn(more: str) -> bytes:
     return f'{{"input":"x","a":{more}}}'.encode()
 
 
-TOO_MANY: dict[str, tuple[type[Body], Callable[[], bytes]]] = {
-    "objects": (NewTurn, lambda: turn("[" + "{}," * 5_000_000 + "1]")),
-    "lists": (NewTurn, lambda: turn("[" + "[]," * 5_000_000 + "1]")),
-    "lists of lists": (NewTurn, lambda: turn("[" + ("[" + "[]," * 999 + "[]],") * 6_000 + "1]")),
-    "numbers": (NewTurn, lambda: turn("[" + "1," * 8_000_000 + "1]")),
-    "quotes": (NewTurn, lambda: turn("[" + '"",' * 5_000_000 + "1]")),
-    "arguments": (Answer, lambda: b'{"approved":true,"digest":"x","arguments":{"a":[' + b"{}," * 1_300_000 + b"1]}}"),
+TOO_MANY: dict[str, tuple[type[RequestBody], Callable[[], bytes]]] = {
+    "objects": (StartTurnBody, lambda: turn("[" + "{}," * 5_000_000 + "1]")),
+    "lists": (StartTurnBody, lambda: turn("[" + "[]," * 5_000_000 + "1]")),
+    "lists of lists": (StartTurnBody, lambda: turn("[" + ("[" + "[]," * 999 + "[]],") * 6_000 + "1]")),
+    "numbers": (StartTurnBody, lambda: turn("[" + "1," * 8_000_000 + "1]")),
+    "quotes": (StartTurnBody, lambda: turn("[" + '"",' * 5_000_000 + "1]")),
+    "arguments": (
+        ConfirmAnswerBody,
+        lambda: b'{"approved":true,"digest":"x","arguments":{"a":[' + b"{}," * 1_300_000 + b"1]}}",
+    ),
 }
 
 
 @pytest.mark.parametrize("family", TOO_MANY)
-async def test_a_body_of_too_many_values_is_refused_before_it_is_parsed_and_holds_nobody_up(family: str) -> None:
+async def test_a_body_of_too_many_values_is_refused_before_parsing_without_blocking_the_loop(family: str) -> None:
     schema, make = TOO_MANY[family]
     sent = request(make())
     async with longest_hold() as hold:
         with pytest.raises(Problem, match="it holds more than 10000 values") as caught:
             await read_body(sent, schema)
     assert (caught.value.status, caught.value.code) == (400, "malformed_json")
-    assert hold.longest < MOST_HELD
+    assert hold.longest < MAX_HOLD_SECONDS
 
 
 LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
@@ -71,29 +74,29 @@ LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
 
 
 @pytest.mark.parametrize("family", LONG)
-async def test_a_long_text_is_read_without_holding_up_anybody(family: str) -> None:
-    written, said = LONG[family]()
+async def test_a_long_text_is_read_without_blocking_the_loop(family: str) -> None:
+    written, text = LONG[family]()
     sent = request(b'{"input":"' + written + b'"}')
     async with longest_hold() as hold:
-        body = await read_body(sent, NewTurn)
-    assert body.input == said
-    assert hold.longest < MOST_HELD
+        body = await read_body(sent, StartTurnBody)
+    assert body.input == text
+    assert hold.longest < MAX_HOLD_SECONDS
 
 
-async def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
-    for said in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
+async def test_invalid_utf_8_is_refused_at_any_position() -> None:
+    for text in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
-            await read_body(request(b'{"input":"' + said), NewTurn)
+            await read_body(request(b'{"input":"' + text), StartTurnBody)
 
 
-async def test_a_character_that_lies_across_two_pieces_is_read() -> None:
+async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
     for shift in range(4):
         text = "x" * (1024 * 1024 - 12 + shift) + "😀" * 4
-        body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), NewTurn)
+        body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), StartTurnBody)
         assert body.input == text
 
 
-async def test_as_much_as_may_be_attached_is_taken(make_studio: StudioMaker) -> None:
+async def test_attachments_up_to_the_limit_are_accepted(make_studio: StudioMaker) -> None:
     document = b"%PDF-" + b"x" * (12 * 1024 * 1024 - 5)
     attached = [{"name": "a.pdf", "data": b64encode(document).decode()}]
     async with make_studio() as studio:

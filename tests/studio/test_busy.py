@@ -1,4 +1,4 @@
-"""What a client says while a turn runs: queued, taken in, put first, handed back; over real sockets and restarts."""
+"""Messages sent while a turn runs: queued, steering, interrupting, handed back, also over restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agenticx.testing import check_grammar
 from tests.llms.files import PNG
 from tests.patience import PATIENCE
 from tests.studio.running import Frame, Studio, StudioMaker, frames_of, until
-from tests.studio.serving import Served, agx_serve, outcome
+from tests.studio.serving import ServedStudio, agx_serve, outcome
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.anyio
 PICTURE = {"name": PNG.name, "data": PNG.data}
 
 
-async def ask(studio: Studio, session_id: str, text: str = "one") -> dict[str, Any]:
-    """Begin a turn and wait for its question."""
+async def start_turn_until_question(studio: Studio, session_id: str, text: str = "one") -> dict[str, Any]:
+    """Start a turn, wait for its question and return its data."""
     await studio.turn(session_id, text)
     return (await studio.events_until(session_id, "confirm_required"))[-1].data["data"]
 
@@ -38,7 +38,7 @@ async def allow(studio: Studio, asked: dict[str, Any]) -> None:
 
 
 async def log_until(studio: Studio, session_id: str, type_: str, times: int) -> list[dict[str, Any]]:
-    """The session's envelopes up to the so-manieth of that type."""
+    """Return the session's envelopes up to the event number `times` of that type."""
     async with studio.events(session_id) as frames:
         found: list[Frame] = []
         for _ in range(times):
@@ -48,8 +48,8 @@ async def log_until(studio: Studio, session_id: str, type_: str, times: int) -> 
     return envelopes
 
 
-def told(envelopes: Sequence[dict[str, Any]]) -> list[str]:
-    """What became of messages and turns: `queued two`, `turn_started two`, `final`, …"""
+def outcomes(envelopes: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the outcomes of messages and turns, such as `queued two`, `turn_started two`, `final`."""
     shown = ("turn_started", "queued", "handed_back", "steered", "final", "error")
     lines = (
         (event["type"], event["data"].get("input") or event["data"]["text"])
@@ -59,11 +59,11 @@ def told(envelopes: Sequence[dict[str, Any]]) -> list[str]:
     return [type_ if type_ in ("final", "error") else f"{type_} {text}" for type_, text in lines]
 
 
-async def test_a_queued_message_is_told_at_once_and_runs_behind_the_turn(make_studio: StudioMaker) -> None:
+async def test_a_queued_message_is_reported_at_once_and_runs_after_the_turn(make_studio: StudioMaker) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "one done", "two done"])
     async with make_studio(model) as studio:
         session_id = await studio.session(name="Named")
-        asked = await ask(studio, session_id)
+        asked = await start_turn_until_question(studio, session_id)
         fields = {"when_busy": "queue", "client_turn_id": "c2", "attachments": [PICTURE]}
         answer = await studio.turn(session_id, "two", **fields)
         assert (answer.status_code, set(answer.json())) == (202, {"turn_id", "cursor", "state"})
@@ -74,7 +74,7 @@ async def test_a_queued_message_is_told_at_once_and_runs_behind_the_turn(make_st
         assert "queued" not in [frame.type for frame in behind]
         assert behind[-1].data["turn_id"] == answer.json()["turn_id"]
         events = await log_until(studio, session_id, "final", 2)
-        assert told(events) == ["turn_started one", "queued two", "final", "turn_started two", "final"]
+        assert outcomes(events) == ["turn_started one", "queued two", "final", "turn_started two", "final"]
         (queued,) = (event for event in events if event["type"] == "queued")
         begun = [event for event in events if event["type"] == "turn_started"][1]
         assert queued["turn_id"] is None
@@ -92,14 +92,14 @@ async def test_a_queued_message_is_told_at_once_and_runs_behind_the_turn(make_st
         messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
         assert [message["content"] for message in messages if message["role"] == "user"] == ["one", "two"]
         assert messages[-2]["attachments"] == begun["data"]["attachments"]
-    said = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)]
-    assert [file.data for file in said[-1].attachments] == [PNG.data]
+    sent = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert [file.data for file in sent[-1].attachments] == [PNG.data]
 
 
 async def test_a_steered_message_is_part_of_the_turn_that_runs(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([call("note", {"text": "x"}), "as you say"])) as studio:
         session_id = await studio.session(name="Named")
-        asked = await ask(studio, session_id)
+        asked = await start_turn_until_question(studio, session_id)
         fields = {"when_busy": "steer", "client_turn_id": "c2"}
         answer = await studio.turn(session_id, "rather so", **fields)
         assert (answer.status_code, set(answer.json())) == (202, {"turn_id", "message_id"})
@@ -116,7 +116,7 @@ async def test_a_steered_message_is_part_of_the_turn_that_runs(make_studio: Stud
         assert [message["content"] for message in messages] == ["one", "", "noted x", "rather so", "as you say"]
 
 
-async def test_an_interrupting_message_is_accepted_with_its_turn_right_behind_the_stopped_one(
+async def test_an_interrupting_message_starts_its_turn_right_after_the_stopped_one(
     make_studio: StudioMaker,
 ) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()], "instead"])) as studio:
@@ -128,10 +128,10 @@ async def test_an_interrupting_message_is_accepted_with_its_turn_right_behind_th
         assert behind[0].type == "turn_started"
         assert {frame.data["turn_id"] for frame in behind if frame.id} == {answer.json()["turn_id"]}
         events = await log_until(studio, session_id, "final", 1)
-        assert told(events) == ["turn_started one", "queued two", "error", "turn_started two", "final"]
+        assert outcomes(events) == ["turn_started one", "queued two", "error", "turn_started two", "final"]
 
 
-async def test_what_waits_has_at_most_64_mib_of_texts_and_files_together(make_studio: StudioMaker) -> None:
+async def test_queued_messages_have_at_most_64_mib_of_texts_and_files(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         session_id = await studio.session()
         await studio.turn(session_id)
@@ -144,7 +144,7 @@ async def test_what_waits_has_at_most_64_mib_of_texts_and_files_together(make_st
         assert (await studio.turn(session_id, "small", when_busy="queue")).status_code == 202
 
 
-async def test_a_stop_hands_back_and_a_client_that_waits_for_that_turn_is_told(make_studio: StudioMaker) -> None:
+async def test_a_stop_hands_back_the_queued_message_and_ends_its_stream(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
         session_id = await studio.session(name="Named")
         await studio.turn(session_id, "one")
@@ -163,11 +163,11 @@ async def test_a_stop_hands_back_and_a_client_that_waits_for_that_turn_is_told(m
         assert [message["content"] for message in messages] == ["one", "so"]
 
 
-async def test_the_stream_of_a_waiting_message_tells_of_its_turn_and_of_no_other(make_studio: StudioMaker) -> None:
+async def test_the_stream_of_a_queued_message_has_the_events_of_its_turn_only(make_studio: StudioMaker) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "one done", "two done", "three done"])
     async with make_studio(model) as studio:
         session_id = await studio.session(name="Named")
-        asked = await ask(studio, session_id)
+        asked = await start_turn_until_question(studio, session_id)
         path, headers = f"/api/sessions/{session_id}/turns", {"Accept": "text/event-stream"}
         waiting = {"input": "two", "when_busy": "queue"}
         async with studio.client.stream("POST", path, json=waiting, headers=headers) as answer:
@@ -185,7 +185,7 @@ async def test_the_stream_of_a_waiting_message_tells_of_its_turn_and_of_no_other
 
 @pytest.mark.promise("D1")
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
-async def test_of_64_simultaneous_posts_all_are_accepted_one_turn_runs_at_a_time_and_none_is_lost(
+async def test_64_simultaneous_posts_are_all_accepted_and_run_one_turn_at_a_time(
     make_studio: StudioMaker, count: Count, when_busy: str
 ) -> None:
     rounds = count(1, 3, 200)
@@ -193,13 +193,17 @@ async def test_of_64_simultaneous_posts_all_are_accepted_one_turn_runs_at_a_time
         for _ in range(rounds):
             session_id = await studio.session(name="Named")
             texts = [str(number) for number in range(64)]
-            posts = (persistently(studio, session_id, text, when_busy) for text in texts)
+            posts = (post_with_retries(studio, session_id, text, when_busy) for text in texts)
             assert set(await asyncio.gather(*posts)) == {202}
             async with studio.events(session_id) as frames:
-                events = await settled(frames, 64)
+                events = await events_until_idle(frames, 64)
             check_grammar(events)
-            said = [event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in SAID]
-            assert sorted(said) == sorted(texts)
+            handled = [
+                event["data"].get("input") or event["data"]["text"]
+                for event in events
+                if event["type"] in OUTCOME_TYPES
+            ]
+            assert sorted(handled) == sorted(texts)
             running: set[str] = set()
             for event in events:
                 if event["type"] == "turn_started":
@@ -209,19 +213,19 @@ async def test_of_64_simultaneous_posts_all_are_accepted_one_turn_runs_at_a_time
                     running.remove(event["turn_id"])
 
 
-async def persistently(studio: Studio, session_id: str, text: str, when_busy: str) -> int:
-    """Post until there is an answer, as a client may that names its message."""
+async def post_with_retries(studio: Studio, session_id: str, text: str, when_busy: str) -> int:
+    """Post until there is a response, which the `client_turn_id` makes safe, and return its status."""
     body = {"input": text, "when_busy": when_busy, "client_turn_id": text}
     while True:
         with suppress(httpx.TransportError):
             return (await studio.client.post(f"/api/sessions/{session_id}/turns", json=body)).status_code
 
 
-SAID = ("turn_started", "steered", "handed_back")
+OUTCOME_TYPES = ("turn_started", "steered", "handed_back")
 
 
-async def settled(frames: Any, messages: int) -> list[dict[str, Any]]:
-    """The envelopes up to the end of the last turn that so many messages, said or handed back, lead to."""
+async def events_until_idle(frames: Any, messages: int) -> list[dict[str, Any]]:
+    """Return the envelopes up to the end of the last turn, once all `messages` have run or been handed back."""
     events: list[dict[str, Any]] = []
     async with asyncio.timeout(PATIENCE):
         async for frame in frames:
@@ -229,7 +233,7 @@ async def settled(frames: Any, messages: int) -> list[dict[str, Any]]:
                 continue
             events.append(frame.data)
             count = [event["type"] for event in events]
-            if sum(count.count(type_) for type_ in SAID) == messages and (
+            if sum(count.count(type_) for type_ in OUTCOME_TYPES) == messages and (
                 count.count("turn_started") == count.count("final") + count.count("error")
             ):
                 return events
@@ -245,8 +249,8 @@ async def post(client: httpx.AsyncClient, session_id: str, text: str, **fields: 
     return answer.json()
 
 
-async def stored(client: httpx.AsyncClient, session_id: str, type_: str, times: int = 1) -> list[dict[str, Any]]:
-    """The session's envelopes up to the so-manieth of that type."""
+async def events_of(client: httpx.AsyncClient, session_id: str, type_: str, times: int = 1) -> list[dict[str, Any]]:
+    """Return the session's envelopes up to the event number `times` of that type."""
     found: list[Frame] = []
     async with client.stream("GET", f"/api/sessions/{session_id}/events") as answer:
         frames = frames_of(answer)
@@ -255,19 +259,21 @@ async def stored(client: httpx.AsyncClient, session_id: str, type_: str, times: 
     return [frame.data for frame in found if frame.id is not None]
 
 
-async def session_in(served: Served, client: httpx.AsyncClient, workspace: Path) -> str:
+async def create_session(served: ServedStudio, client: httpx.AsyncClient, workspace: Path) -> str:
     workspace.mkdir(exist_ok=True)
     made = await client.post("/api/sessions", json={"name": "Named", "workspace": str(workspace)})
     return made.json()["id"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-async def test_what_waits_for_a_question_waits_on_in_the_next_process(tmp_path: Path, end: signal.Signals) -> None:
+async def test_messages_queued_behind_a_question_stay_queued_in_the_next_process(
+    tmp_path: Path, end: signal.Signals
+) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as served, served.client() as client:
-        session_id = await session_in(served, client, tmp_path / "workspace")
+        session_id = await create_session(served, client, tmp_path / "workspace")
         running = await post(client, session_id, "Write a.txt with the text x")
-        await stored(client, session_id, "confirm_required")
+        await events_of(client, session_id, "confirm_required")
         queued = {"when_busy": "queue", "client_turn_id": "c2", "attachments": [PICTURE]}
         steered = {"when_busy": "steer", "client_turn_id": "c3"}
         posted = [await post(client, session_id, "say two", **queued), await post(client, session_id, "so", **steered)]
@@ -279,9 +285,9 @@ async def test_what_waits_for_a_question_waits_on_in_the_next_process(tmp_path: 
         (question,) = (await client.get("/api/confirms")).json()["confirms"]
         yes = {"approved": True, "digest": question["digest"]}
         assert (await client.post(f"/api/confirms/{question['id']}", json=yes)).status_code == 200
-        events = await stored(client, session_id, "final", 2)
+        events = await events_of(client, session_id, "final", 2)
         check_grammar(events)
-        assert told(events) == [
+        assert outcomes(events) == [
             "turn_started Write a.txt with the text x",
             "queued say two",
             "queued so",
@@ -298,14 +304,14 @@ async def test_what_waits_for_a_question_waits_on_in_the_next_process(tmp_path: 
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-async def test_what_waits_for_a_turn_that_ends_with_its_process_is_handed_back(
+async def test_messages_queued_behind_a_turn_that_ends_with_its_process_are_handed_back(
     tmp_path: Path, end: signal.Signals
 ) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as served, served.client() as client:
-        session_id = await session_in(served, client, tmp_path / "workspace")
+        session_id = await create_session(served, client, tmp_path / "workspace")
         await post(client, session_id, "count to 1000")
-        await stored(client, session_id, "token")
+        await events_of(client, session_id, "token")
         modes = {"two": "queue", "three": "steer"}
         posted = {
             text: await post(client, session_id, text, when_busy=mode, client_turn_id=text)
@@ -314,8 +320,8 @@ async def test_what_waits_for_a_turn_that_ends_with_its_process_is_handed_back(
         served.process.send_signal(end)
         assert (await outcome(served.process))[2] == ""
     async with agx_serve(home) as served, served.client() as client:
-        events = await stored(client, session_id, "handed_back", 2)
-        assert told(events) == [
+        events = await events_of(client, session_id, "handed_back", 2)
+        assert outcomes(events) == [
             "turn_started count to 1000",
             "queued two",
             "queued three",
@@ -330,17 +336,17 @@ async def test_what_waits_for_a_turn_that_ends_with_its_process_is_handed_back(
         for text in modes:
             assert (await post(client, session_id, text, client_turn_id=text))["state"] == "handed_back"
         await post(client, session_id, "say more")
-        assert told(await stored(client, session_id, "final"))[-2:] == ["turn_started say more", "final"]
+        assert outcomes(await events_of(client, session_id, "final"))[-2:] == ["turn_started say more", "final"]
 
 
-class Talker:
-    """A client that posts without a pause, in each mode in turn, until its server is gone."""
+class PostingClient:
+    """A client that posts without a pause, in each mode in turn, until its server disconnects."""
 
     def __init__(self) -> None:
         self.accepted: set[str] = set()
-        self.heard = asyncio.Semaphore(0)
+        self.accepted_count = asyncio.Semaphore(0)
 
-    async def talk(self, client: httpx.AsyncClient, session_id: str, name: str) -> None:
+    async def post_until_disconnected(self, client: httpx.AsyncClient, session_id: str, name: str) -> None:
         for number in range(1000):
             text, mode = f"say {name}.{number}", ("queue", "steer", "interrupt")[number % 3]
             body = {"input": text, "when_busy": mode, "client_turn_id": text}
@@ -351,17 +357,20 @@ class Talker:
             assert answer.status_code in (202, 409), answer.text
             if answer.status_code == 202:
                 self.accepted.add(text)
-                self.heard.release()
+                self.accepted_count.release()
 
 
-async def test_of_messages_that_were_accepted_none_is_lost_to_a_kill_at_any_moment(tmp_path: Path) -> None:
-    home, talker, session_id = tmp_path / "home", Talker(), ""
+async def test_no_accepted_message_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    home, talker, session_id = tmp_path / "home", PostingClient(), ""
     for cycle in range(6):
         async with agx_serve(home) as served, served.client() as client:
-            session_id = session_id or await session_in(served, client, tmp_path / "workspace")
-            talking = [asyncio.create_task(talker.talk(client, session_id, f"{cycle}.{one}")) for one in range(4)]
+            session_id = session_id or await create_session(served, client, tmp_path / "workspace")
+            talking = [
+                asyncio.create_task(talker.post_until_disconnected(client, session_id, f"{cycle}.{one}"))
+                for one in range(4)
+            ]
             for _ in range(5 + 7 * cycle):
-                await talker.heard.acquire()
+                await talker.accepted_count.acquire()
             served.process.kill()
             await asyncio.gather(*talking)
     async with agx_serve(home) as served, served.client() as client:
@@ -373,6 +382,8 @@ async def test_of_messages_that_were_accepted_none_is_lost_to_a_kill_at_any_mome
                 if frame.type == "final" and frame.data["data"]["text"] == "end":
                     break
     check_grammar(events)
-    said = [event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in SAID]
-    assert len(said) == len(set(said))
-    assert talker.accepted - set(said) == set()
+    handled = [
+        event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOME_TYPES
+    ]
+    assert len(handled) == len(set(handled))
+    assert talker.accepted - set(handled) == set()

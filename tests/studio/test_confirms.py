@@ -1,4 +1,4 @@
-"""Questions to the person over HTTP: one answer counts, and only for what was shown."""
+"""Questions to the user over HTTP: one answer counts, and only for the content that was shown."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
 
 
-def asking(*replies: Any) -> ScriptedModel:
+def model_that_asks(*replies: Any) -> ScriptedModel:
     return ScriptedModel([call("note", {"text": "x"}), *(replies or ("done",))])
 
 
-async def asked(studio: Studio, session_id: str) -> dict[str, Any]:
-    """Start a turn and wait for its question."""
+async def start_turn_until_question(studio: Studio, session_id: str) -> dict[str, Any]:
+    """Start a turn, wait for its question and return it."""
     await studio.turn(session_id)
     await studio.events_until(session_id, "confirm_required")
     (question,) = (await studio.client.get(f"/api/confirms?session_id={session_id}")).json()["confirms"]
@@ -31,10 +31,10 @@ async def answer(studio: Studio, question: dict[str, Any], **fields: Any) -> htt
     return await studio.client.post(f"/api/confirms/{question['id']}", json=body)
 
 
-async def test_a_question_is_listed_with_all_that_is_to_be_known_and_answered(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+async def test_a_pending_question_is_listed_with_its_context_and_answered(make_studio: StudioMaker) -> None:
+    async with make_studio(model_that_asks()) as studio:
         session_id, other = await studio.session(), await studio.session()
-        question = await asked(studio, session_id)
+        question = await start_turn_until_question(studio, session_id)
         frames = await studio.events_until(session_id, "confirm_required")
         shown = frames[-1].data["data"]
         assert {name: question[name] for name in shown} == shown
@@ -48,20 +48,20 @@ async def test_a_question_is_listed_with_all_that_is_to_be_known_and_answered(ma
         assert (await studio.client.get("/api/confirms")).json() == {"confirms": []}
 
 
-async def test_a_no_is_a_no_and_its_reason_is_told(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+async def test_a_denied_call_does_not_run_and_the_reason_is_returned(make_studio: StudioMaker) -> None:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
-        question = await asked(studio, session_id)
+        question = await start_turn_until_question(studio, session_id)
         assert (await answer(studio, question, approved=False, reason="not today")).json()["reason"] == "not today"
         frames = await studio.events_until(session_id, "final")
         (result,) = [frame.data["data"] for frame in frames if frame.type == "tool_result"]
         assert result["outcome"] == "denied"
 
 
-async def test_only_the_first_valid_answer_counts_and_the_same_again_is_the_same(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+async def test_only_the_first_valid_answer_counts_and_repeating_it_returns_the_same(make_studio: StudioMaker) -> None:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
-        question = await asked(studio, session_id)
+        question = await start_turn_until_question(studio, session_id)
         refused = {
             404: await answer(studio, {**question, "id": "cfm_unknown"}),
             409: await answer(studio, question, digest="0" * 64),
@@ -80,9 +80,9 @@ async def test_only_the_first_valid_answer_counts_and_the_same_again_is_the_same
 
 
 async def test_an_answer_after_the_stop_is_too_late(make_studio: StudioMaker) -> None:
-    async with make_studio(asking()) as studio:
+    async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()
-        question = await asked(studio, session_id)
+        question = await start_turn_until_question(studio, session_id)
         await studio.client.post(f"/api/sessions/{session_id}/stop")
         await studio.events_until(session_id, "error")
         late = await answer(studio, question)
@@ -90,9 +90,9 @@ async def test_an_answer_after_the_stop_is_too_late(make_studio: StudioMaker) ->
 
 
 async def test_remembering_for_the_session_asks_once(make_studio: StudioMaker) -> None:
-    async with make_studio(asking(call("note", {"text": "x"}), "done")) as studio:
+    async with make_studio(model_that_asks(call("note", {"text": "x"}), "done")) as studio:
         session_id = await studio.session()
-        question = await asked(studio, session_id)
+        question = await start_turn_until_question(studio, session_id)
         assert (await answer(studio, question, remember="session")).status_code == 200
         frames = await studio.events_until(session_id, "final")
         kinds = [frame.type for frame in frames]

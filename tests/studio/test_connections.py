@@ -1,4 +1,4 @@
-"""Connections that bring nothing, too little or too much: each ends in time, and the others notice nothing."""
+"""Connections that send nothing, too little or too much: each is closed, the others are unaffected."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agenticx.clocks import SystemClock
-from studio.connections import Crowd
+from studio.connections import ConnectionLimit
 from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
-from tests.studio.serving import Served, agx_serve, outcome
+from tests.studio.serving import ServedStudio, agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-IN_TIME = PatientClock({30.0: 6.0})
-"""In which a request has to be there sooner, though later than a hiccup of the machine."""
+SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 6.0})
+"""A clock with a shorter request timeout, though longer than a delay of a busy machine."""
 HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 TICKET = "POST /api/ticket HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
@@ -47,21 +47,21 @@ async def connected(port: int, first: str) -> AsyncGenerator[tuple[asyncio.Strea
         writer.transport.abort()
 
 
-async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bool]:
-    """The status, and whether it said that the connection ends."""
+async def read_response(reader: asyncio.StreamReader) -> tuple[int, bool]:
+    """Read a response; return its status, and True if it has the header `Connection: close`."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     length = next(line for line in head.split("\r\n") if line.startswith("content-length: "))
     await reader.readexactly(int(length.removeprefix("content-length: ")))
     return int(head.split()[1]), "\r\nconnection: close\r\n" in head
 
 
-async def ended(reader: asyncio.StreamReader) -> None:
+async def assert_closed(reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         assert await reader.read() == b""
 
 
 async def trickle(writer: asyncio.StreamWriter, drops: str) -> None:
-    """Send a byte now and then, the last one again and again."""
+    """Send a byte every 50 ms, at the end the last one again and again."""
     at = 0
     while True:
         writer.write(drops[min(at, len(drops) - 1)].encode())
@@ -72,7 +72,7 @@ async def trickle(writer: asyncio.StreamWriter, drops: str) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-TOO_LITTLE = {
+INCOMPLETE_REQUESTS = {
     "nothing": ("", ""),
     "a word": ("", "GET"),
     "nothing more": (f"{HEALTH}\r\n", ""),
@@ -82,21 +82,21 @@ TOO_LITTLE = {
 }
 
 
-async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(make_studio: StudioMaker) -> None:
+async def test_a_connection_without_a_complete_request_in_time_is_closed(make_studio: StudioMaker) -> None:
     async def dropped(studio: Studio, first: str, drops: str) -> None:
         async with connected(studio.port, first) as (reader, writer):
             for _ in range(first.count(HEALTH)):
-                assert await answer_of(reader) == (200, False)
+                assert await read_response(reader) == (200, False)
             trickling = asyncio.create_task(trickle(writer, drops)) if drops else None
             async with asyncio.timeout(PATIENCE):
-                await ended(reader)
+                await assert_closed(reader)
             if trickling is not None:
                 trickling.cancel()
 
-    async with make_studio(clock=IN_TIME) as studio:
-        ways = (dropped(studio, *bytes_) for bytes_ in TOO_LITTLE.values())
+    async with make_studio(clock=SHORT_REQUEST_TIMEOUT) as studio:
+        ways = (dropped(studio, *bytes_) for bytes_ in INCOMPLETE_REQUESTS.values())
         outcomes = await asyncio.gather(*ways, return_exceptions=True)
-    assert dict(zip(TOO_LITTLE, outcomes, strict=True)) == dict.fromkeys(TOO_LITTLE)
+    assert dict(zip(INCOMPLETE_REQUESTS, outcomes, strict=True)) == dict.fromkeys(INCOMPLETE_REQUESTS)
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,21 @@ async def test_who_brings_no_request_in_time_is_dropped_after_answers_too(make_s
     ids=["401", "401 in chunks", "200 in chunks", "200", "413"],
 )
 @pytest.mark.parametrize("drops", ["", "1\r\nx\r\n"])
-async def test_an_answer_that_does_not_wait_for_the_body_ends_the_connection(
+async def test_a_response_sent_before_the_body_arrived_closes_the_connection(
     make_studio: StudioMaker, first: str, status: int, drops: str
 ) -> None:
     clock = PatientClock({5.0: 1.0})
     async with make_studio(clock=clock) as studio, connected(studio.port, first) as (reader, writer):
         async with asyncio.timeout(PATIENCE):
-            assert await answer_of(reader) == (status, True)
+            assert await read_response(reader) == (status, True)
         trickling = asyncio.create_task(trickle(writer, drops * 1000)) if drops else None
         async with asyncio.timeout(PATIENCE):
-            await ended(reader)
+            await assert_closed(reader)
         if trickling is not None:
             trickling.cancel()
 
 
-async def test_who_sends_a_large_body_before_it_reads_gets_its_answer(make_studio: StudioMaker) -> None:
+async def test_a_client_that_sends_a_large_body_before_reading_gets_its_response(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         stranger = {"Authorization": "Bearer of nothing", "Content-Type": "application/json"}
         for _ in range(10):
@@ -134,27 +134,27 @@ async def test_who_sends_a_large_body_before_it_reads_gets_its_answer(make_studi
             assert (await studio.client.get("/api/tools")).status_code == 200
 
 
-async def test_a_connection_whose_requests_are_read_goes_on(make_studio: StudioMaker) -> None:
+async def test_a_connection_whose_bodies_are_read_stays_open(make_studio: StudioMaker) -> None:
     head = f"{POST}{AUTHORIZED}Content-Type: application/json\r\nContent-Length: 16\r\n\r\n"
     async with make_studio() as studio, connected(studio.port, "") as (reader, writer):
         for _ in range(3):
             writer.write(head.replace("PORT", str(studio.port)).encode())
-            await until_asked(studio)
+            await wait_for_receive(studio)
             writer.write(b'{"name":"a"}    ')
-            assert await answer_of(reader) == (201, False)
+            assert await read_response(reader) == (201, False)
 
 
-async def until_asked(studio: Studio) -> None:
-    """Return once the application waits for a body."""
+async def wait_for_receive(studio: Studio) -> None:
+    """Wait until the application waits for a body."""
     async with asyncio.timeout(PATIENCE):
         while not studio.server.server_state.tasks:
             await asyncio.sleep(0.001)
 
 
-async def test_a_stream_outlives_all_of_this(make_studio: StudioMaker) -> None:
-    clock = PatientClock({**IN_TIME.but, 10.0: 0.5})
+async def test_a_stream_is_not_limited_by_the_request_timeout(make_studio: StudioMaker) -> None:
+    clock = PatientClock({**SHORT_REQUEST_TIMEOUT.but, 10.0: 0.5})
     async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
-        for _ in range(15):  # longer than any request has
+        for _ in range(15):  # longer than the request timeout
             assert (await anext(frames)).type == "comment"
 
 
@@ -162,8 +162,8 @@ async def test_a_stream_outlives_all_of_this(make_studio: StudioMaker) -> None:
 
 
 @contextmanager
-def files_limited(most: int) -> Generator[None]:
-    """What is started meanwhile may have so many files open."""
+def limited_open_files(most: int) -> Generator[None]:
+    """Limit the number of open files of processes that are started in the block."""
     own, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, ceiling))
     try:
@@ -173,9 +173,9 @@ def files_limited(most: int) -> Generator[None]:
 
 
 @asynccontextmanager
-async def served_with_files(home: Path, most: int) -> AsyncGenerator[Served]:
+async def serve_with_file_limit(home: Path, most: int) -> AsyncGenerator[ServedStudio]:
     serving = agx_serve(home)
-    with files_limited(most):
+    with limited_open_files(most):
         served = await serving.__aenter__()
     try:
         yield served
@@ -183,19 +183,19 @@ async def served_with_files(home: Path, most: int) -> AsyncGenerator[Served]:
         await serving.__aexit__(None, None, None)
 
 
-async def test_more_connections_than_there_are_files_for_are_refused_in_one_line_and_stop_nothing(
+async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
     tmp_path: Path,
 ) -> None:
-    async with served_with_files(tmp_path / "home", 400) as served:
+    async with serve_with_file_limit(tmp_path / "home", 400) as served:
         async with served.client() as client:
             path = (
                 f"/api/sessions/{(await client.post('/api/sessions', json={'permission_mode': 'auto'})).json()['id']}"
             )
         log = Reader(served.port, f"{path}/events", served.token)
-        async with log.connected() as stream:
+        async with log.connect() as stream:
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
             crowd = await asyncio.gather(*opening)
-            ends = [asyncio.create_task(ended(reader)) for reader, _ in crowd]
+            ends = [asyncio.create_task(assert_closed(reader)) for reader, _ in crowd]
             async with asyncio.timeout(PATIENCE):
                 while sum(end.done() for end in ends) < 401:
                     await asyncio.sleep(0.01)
@@ -213,9 +213,9 @@ async def test_more_connections_than_there_are_files_for_are_refused_in_one_line
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a running process are set with prlimit")
-async def test_connections_wait_while_no_file_is_left_for_them_and_one_line_says_so(tmp_path: Path) -> None:
+async def test_connections_wait_while_no_file_is_free_and_one_line_is_logged(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{HEALTH}\r\n") as (first, _):
-        assert await answer_of(first) == (200, False)  # it has opened what it opens when it starts
+        assert await read_response(first) == (200, False)  # after it the server has opened all files of its start
         pid = served.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         free = min({*range(1024)} - {int(name) for name in os.listdir(f"/proc/{pid}/fd")})
@@ -225,7 +225,7 @@ async def test_connections_wait_while_no_file_is_left_for_them_and_one_line_says
                 line = await served.process.stderr.readline()
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
             async with asyncio.timeout(PATIENCE):
-                assert await answer_of(reader) == (200, False)
+                assert await read_response(reader) == (200, False)
         served.process.send_signal(signal.SIGTERM)
         assert await outcome(served.process) == (0, "", "")
     assert line.endswith(
@@ -234,55 +234,55 @@ async def test_connections_wait_while_no_file_is_left_for_them_and_one_line_says
     )
 
 
-async def test_that_connections_wait_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_accept_errors_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     times = [0.0, 1.0, 59.0, 60.0, 61.0, 119.0, 120.0]
 
     class Watch(SystemClock):
         def monotonic(self) -> float:
             return times.pop(0)
 
-    crowd = Crowd(Watch())
+    crowd = ConnectionLimit(Watch())
     while times:
-        crowd.leave_waiting(OSError(errno.ENOBUFS, "No buffer space available"))
+        crowd.log_accept_error(OSError(errno.ENOBUFS, "No buffer space available"))
     assert len(caplog.records) == 3
     assert "reason='No buffer space available'" in caplog.text
 
 
-async def test_what_else_goes_wrong_on_the_loop_is_told_as_before() -> None:
-    loop, told = asyncio.get_running_loop(), list[str]()
-    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+async def test_other_errors_of_the_loop_reach_the_previous_exception_handler() -> None:
+    loop, reported = asyncio.get_running_loop(), list[str]()
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
     try:
-        with Crowd().told_by(loop):
+        with ConnectionLimit().log_accept_errors_of(loop):
             loop.call_exception_handler({"message": "another", "exception": OSError(errno.EMFILE, "too many")})
         loop.call_exception_handler({"message": "later"})
     finally:
         loop.set_exception_handler(None)
-    assert told == ["another", "later"]
+    assert reported == ["another", "later"]
 
 
 # --- what else a server should keep to itself -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c"])
-async def test_a_request_to_upgrade_is_answered_as_if_it_did_not_ask(tmp_path: Path, protocol: str) -> None:
+async def test_an_upgrade_request_is_answered_as_a_plain_request(tmp_path: Path, protocol: str) -> None:
     upgrade = f"Connection: Upgrade\r\nUpgrade: {protocol}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     async with agx_serve(tmp_path / "home") as served:
         async with connected(served.port, f"{HEALTH}{upgrade}{HEALTH}\r\n") as (reader, _):
-            assert [await answer_of(reader), await answer_of(reader)] == [(200, False)] * 2
+            assert [await read_response(reader), await read_response(reader)] == [(200, False)] * 2
         served.process.send_signal(signal.SIGTERM)
         assert await outcome(served.process) == (0, "", "")
 
 
-async def test_a_client_that_goes_on_sending_does_not_keep_the_server_from_its_end(tmp_path: Path) -> None:
+async def test_a_client_that_keeps_sending_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{POST}{CHUNKED}") as (reader, writer):
-        assert await answer_of(reader) == (401, True)
+        assert await read_response(reader) == (401, True)
         trickling = asyncio.create_task(trickle(writer, "1\r\nx\r\n" * 1000))
         served.process.send_signal(signal.SIGTERM)
         assert await outcome(served.process) == (0, "", "")
         trickling.cancel()
 
 
-async def test_a_mistake_of_ours_is_a_500_that_says_that_the_connection_ends(make_studio: StudioMaker) -> None:
+async def test_an_unexpected_error_is_a_500_that_closes_the_connection(make_studio: StudioMaker) -> None:
     async def broken(_request: Request) -> Response:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Forks, exports and totals over HTTP."""
+"""Forks, exports and usage over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = pytest.mark.anyio
 
 
-async def talk(studio: Studio, session_id: str, *texts: str) -> None:
+async def run_turn(studio: Studio, session_id: str, *texts: str) -> None:
     for text in texts:
         cursor = (await studio.turn(session_id, text)).json()["cursor"]
         await studio.events_until(session_id, "final", cursor=cursor)
@@ -37,16 +37,16 @@ async def fork(studio: Studio, session_id: str, message_id: str | None = None) -
     return answer.json()
 
 
-def a_conversation() -> ScriptedModel:
+def start_conversation() -> ScriptedModel:
     two_calls = ["Both.", call("note", {"text": "a"}, id="call_a"), call("note", {"text": "b"}, id="call_b")]
     return ScriptedModel(["First answer.", two_calls, "Second answer.", "Third answer.", "Of the fork."])
 
 
 async def test_a_fork_has_the_whole_conversation_and_a_log_of_its_own(make_studio: StudioMaker) -> None:
-    model = a_conversation()
+    model = start_conversation()
     async with make_studio(model, permission_mode="auto") as studio:
         session_id = await studio.session(name="Old", tools=["note"])
-        await talk(studio, session_id, "one", "two")
+        await run_turn(studio, session_id, "one", "two")
         before = await log(studio, session_id)
         made = await fork(studio, session_id)
         old = (await studio.client.get(f"/api/sessions/{session_id}")).json()
@@ -66,7 +66,7 @@ async def test_a_fork_has_the_whole_conversation_and_a_log_of_its_own(make_studi
         assert [[event[key] for key in same] for event in copied] == [[event[key] for key in same] for event in before]
         assert await messages(studio, made["id"]) == await messages(studio, session_id)
 
-        await talk(studio, made["id"], "three")
+        await run_turn(studio, made["id"], "three")
         assert [message.content for message in model.requests[-1].messages if message.role != "system"][-2:] == [
             "Second answer.",
             "three",
@@ -91,15 +91,15 @@ async def test_a_fork_has_the_whole_conversation_and_a_log_of_its_own(make_studi
 async def test_a_fork_at_a_message_ends_with_it_as_if_the_turn_had_been_stopped(
     make_studio: StudioMaker, place: int, roles: str, last_turn: list[str] | None
 ) -> None:
-    model = a_conversation()
+    model = start_conversation()
     async with make_studio(model, permission_mode="auto") as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "one", "two")
-        said = await messages(studio, session_id)
-        made = await fork(studio, session_id, said[place]["message_id"])
+        await run_turn(studio, session_id, "one", "two")
+        original = await messages(studio, session_id)
+        made = await fork(studio, session_id, original[place]["message_id"])
         forked = await messages(studio, made["id"])
         assert "".join(message["role"][0] for message in forked) == roles
-        assert forked[: place + 1] == said[: place + 1]
+        assert forked[: place + 1] == original[: place + 1]
         assert all("before this call ran" in message["content"] for message in forked[place + 1 :])
         events = await log(studio, made["id"])
         check_grammar(events)
@@ -107,14 +107,14 @@ async def test_a_fork_at_a_message_ends_with_it_as_if_the_turn_had_been_stopped(
             of_last = [event for event in events if event["turn_id"] == events[-1]["turn_id"]]
             kinds = [kind for kind in outline(of_last) if kind not in ("tool_call_delta", "confirm_required")]
             assert [kind for kind in kinds if kind != "confirm_response"] == last_turn
-        await talk(studio, made["id"], "three")
+        await run_turn(studio, made["id"], "three")
         check_grammar(await log(studio, made["id"]))
-        told = [message for message in model.requests[-1].messages if message.role != "system"]
-        assert [message.content for message in told if message.role == "user"][-1] == "three"
-        assert sum(message.role == "tool" for message in told) == roles.count("t")
+        prompt = [message for message in model.requests[-1].messages if message.role != "system"]
+        assert [message.content for message in prompt if message.role == "user"][-1] == "three"
+        assert sum(message.role == "tool" for message in prompt) == roles.count("t")
 
 
-async def test_a_session_that_runs_can_be_forked_and_neither_disturbs_the_other(make_studio: StudioMaker) -> None:
+async def test_a_running_session_can_be_forked_and_both_stay_independent(make_studio: StudioMaker) -> None:
     model = ScriptedModel([[call("note", {"text": "x"}, id="call_a")], [say("half "), hang()], "whole"])
     async with make_studio(model) as studio:
         session_id = await studio.session()
@@ -135,7 +135,7 @@ async def test_a_session_that_runs_can_be_forked_and_neither_disturbs_the_other(
         check_grammar(await log(studio, again["id"]))
 
 
-async def test_a_fork_has_no_permissions_of_the_old_session_and_counts_no_use_twice(make_studio: StudioMaker) -> None:
+async def test_a_fork_inherits_no_permissions_and_counts_no_usage_twice(make_studio: StudioMaker) -> None:
     asks = [call("note", {"text": "x"}), usage(10, 2)]
     async with make_studio(ScriptedModel([asks, "a", asks, hang()])) as studio:
         session_id = await studio.session()
@@ -153,7 +153,7 @@ async def test_a_fork_has_no_permissions_of_the_old_session_and_counts_no_use_tw
         assert frames[-1].type == "confirm_required"
 
 
-async def test_what_cannot_be_forked_or_exported_says_why(make_studio: StudioMaker) -> None:
+async def test_an_invalid_fork_or_export_is_a_problem_with_a_sentence(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()
         path = f"/api/sessions/{session_id}"
@@ -178,7 +178,7 @@ async def test_a_session_is_exported_as_its_log_and_as_markdown(make_studio: Stu
     )
     async with make_studio(model, permission_mode="auto") as studio:
         session_id = await studio.session(name="Notes *and* more")
-        await talk(studio, session_id, "Write it.")
+        await run_turn(studio, session_id, "Write it.")
         answer = await studio.client.get(f"/api/sessions/{session_id}/export?format=jsonl")
         assert answer.headers["content-type"] == "application/jsonl"
         assert answer.headers["content-disposition"] == f'attachment; filename="{session_id}.jsonl"'
@@ -196,14 +196,14 @@ async def test_a_session_is_exported_as_its_log_and_as_markdown(make_studio: Stu
         )
 
 
-async def test_use_is_told_in_total_by_day_by_session_and_by_model(make_studio: StudioMaker) -> None:
+async def test_usage_is_reported_in_total_by_day_by_session_and_by_model(make_studio: StudioMaker) -> None:
     model = ScriptedModel([["a", usage(10, 2)], ["b", usage(5, 1)], "c"])
     async with make_studio(model) as studio:
         ids = [await studio.session(), await studio.session()]
-        await talk(studio, ids[0], "one", "two")
-        await talk(studio, ids[1], "three")
-        told = (await studio.client.get("/api/usage")).json()
-        day = told["days"][0]["day"]
+        await run_turn(studio, ids[0], "one", "two")
+        await run_turn(studio, ids[1], "three")
+        report = (await studio.client.get("/api/usage")).json()
+        day = report["days"][0]["day"]
 
         def sums(calls: int, into: int, out: int, uncounted: int) -> dict[str, Any]:
             return {
@@ -218,7 +218,7 @@ async def test_use_is_told_in_total_by_day_by_session_and_by_model(make_studio: 
             }
 
         first, second = sums(2, 15, 3, 0), sums(1, 0, 0, 1)
-        assert told == {
+        assert report == {
             "total": sums(3, 15, 3, 1),
             "days": [{"day": day} | sums(3, 15, 3, 1)],
             "sessions": [{"session_id": ids[0]} | first, {"session_id": ids[1]} | second],

@@ -1,4 +1,4 @@
-"""What is damaged in the database, over HTTP: an answer that says so, and no stream that asks again for ever."""
+"""A damaged database over HTTP: an error response, and no stream that reconnects for ever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 def damage(database: Path, session_id: str, *, behind: int = 0) -> None:
-    """Destroy what a session's log has behind an event."""
+    """Destroy the events of a session's log after number `behind`."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         for table in ("fresh", "events"):
             connection.execute(
@@ -28,7 +28,7 @@ def damage(database: Path, session_id: str, *, behind: int = 0) -> None:
             )
 
 
-async def test_a_log_that_cannot_be_read_is_503_for_its_stream_and_its_messages_alone(tmp_path: Path) -> None:
+async def test_a_damaged_log_is_503_for_its_own_session_only(tmp_path: Path) -> None:
     database = tmp_path / "home" / "sessions.db"
     async with running_studio(tmp_path) as studio:
         ids = [await studio.session(name="one"), await studio.session(name="two")]
@@ -45,7 +45,7 @@ async def test_a_log_that_cannot_be_read_is_503_for_its_stream_and_its_messages_
         assert len((await studio.client.get("/api/sessions")).json()["sessions"]) == 2
 
 
-async def test_an_export_that_meets_damage_on_its_way_is_cut_off_and_says_so_without_a_traceback(
+async def test_an_export_that_reaches_damage_aborts_and_logs_it_without_a_traceback(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "home"
@@ -60,7 +60,7 @@ async def test_an_export_that_meets_damage_on_its_way_is_cut_off_and_says_so_wit
         async with client.stream("GET", f"/api/sessions/{session_id}/export") as answer:
             assert answer.status_code == 200
             with pytest.raises(httpx.TransportError):
-                await everything(answer, got)
+                await read_all(answer, got)
         assert (await client.get("/api/health")).status_code == 200
         served.process.send_signal(signal.SIGTERM)
         code, _, err = await outcome(served.process)
@@ -68,6 +68,6 @@ async def test_an_export_that_meets_damage_on_its_way_is_cut_off_and_says_so_wit
     assert (code, err.count("an export was cut off"), "Traceback" in err) == (0, 1, False)
 
 
-async def everything(answer: httpx.Response, got: bytearray) -> None:
+async def read_all(answer: httpx.Response, got: bytearray) -> None:
     async for piece in answer.aiter_raw():
         got += piece

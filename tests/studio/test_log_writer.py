@@ -40,8 +40,8 @@ def restored_logging() -> Generator[None]:
         logger.handlers[:] = handlers
 
 
-class Stderr:
-    """Takes what is written, or keeps the thread that writes while it is blocked; `failure` is raised instead."""
+class FakeStderr:
+    """A stderr that stores what is written, blocks the writing thread on demand, or raises `failure`."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
@@ -59,7 +59,7 @@ class Stderr:
 
     @contextmanager
     def blocked(self) -> Generator[None]:
-        """Log "held" and run the body while the thread is about to write that."""
+        """Log "held" and run the body while the thread is blocked writing that line."""
         self._free.clear()
         self._reached.clear()
         LOG.info("held")
@@ -72,36 +72,36 @@ class Stderr:
         return self.written.splitlines()
 
 
-def writer_to(stderr: Stderr, **limits: Any) -> LogWriter:
+def writer_to(stderr: FakeStderr, **limits: Any) -> LogWriter:
     logging.getLogger().handlers.clear()  # pytest's, which would format lines first
     writer = LogWriter(stderr.write, **limits)
-    writer.begin()
+    writer.start()
     configure_logging("info", writer)
     return writer
 
 
-def test_what_is_logged_before_the_first_line_is_announced_stands_behind_it() -> None:
-    stderr = Stderr()
+def test_lines_logged_before_the_first_line_is_given_follow_it() -> None:
+    stderr = FakeStderr()
     logging.getLogger().handlers.clear()
     writer = LogWriter(stderr.write)
     configure_logging("info", writer)
     LOG.info("early")
-    writer.begin("ready")
-    assert writer.end(PATIENCE)
+    writer.start("ready")
+    assert writer.stop(PATIENCE)
     assert stderr.lines == ["ready", "INFO    studio.x early"]
 
 
-def test_what_is_logged_by_a_program_that_never_became_ready_is_written_at_its_end() -> None:
-    stderr = Stderr()
+def test_lines_of_a_program_that_never_became_ready_are_written_at_its_end() -> None:
+    stderr = FakeStderr()
     logging.getLogger().handlers.clear()
     writer = LogWriter(stderr.write)
     configure_logging("info", writer)
     LOG.info("early")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines == ["INFO    studio.x early"]
 
 
-def numbers(count: int, start: int = 0) -> list[str]:
+def logged_numbers(count: int, start: int = 0) -> list[str]:
     return [f"INFO    studio.x line number={number}" for number in range(start, start + count)]
 
 
@@ -110,28 +110,28 @@ def log_numbers(count: int, start: int = 0) -> None:
         LOG.info("line", number=number)
 
 
-def test_lines_of_all_loggers_come_in_order_and_all_of_them_before_the_end() -> None:
-    stderr = Stderr()
+def test_lines_of_all_loggers_are_written_in_order_before_stop_returns() -> None:
+    stderr = FakeStderr()
     writer = writer_to(stderr)
     with stderr.blocked():
         for number in range(300):
             LOG.info("ours", number=number)
             logging.getLogger("other").warning("number %d", number)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     LOG.info("after the end")
     pairs = [(f"INFO    studio.x ours number={number}", f"WARNING other number {number}") for number in range(300)]
     assert stderr.lines == ["INFO    studio.x held", *[line for pair in pairs for line in pair]]
 
 
-def test_a_line_has_the_ids_and_values_of_the_moment_when_it_was_logged() -> None:
-    stderr, names = Stderr(), ["a"]
+def test_a_line_has_the_ids_and_values_of_the_time_it_was_logged() -> None:
+    stderr, names = FakeStderr(), ["a"]
     writer = writer_to(stderr)
     with stderr.blocked():
         with bound_ids(session="ses_1"):
             LOG.info("ours", names=names, error=ValueError(names))
         logging.getLogger("other").warning("%s", names)
         names.append("b")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[1:] == [
         "INFO    studio.x ours session='ses_1' names=['a'] error=\"['a']\"",
         "WARNING other ['a']",
@@ -139,12 +139,12 @@ def test_a_line_has_the_ids_and_values_of_the_moment_when_it_was_logged() -> Non
 
 
 def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:
-    stderr = Stderr()
+    stderr = FakeStderr()
     writer = writer_to(stderr)
     with stderr.blocked():
         LOG.info("ours", model="canary-0123456789", seconds=1.5, tokens=3, error=None, approved=True)
-        monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")  # of which the side that logs could not know
-    assert writer.end(PATIENCE)
+        monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789")  # set after the line was logged
+    assert writer.stop(PATIENCE)
     assert stderr.lines[1:] == [
         "INFO    studio.x ours model='[hidden]' seconds=1.5 tokens=3 error=None approved=True",
     ]
@@ -152,79 +152,79 @@ def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.promise("I1")
 def test_a_traceback_is_written_without_secrets() -> None:
-    stderr = Stderr()
+    stderr = FakeStderr()
     writer = writer_to(stderr)
     try:
         raise ValueError("sk-proj-abcdefghijklmnop1234")
     except ValueError:
         LOG.exception("failed", key="abc")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[:2] == ["ERROR   studio.x failed key='[hidden]'", "Traceback (most recent call last):"]
     assert stderr.lines[-1] == "ValueError: [hidden]"
 
 
-def test_lines_that_find_the_queue_full_are_dropped_and_counted_in_their_place() -> None:
-    stderr = Stderr()
-    writer = writer_to(stderr, most_lines=10)
+def test_lines_are_dropped_and_counted_while_the_queue_is_full() -> None:
+    stderr = FakeStderr()
+    writer = writer_to(stderr, max_lines=10)
     with stderr.blocked():
         log_numbers(25)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines == [
         "INFO    studio.x held",
-        *numbers(10),
+        *logged_numbers(10),
         "WARNING studio.log_writer log lines dropped lines=15",
     ]
 
 
 @pytest.mark.anyio
-async def test_once_half_of_the_queue_is_free_lines_are_taken_again_after_the_number_of_the_dropped_ones() -> None:
-    stderr, dropped = Stderr(), "WARNING studio.log_writer log lines dropped lines=15"
-    writer = writer_to(stderr, most_lines=10)
+async def test_lines_are_queued_again_once_half_of_the_queue_is_free() -> None:
+    stderr, dropped = FakeStderr(), "WARNING studio.log_writer log lines dropped lines=15"
+    writer = writer_to(stderr, max_lines=10)
     with stderr.blocked():
         log_numbers(25)
     await comes_true(lambda: dropped in stderr.lines)
     log_numbers(5, 25)
-    assert writer.end(PATIENCE)
-    assert stderr.lines == ["INFO    studio.x held", *numbers(10), dropped, *numbers(5, 25)]
+    assert writer.stop(PATIENCE)
+    assert stderr.lines == ["INFO    studio.x held", *logged_numbers(10), dropped, *logged_numbers(5, 25)]
 
 
-def test_long_lines_fill_the_queue_as_many_short_ones_do() -> None:
-    stderr = Stderr()
-    writer = writer_to(stderr, most_chars=1_000)
+def test_long_lines_fill_the_queue_by_their_characters() -> None:
+    stderr = FakeStderr()
+    writer = writer_to(stderr, max_chars=1_000)
     with stderr.blocked():
         for _ in range(3):
             LOG.info("ours", text="x" * 400)
             logging.getLogger("other").warning("%s", "y" * 400)
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert [line.split()[1] for line in stderr.lines] == ["studio.x", "studio.x", "other", "studio.log_writer"]
     assert stderr.lines[-1].endswith("lines=4")
 
 
-def test_the_end_does_not_wait_for_a_stderr_that_takes_nothing() -> None:
-    stderr = Stderr()
+def test_stop_does_not_wait_for_a_blocked_stderr() -> None:
+    stderr = FakeStderr()
     writer = writer_to(stderr)
     with stderr.blocked():
         log_numbers(3)
-        assert not writer.end(0.01)
+        assert not writer.stop(0.01)
         LOG.info("after the end")
 
 
-def test_a_stderr_that_cannot_be_written_to_ends_the_writing_and_nothing_else() -> None:
-    stderr = Stderr(BrokenPipeError())
+def test_a_write_error_stops_the_writer_and_nothing_else() -> None:
+    stderr = FakeStderr(BrokenPipeError())
     writer = writer_to(stderr)
     with stderr.blocked():
         log_numbers(3)
-    assert not writer.end(PATIENCE)
+    assert not writer.stop(PATIENCE)
     log_numbers(3)
     assert stderr.lines == []
 
 
 def test_a_line_of_another_library_that_cannot_be_formatted_is_logged_as_that() -> None:
-    stderr = Stderr()
+    stderr = FakeStderr()
     writer = writer_to(stderr)
     logging.getLogger("other").warning("%d", "x")
     LOG.info("next")
-    assert writer.end(PATIENCE)
+    assert writer.stop(PATIENCE)
     assert stderr.lines[0].startswith(
         "ERROR   studio.log_writer log line cannot be formatted template='%d' error='TypeE"
     )
@@ -247,7 +247,10 @@ with background_logging("info") as announce:
 
 
 def program(body: str) -> tuple[subprocess.Popen[str], int]:
-    """Start a program that runs `body` in `background_logging`; its stderr is a pipe of 4,096 bytes."""
+    """Start a program that runs `body` in `background_logging`, with a pipe of 4,096 bytes as stderr.
+
+    Returns the process and the descriptor to read that pipe.
+    """
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     command = [sys.executable, "-c", PROGRAM.format(body=body)]
@@ -257,7 +260,7 @@ def program(body: str) -> tuple[subprocess.Popen[str], int]:
     return process, reading
 
 
-def test_a_pipe_that_is_read_late_has_the_first_lines_the_number_of_the_dropped_ones_and_the_last_line() -> None:
+def test_a_pipe_read_late_has_the_first_lines_the_dropped_count_and_the_last_line() -> None:
     body = "[log.info('line', number=number) for number in range(12_000)]; print(end='logged', flush=True)"
     process, reading = program(body)
     with process, os.fdopen(reading, encoding="utf-8") as stderr:
@@ -272,10 +275,10 @@ def test_a_pipe_that_is_read_late_has_the_first_lines_the_number_of_the_dropped_
         assert DATE.sub("", stderr.read()) == "INFO    studio.x last\n"
     kept = len(read) - 1
     assert 10_000 <= kept < 10_200
-    assert read == [*numbers(kept), f"WARNING studio.log_writer log lines dropped lines={12_000 - kept}"]
+    assert read == [*logged_numbers(kept), f"WARNING studio.log_writer log lines dropped lines={12_000 - kept}"]
 
 
-def test_what_prints_to_stderr_is_queued_too_and_stands_between_the_log_lines() -> None:
+def test_prints_to_stderr_are_queued_in_order_with_the_log_lines() -> None:
     body = (
         "import warnings; log.info('first'); print('a', 'b', file=sys.stderr); print('é', end='', file=sys.stderr);"
         "print(flush=True, file=sys.stderr); warnings.warn('odd', stacklevel=1); print('end', end='', file=sys.stderr)"
@@ -289,7 +292,7 @@ def test_what_prints_to_stderr_is_queued_too_and_stands_between_the_log_lines() 
     assert printed[-2:] == ["INFO    studio.x last", "end"]
 
 
-def test_a_program_whose_prints_nobody_reads_runs_on_and_ends() -> None:
+def test_a_program_whose_stderr_is_not_read_runs_to_its_end() -> None:
     process, reading = program("[print('x' * 1_000, file=sys.stderr) for _ in range(100)]")
     with process:
         process.communicate("\n", timeout=PATIENCE)
@@ -303,7 +306,7 @@ def test_a_pipe_that_the_parent_made_non_blocking_gets_every_line() -> None:
     with process, os.fdopen(reading, encoding="utf-8") as stderr:
         read = [DATE.sub("", stderr.readline()).rstrip("\n") for _ in range(300)]
         process.communicate("\n", timeout=PATIENCE)
-    assert read == numbers(300)
+    assert read == logged_numbers(300)
 
 
 @pytest.mark.anyio
@@ -313,7 +316,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
     home = tmp_path / "home"
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
-    os.write(writing, b"x" * (4096 if reader == "unread" else 1))  # not even the line with the address finds room
+    os.write(writing, b"x" * (4096 if reader == "unread" else 1))  # no room even for the line with the address
     if reader == "closed":
         os.close(reading)
     null = subprocess.DEVNULL
@@ -335,7 +338,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
 
 @pytest.mark.anyio
 @pytest.mark.promise("I1")
-async def test_at_debug_the_log_has_neither_lines_of_other_libraries_nor_what_events_hold(tmp_path: Path) -> None:
+async def test_the_debug_log_has_no_lines_of_other_libraries_and_no_event_content(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "a.txt").write_text("hunter2canary")
     more = {"AGX_LOG_LEVEL": "debug", "AGX_WORKSPACE_ROOT": str(tmp_path / "workspace")}
@@ -343,10 +346,10 @@ async def test_at_debug_the_log_has_neither_lines_of_other_libraries_nor_what_ev
         session = (await client.post("/api/sessions", json={"permission_mode": "auto"})).json()
         path = f"/api/sessions/{session['id']}"
         reader = Reader(served.port, f"{path}/events", served.token)
-        for said in ("run cat a.txt", "run echo password=hunter2canary"):
-            told = len(reader.frames)
-            (await client.post(f"{path}/turns", json={"input": said})).raise_for_status()
-            await reader.read(lambda log, told=told: b'"type":"final"' in b"".join(log.frames[told:]))
+        for text in ("run cat a.txt", "run echo password=hunter2canary"):
+            seen = len(reader.frames)
+            (await client.post(f"{path}/turns", json={"input": text})).raise_for_status()
+            await reader.read(lambda log, seen=seen: b'"type":"final"' in b"".join(log.frames[seen:]))
         assert b"".join(reader.frames).count(b"hunter2canary") >= 2
         served.process.send_signal(signal.SIGTERM)
         code, _, err = await outcome(served.process)
@@ -357,7 +360,7 @@ async def test_at_debug_the_log_has_neither_lines_of_other_libraries_nor_what_ev
 
 
 async def run_turns(home: Path, *, sessions: int, turns: int) -> None:
-    """Run `turns` turns in each of so many sessions; a turn logs two lines and more."""
+    """Run `turns` turns in each of `sessions` sessions at once; a turn logs at least two lines."""
     (note,) = home.glob("studio-*.json")
     url = re.search(r"http://[\d.:]+", note.read_text())
     assert url is not None

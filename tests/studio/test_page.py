@@ -1,4 +1,4 @@
-"""The page in a real browser: in by ticket, a turn with a question, back after a reload, inert to content."""
+"""The page in a real browser: entry by ticket, a turn with a question, a reload, untrusted content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SHOWN = "[...document.querySelectorAll('#log > :not(.choices)')].map((part) => part.innerText).join('\\n')"
-"""What the log says, without the buttons behind its messages."""
+"""A JavaScript expression for the text of the log, without the buttons after its messages."""
 
 
 @pytest.fixture
@@ -33,23 +33,21 @@ async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
 
 
 async def enter(tab: Tab, studio: Studio) -> None:
-    """Open the page with a fresh ticket and wait until it shows a session."""
+    """Open the page with a new ticket and wait until it shows a session."""
     await tab.open(f"http://127.0.0.1:{studio.port}/#{studio.services.tickets.issue()}")
     await tab.wait_for("document.querySelector('#sessions [aria-current]')?.textContent")
 
 
-async def say(tab: Tab, text: str) -> None:
+async def send_message(tab: Tab, text: str) -> None:
     await tab.evaluate(f"document.getElementById('input').value = {text!r}")
     await tab.evaluate("document.getElementById('send').click()")
 
 
-async def test_a_person_enters_by_ticket_allows_a_write_and_reads_the_answer(
-    make_studio: StudioMaker, tab: Tab
-) -> None:
+async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(tools=builtin_tools(), model="demo") as studio:
         await enter(tab, studio)
         assert await tab.evaluate("location.href") == f"http://127.0.0.1:{studio.port}/"
-        await say(tab, "Write hello.txt with the text Good morning")
+        await send_message(tab, "Write hello.txt with the text Good morning")
         await tab.wait_for("document.querySelector('.allow')")
         assert "hello.txt" in await tab.evaluate("document.querySelector('.ask').innerText")
         assert "Good morning" in await tab.evaluate("document.querySelector('.ask').innerText")
@@ -62,10 +60,10 @@ async def test_a_person_enters_by_ticket_allows_a_write_and_reads_the_answer(
 
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
-        assert tab.complaints == []
+        assert tab.errors == []
 
 
-async def test_a_tab_without_a_key_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         await tab.open(f"http://127.0.0.1:{studio.port}/")
         shown = "document.getElementById('locked').innerText"
@@ -79,12 +77,12 @@ async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: St
     model = ScriptedModel([call("note", {"text": "x"}), "so not.", call("note", {"text": "y"})])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await say(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for("document.querySelector('.deny')")
         await tab.evaluate("document.querySelector('.deny').click()")
         assert "Denied." in await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
         await tab.wait_for("document.getElementById('stop').hidden")
-        await say(tab, "two")
+        await send_message(tab, "two")
         await tab.wait_for("document.querySelector('.deny')")
         await tab.evaluate("document.getElementById('stop').click()")
         assert "Stopped." in await tab.wait_for(f"{SHOWN}.includes('Stopped.') && {SHOWN}")
@@ -107,7 +105,7 @@ async def test_content_is_text_and_hidden_characters_are_written_out(make_studio
     model = ScriptedModel([[odd, call("note", {"text": odd + hidden})], odd])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await say(tab, odd)
+        await send_message(tab, odd)
         asked = await tab.wait_for("document.querySelector('.ask')?.textContent")
         assert PAYLOADS[0] in asked
         assert "\u202e" not in asked
@@ -118,15 +116,15 @@ async def test_content_is_text_and_hidden_characters_are_written_out(make_studio
         await tab.wait_for("document.getElementById('stop').hidden")
         assert await tab.evaluate("document.querySelector('#log :is(img, script, svg, iframe)')") is None
         assert await tab.evaluate("window.hit ?? null") is None
-        assert tab.complaints == []
+        assert tab.errors == []
 
 
-async def test_a_fallback_that_takes_over_is_told_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
     dead = ScriptedModel([ModelError("dead:x could not be reached\u202e", code="provider.auth")], name="dead:x")
     model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await say(tab, "hello")
+        await send_message(tab, "hello")
         log = await tab.wait_for(f"{SHOWN}.includes('Here.') && {SHOWN}")
         assert "dead:x could not be reached\\u{202e}; asking acme:large." in log
 
@@ -135,7 +133,7 @@ async def test_a_fallback_that_takes_over_is_told_with_the_reason(make_studio: S
 
 ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
 REFUSED = "document.getElementById('refused').textContent"
-HANDOVERS = {
+FILE_EVENTS = {
     "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
     "dropped": "document.getElementById('log').dispatchEvent("
     "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true}))",
@@ -144,13 +142,13 @@ HANDOVERS = {
 }
 
 
-async def hand_over(tab: Tab, how: str, *files: tuple[str, str]) -> None:
-    """Pick, drop or paste files: names, and JavaScript for the parts of each."""
+async def add_files(tab: Tab, how: str, *files: tuple[str, str]) -> None:
+    """Pick, drop or paste files, given by their names and JavaScript expressions for the parts of each."""
     adding = "".join(f"files.items.add(new File({parts}, {name!r}));" for name, parts in files)
-    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {HANDOVERS[how]}; }})()")
+    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {FILE_EVENTS[how]}; }})()")
 
 
-def parts(data: str) -> str:
+def file_parts(data: str) -> str:
     return f"[Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0))]"
 
 
@@ -158,21 +156,21 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     model = ScriptedModel(["seen", "and now"])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await hand_over(tab, "picked", (PNG.name, parts(PNG.data)), ("unwanted.txt", "['x']"))
-        await hand_over(tab, "dropped", (PDF.name, parts(PDF.data)))
-        await hand_over(tab, "pasted", (TEXT.name, parts(TEXT.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)), ("unwanted.txt", "['x']"))
+        await add_files(tab, "dropped", (PDF.name, file_parts(PDF.data)))
+        await add_files(tab, "pasted", (TEXT.name, file_parts(TEXT.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
         await tab.evaluate("document.querySelector('[aria-label=\"Remove unwanted.txt\"]').click()")
         shown = f"{PNG.name} (16 bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
         assert (await tab.evaluate(ATTACHED)).split() == shown.split()
-        await say(tab, "What is this?")
+        await send_message(tab, "What is this?")
         log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('seen') && {SHOWN}")
         for file in (PNG, PDF, TEXT):
             assert f"Attached: {file.name} ({file.size} bytes)" in log
         assert await tab.evaluate("document.getElementById('attached').hidden")
-        await say(tab, "And now?")
+        await send_message(tab, "And now?")
         await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('and now')")
-        assert tab.complaints == []
+        assert tab.errors == []
     first, second = (
         [row for row in request.messages if isinstance(row, UserMessage)][-1] for request in model.requests
     )
@@ -180,21 +178,19 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     assert second.attachments == ()
 
 
-async def test_rich_text_is_pasted_as_text_although_it_brings_a_picture_of_itself(
-    make_studio: StudioMaker, tab: Tab
-) -> None:
+async def test_rich_text_with_a_picture_of_itself_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
     rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)
         await tab.evaluate(
             f"(() => {{ const files = new DataTransfer(); {rich} files.items.add(new File(['a'], 'a.png'));"
-            f"{HANDOVERS['pasted']}; }})()"
+            f"{FILE_EVENTS['pasted']}; }})()"
         )
-        await hand_over(tab, "pasted", ("b.txt", "['b']"))
+        await add_files(tab, "pasted", ("b.txt", "['b']"))
         assert await tab.wait_for(f"{ATTACHED}.includes('b.txt') && {ATTACHED}") == "b.txt (1 byte)"
 
 
-async def test_a_file_that_cannot_go_along_is_refused_in_a_sentence_and_the_others_stay(
+async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
     png = "Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)"
@@ -207,30 +203,28 @@ async def test_a_file_that_cannot_go_along_is_refused_in_a_sentence_and_the_othe
     async with make_studio(ScriptedModel(["so"])) as studio:
         await enter(tab, studio)
         for name, (content, sentence) in refusals.items():
-            await hand_over(tab, "dropped", (name, content), ("a.txt", "['a']"))
+            await add_files(tab, "dropped", (name, content), ("a.txt", "['a']"))
             assert await tab.wait_for(f"{REFUSED}.startsWith({name!r}) && {REFUSED}") == sentence
         await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
-        await hand_over(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
+        await add_files(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
         sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: {MAX_ATTACHMENTS} files may go with a message."
         assert await tab.wait_for(f"{REFUSED}.includes('too many') && {REFUSED}") == sentence
 
 
-async def test_what_the_page_lets_through_the_server_refuses_and_nothing_is_lost(
-    make_studio: StudioMaker, tab: Tab
-) -> None:
+async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)
         half = f"['%PDF-1.7', new Uint8Array({MAX_TOTAL_BYTES // 2})]"
-        await hand_over(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
+        await add_files(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
         sentence = "two.pdf does not fit: the files of a message may have 16 MiB together."
         assert await tab.wait_for(f"{REFUSED}.startsWith('two') && {REFUSED}") == sentence
-        await hand_over(tab, "dropped", ("odd.txt", "[Uint8Array.of(0, 1, 2)]"))
+        await add_files(tab, "dropped", ("odd.txt", "[Uint8Array.of(0, 1, 2)]"))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 2")
         await tab.evaluate("document.getElementById('send').click()")
         assert (
             await tab.wait_for(f"{REFUSED}.startsWith('Say') && {REFUSED}") == "Say what to do with what is attached."
         )
-        await say(tab, "Look")
+        await send_message(tab, "Look")
         refused = await tab.wait_for(f"{REFUSED}.includes('neither') && {REFUSED}")
         assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
         assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
@@ -242,12 +236,12 @@ async def click(tab: Tab, selector: str) -> None:
     await tab.evaluate(f"document.querySelector({selector!r}).click()")
 
 
-async def test_a_person_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_user_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel(["We meet in 会议室 three."])) as studio:
         other = await studio.session(name="Another")
         await studio.session(name=None)
         await enter(tab, studio)
-        await say(tab, "Where do we <b>meet</b>?")
+        await send_message(tab, "Where do we <b>meet</b>?")
         await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
         find = "document.getElementById('find')"
         listed = "[...document.querySelectorAll('#sessions button')].map((row) => row.textContent).join('|')"
@@ -274,15 +268,15 @@ async def test_a_person_finds_renames_pins_and_deletes_sessions(make_studio: Stu
         assert (await studio.client.get(f"/api/sessions/{other}")).status_code == 404
 
 
-async def test_a_person_goes_back_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
     edit = call("file_write", {"path": "a.txt", "content": "two"})
     model = ScriptedModel(["One.", ["Writing.", edit], "Two.", "Three."])
     async with make_studio(model, tools=builtin_tools(), permission_mode="auto") as studio:
         session_id = await studio.session(name="Steps")
         await enter(tab, studio)
-        await say(tab, "first")
+        await send_message(tab, "first")
         await tab.wait_for("document.querySelectorAll('.choices').length == 2")
-        await say(tab, "second")
+        await send_message(tab, "second")
         await tab.wait_for("document.querySelectorAll('.choices').length == 4")
         shown = (
             "[...document.querySelectorAll('#log .text')].filter((e) => !e.hidden).map((e) => e.textContent).join('|')"
@@ -298,12 +292,12 @@ async def test_a_person_goes_back_undoes_that_edits_and_forks(make_studio: Studi
         await tab.evaluate("document.querySelectorAll('.choices')[2].querySelector('button').click()")
         await tab.wait_for(f"document.querySelector('#input').value == 'second' && {shown} == 'first|One.'")
         await tab.evaluate("document.getElementById('input').value = ''")
-        await say(tab, "third")
+        await send_message(tab, "third")
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
         await tab.reload()
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
-        said = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
-        assert [message["content"] for message in said] == ["first", "One.", "third", "Three."]
+        listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert [message["content"] for message in listed] == ["first", "One.", "third", "Three."]
         await tab.evaluate("document.querySelectorAll('.choices')[1].querySelectorAll('button')[1].click()")
         await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
         await tab.wait_for(f"{shown} == 'first|One.'")

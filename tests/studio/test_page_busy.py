@@ -1,4 +1,4 @@
-"""The page while a turn runs: what a person says then waits in sight, goes where it should, or comes back to them."""
+"""The page while a turn runs: messages are shown as queued, steer, interrupt, or are handed back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from agenticx.messages import UserMessage
 from tests.llms.files import PNG
 from tests.studio.chromium import CHROMIUM, Tab, browser_tab
 from tests.studio.running import StudioMaker
-from tests.studio.test_page import SHOWN, enter, hand_over, parts
-from tests.studio.test_page import say as write
+from tests.studio.test_page import SHOWN, add_files, enter, file_parts, send_message
 
 pytestmark = [
     pytest.mark.anyio,
@@ -38,16 +37,16 @@ async def press_enter(tab: Tab, text: str, *keys: str) -> None:
     await tab.evaluate(f"document.getElementById('input').dispatchEvent({event})")
 
 
-async def test_what_is_said_meanwhile_waits_in_sight_and_is_said_in_its_turn(
+async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "first done", "second done"])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for("document.querySelector('.allow')")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Queue"
-        await hand_over(tab, "picked", (PNG.name, parts(PNG.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
         await tab.wait_for(f"{WAITING}.includes('two')")
@@ -56,15 +55,15 @@ async def test_what_is_said_meanwhile_waits_in_sight_and_is_said_in_its_turn(
         assert shown.splitlines() == [f"next two · {PNG.name} (16 bytes)", "into this turn mind <b>the step</b>"]
         await tab.evaluate("document.querySelector('.allow').click()")
         log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('second') && {SHOWN}")
-        said = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
-        assert [line for line in log.splitlines() if line in said] == said
+        expected = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
+        assert [line for line in log.splitlines() if line in expected] == expected
         assert await tab.evaluate("document.getElementById('waiting').hidden")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Send"
         before = await tab.evaluate(SHOWN)
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
         assert await tab.evaluate("document.getElementById('waiting').hidden")
-        assert tab.complaints == []
+        assert tab.errors == []
     last = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)][-1]
     assert (last.content, [file.data for file in last.attachments]) == ("two", [PNG.data])
 
@@ -72,19 +71,19 @@ async def test_what_is_said_meanwhile_waits_in_sight_and_is_said_in_its_turn(
 async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()], "instead"])) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
         await press_enter(tab, "two", "ctrlKey", "shiftKey")
         log = await tab.wait_for(f"{SHOWN}.includes('instead') && {SHOWN}")
         assert [line for line in log.splitlines() if line] == ["one", "so", "Stopped.", "two", "instead"]
 
 
-async def test_a_stop_brings_back_to_the_box_what_waited_with_its_files(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
         await enter(tab, studio)
-        await write(tab, "one")
+        await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
-        await hand_over(tab, "picked", (PNG.name, parts(PNG.data)))
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
         await tab.wait_for(f"{WAITING}.includes('two')")
@@ -106,4 +105,4 @@ async def test_a_stop_brings_back_to_the_box_what_waited_with_its_files(make_stu
         assert await tab.evaluate(INPUT) == ""
         await tab.evaluate("document.querySelector('.unsaid button').click()")
         assert await tab.evaluate(INPUT) == "two"
-        assert tab.complaints == []
+        assert tab.errors == []

@@ -1,4 +1,4 @@
-"""Rewinding a session over HTTP: the conversation and the files that the agent changed, to and fro."""
+"""Rewinding a session over HTTP: the conversation and the files that the agent changed, and undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.studio.running import Studio, StudioMaker
-from tests.studio.test_conversations import log, messages, talk
+from tests.studio.test_conversations import log, messages, run_turn
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +43,8 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def ids(said: Sequence[dict[str, Any]]) -> list[str]:
-    return [message["message_id"] for message in said]
+def ids(history: Sequence[dict[str, Any]]) -> list[str]:
+    return [message["message_id"] for message in history]
 
 
 def three_turns() -> ScriptedModel:
@@ -59,7 +59,7 @@ def three_turns() -> ScriptedModel:
     )
 
 
-async def test_a_rewind_takes_back_the_conversation_and_the_files_and_can_be_taken_back(
+async def test_a_rewind_restores_the_conversation_and_the_files_and_can_be_undone(
     make_studio: StudioMaker,
 ) -> None:
     model = three_turns()
@@ -67,26 +67,26 @@ async def test_a_rewind_takes_back_the_conversation_and_the_files_and_can_be_tak
         (studio.workspace / "old.txt").write_text("the person's\n")
         (studio.workspace / "other.txt").write_text("nobody's business\n")
         session_id = await studio.session()
-        await talk(studio, session_id, "alpha", "beta", "gamma")
-        said, all_done = await messages(studio, session_id), files(studio.workspace)
+        await run_turn(studio, session_id, "alpha", "beta", "gamma")
+        history, all_done = await messages(studio, session_id), files(studio.workspace)
         assert all_done == {
             "a.txt": "second\n",
             "deep/b.txt": "b\n",
             "old.txt": "overwritten\n",
             "other.txt": "nobody's business\n",
         }
-        done_one = ids(said)[[message["content"] for message in said].index("one done")]
+        done_one = ids(history)[[message["content"] for message in history].index("one done")]
         done = await rewind(studio, session_id, done_one)
         assert done == {
             "rewound_to": done_one,
-            "undo": {"message_id": said[-1]["message_id"]},
+            "undo": {"message_id": history[-1]["message_id"]},
             "files": [
                 {"path": "a.txt", "outcome": "restored", "reason": None},
                 {"path": "old.txt", "outcome": "restored", "reason": None},
             ],
         }
         assert files(studio.workspace) == all_done | {"a.txt": "first\n", "old.txt": "the person's\n"}
-        assert await messages(studio, session_id) == said[: ids(said).index(done_one) + 1]
+        assert await messages(studio, session_id) == history[: ids(history).index(done_one) + 1]
         (frame,) = [event for event in await log(studio, session_id) if event["type"] == "session_changed"]
         assert (frame["data"], frame["turn_id"]) == ({"rewound_to": done_one}, None)
         check_grammar(await log(studio, session_id))
@@ -99,7 +99,7 @@ async def test_a_rewind_takes_back_the_conversation_and_the_files_and_can_be_tak
             {"message_id": done_one},
         )
         assert files(studio.workspace) == all_done
-        assert await messages(studio, session_id) == said
+        assert await messages(studio, session_id) == history
         assert len((await studio.client.get("/api/sessions?q=gamma")).json()["sessions"]) == 1
 
         emptied = await rewind(studio, session_id, None)
@@ -107,39 +107,47 @@ async def test_a_rewind_takes_back_the_conversation_and_the_files_and_can_be_tak
         assert files(studio.workspace) == {"old.txt": "the person's\n", "other.txt": "nobody's business\n"}
         assert await messages(studio, session_id) == []
         assert (await rewind(studio, session_id, None))["files"] == []
-        await rewind(studio, session_id, said[0]["message_id"])
-        assert await messages(studio, session_id) == said[:1]
-        await talk(studio, session_id, "delta")
+        await rewind(studio, session_id, history[0]["message_id"])
+        assert await messages(studio, session_id) == history[:1]
+        await run_turn(studio, session_id, "delta")
         assert [message["content"] for message in await messages(studio, session_id)] == ["alpha", "delta", "four done"]
         check_grammar(await log(studio, session_id))
 
 
-async def test_the_model_reads_only_what_is_still_part_of_the_conversation(make_studio: StudioMaker) -> None:
+async def test_the_model_gets_only_the_messages_of_the_current_branch(make_studio: StudioMaker) -> None:
     model = three_turns()
     async with make_studio(model, **AGENT) as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "alpha", "beta", "gamma")
-        said = await messages(studio, session_id)
-        in_the_middle = next(place for place, message in enumerate(said) if message.get("tool_calls"))
-        await rewind(studio, session_id, said[in_the_middle]["message_id"])
+        await run_turn(studio, session_id, "alpha", "beta", "gamma")
+        history = await messages(studio, session_id)
+        in_the_middle = next(place for place, message in enumerate(history) if message.get("tool_calls"))
+        await rewind(studio, session_id, history[in_the_middle]["message_id"])
         assert files(studio.workspace) == {}
-        await talk(studio, session_id, "delta")
-        told = [(message.role, message.content) for message in model.requests[-1].messages if message.role != "system"]
+        await run_turn(studio, session_id, "delta")
+        prompt = [
+            (message.role, message.content) for message in model.requests[-1].messages if message.role != "system"
+        ]
         never = "Cancelled: the conversation was taken back to a point before this call ran."
-        assert told == [("user", "alpha"), ("assistant", ""), ("tool", never), ("tool", never), ("user", "delta")]
-        await rewind(studio, session_id, said[-1]["message_id"])
-        await talk(studio, session_id, "epsilon")
-        told = [(message.role, message.content) for message in model.requests[-1].messages if message.role != "system"]
-        assert told[-3:] == [("tool", "Created old.txt (12 bytes)."), ("assistant", "three done"), ("user", "epsilon")]
+        assert prompt == [("user", "alpha"), ("assistant", ""), ("tool", never), ("tool", never), ("user", "delta")]
+        await rewind(studio, session_id, history[-1]["message_id"])
+        await run_turn(studio, session_id, "epsilon")
+        prompt = [
+            (message.role, message.content) for message in model.requests[-1].messages if message.role != "system"
+        ]
+        assert prompt[-3:] == [
+            ("tool", "Created old.txt (12 bytes)."),
+            ("assistant", "three done"),
+            ("user", "epsilon"),
+        ]
 
 
-async def test_what_somebody_changed_since_is_told_and_left_alone(make_studio: StudioMaker) -> None:
+async def test_files_changed_by_others_are_reported_and_left_unchanged(make_studio: StudioMaker) -> None:
     names = ("changed", "gone", "same", "linked", "folder", "below/moved")
     model = ScriptedModel([[write(f"{name}.txt", "agent\n") for name in names], "done"])
     async with make_studio(model, **AGENT) as studio:
         (studio.workspace / "same.txt").write_text("before\n")
         session_id = await studio.session()
-        await talk(studio, session_id, "go")
+        await run_turn(studio, session_id, "go")
         (studio.workspace / "changed.txt").write_text("person\n")
         (studio.workspace / "gone.txt").unlink()
         outside = studio.workspace.parent / "outside.txt"
@@ -170,16 +178,16 @@ async def test_what_somebody_changed_since_is_told_and_left_alone(make_studio: S
         assert (studio.workspace / "same.txt").read_text() == "agent\n"
 
 
-async def test_a_branch_that_was_left_does_not_disturb_the_one_that_was_taken(make_studio: StudioMaker) -> None:
+async def test_an_abandoned_branch_does_not_affect_the_current_one(make_studio: StudioMaker) -> None:
     contents = ["one\n", "two\n", "three\n"]
     script = [reply for content in contents for reply in ([write("a.txt", content)], f"wrote {content.strip()}")]
     async with make_studio(ScriptedModel(script), **AGENT) as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "1", "2")
+        await run_turn(studio, session_id, "1", "2")
         two = (await messages(studio, session_id))[-1]["message_id"]
         one = (await messages(studio, session_id))[3]["message_id"]
         await rewind(studio, session_id, one)
-        await talk(studio, session_id, "3")
+        await run_turn(studio, session_id, "3")
         three = (await messages(studio, session_id))[-1]["message_id"]
         assert [message["content"] for message in await messages(studio, session_id) if message["role"] == "user"] == [
             "1",
@@ -195,14 +203,14 @@ async def test_a_branch_that_was_left_does_not_disturb_the_one_that_was_taken(ma
         assert [event["data"]["input"] for event in events if event["type"] == "turn_started"] == ["1", "2"]
 
 
-async def test_a_fork_takes_back_what_was_done_before_it_and_has_nothing_of_what_came_after(
+async def test_a_fork_can_undo_only_changes_made_before_it(
     make_studio: StudioMaker,
 ) -> None:
     async with make_studio(three_turns(), **AGENT) as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "alpha", "beta")
+        await run_turn(studio, session_id, "alpha", "beta")
         made = (await studio.client.post(f"/api/sessions/{session_id}/fork", json={})).json()["id"]
-        await talk(studio, session_id, "gamma")
+        await run_turn(studio, session_id, "gamma")
         early = (await messages(studio, session_id))[3]["message_id"]
         at_one = await studio.client.post(f"/api/sessions/{session_id}/fork", json={"message_id": early})
         await studio.client.delete(f"/api/sessions/{session_id}")
@@ -239,23 +247,23 @@ async def test_a_running_turn_is_not_rewound_and_unknown_messages_are_not_found(
         assert (await try_to_rewind(studio, session_id, None)).status_code == 200
 
 
-async def test_a_rewind_holds_after_a_restart_and_a_deleted_session_leaves_no_snapshot(
+async def test_a_rewind_persists_over_a_restart_and_a_deleted_session_leaves_no_snapshot(
     make_studio: StudioMaker,
 ) -> None:
     async with make_studio(three_turns(), **AGENT) as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "alpha", "beta", "gamma")
-        said = await messages(studio, session_id)
-        await rewind(studio, session_id, said[4]["message_id"])
+        await run_turn(studio, session_id, "alpha", "beta", "gamma")
+        history = await messages(studio, session_id)
+        await rewind(studio, session_id, history[4]["message_id"])
     model = ScriptedModel(["again"])
     async with make_studio(model, **AGENT) as studio:
-        assert await messages(studio, session_id) == said[:5]
-        await talk(studio, session_id, "delta")
+        assert await messages(studio, session_id) == history[:5]
+        await run_turn(studio, session_id, "delta")
         assert [message.content for message in model.requests[-1].messages if message.role == "user"] == [
             "alpha",
             "delta",
         ]
-        done = await rewind(studio, session_id, said[-1]["message_id"])
+        done = await rewind(studio, session_id, history[-1]["message_id"])
         assert outcomes(done) == {"a.txt": "restored", "old.txt": "restored"}
         snapshots = studio.services.settings.home / "snapshots"
         kept = [path for path in snapshots.rglob("*") if path.is_file()]
@@ -266,22 +274,22 @@ async def test_a_rewind_holds_after_a_restart_and_a_deleted_session_leaves_no_sn
         assert (studio.workspace / "a.txt").read_text() == "second\n"
 
 
-async def test_a_damaged_list_of_changes_is_503_for_rewinds_over_files_which_then_change_nothing(
+async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
     make_studio: StudioMaker,
 ) -> None:
     async with make_studio(three_turns(), **AGENT) as studio:
         session_id = await studio.session()
-        await talk(studio, session_id, "alpha", "beta", "gamma")
-        said, there = await messages(studio, session_id), files(studio.workspace)
+        await run_turn(studio, session_id, "alpha", "beta", "gamma")
+        history, there = await messages(studio, session_id), files(studio.workspace)
         edits = studio.services.snapshots.of(session_id).folder / "edits.jsonl"
         whole = edits.read_bytes()
         edits.write_bytes(whole[:9] + b"?" + whole[10:])
-        refused = await try_to_rewind(studio, session_id, said[0]["message_id"])
+        refused = await try_to_rewind(studio, session_id, history[0]["message_id"])
         assert (refused.status_code, refused.json()["code"]) == (503, "storage")
         assert "damaged" in refused.json()["detail"]
-        assert (await messages(studio, session_id), files(studio.workspace)) == (said, there)
-        assert (await rewind(studio, session_id, said[-2]["message_id"]))["files"] == []
-        await talk(studio, session_id, "delta")
+        assert (await messages(studio, session_id), files(studio.workspace)) == (history, there)
+        assert (await rewind(studio, session_id, history[-2]["message_id"]))["files"] == []
+        await run_turn(studio, session_id, "delta")
         made = await studio.client.post(f"/api/sessions/{session_id}/fork", json={})
         assert (await try_to_rewind(studio, made.json()["id"], None)).status_code == 503
         assert files(studio.workspace) == there

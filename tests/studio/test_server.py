@@ -1,4 +1,4 @@
-"""`agx serve` and `agx open` as a person runs them: processes, signals, one line on stderr."""
+"""`agx serve` and `agx open` as a user runs them: processes, signals, one line on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.studio.serving import agx, agx_serve, outcome
 pytestmark = pytest.mark.anyio
 
 
-async def test_serve_says_one_line_whose_ticket_opens_the_door_once(tmp_path: Path) -> None:
+async def test_serve_prints_one_line_whose_ticket_works_once(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served:
         async with patient_client(served.url) as stranger:
             answers = [await stranger.post("/api/ticket", json={"ticket": served.ticket}) for _ in range(2)]
@@ -57,16 +57,16 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
         served.process.send_signal(number)
         code, _, err = await outcome(served.process)
         assert (code, err) == (0, "")
-        assert asyncio.get_running_loop().time() - started < 30  # a fraction of a second where the machine is quick
+        assert asyncio.get_running_loop().time() - started < 30  # on an idle machine a fraction of a second
         asking, counting, running = await asyncio.gather(*watching)
         assert counting[-2:] == ["error", "server_closing"]
-        for log in (asking, running):  # they go on waiting after the next start
+        for log in (asking, running):  # their turns stay pending for the next start
             assert log[-2:] == ["confirm_required", "server_closing"]
         left = {path.name for path in (tmp_path / "home").iterdir()}
         assert left == {"sessions.db", "sessions.db.owner", "token"}
 
 
-async def test_a_question_that_waits_is_answered_after_a_restart_and_the_call_then_really_runs(tmp_path: Path) -> None:
+async def test_a_pending_question_is_answered_after_a_restart_and_the_call_runs(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
     for end in (signal.SIGTERM, signal.SIGKILL):
@@ -90,7 +90,7 @@ async def test_a_question_that_waits_is_answered_after_a_restart_and_the_call_th
             assert (workspace / f"{end.name}.txt").read_text() == "x"
 
 
-async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path: Path) -> None:
+async def test_open_prints_the_running_studios_page_with_a_new_ticket(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as served:
         code, out, err = await outcome(await agx(home, "open", "--print"))
@@ -104,7 +104,7 @@ async def test_open_gives_the_running_studios_page_with_a_fresh_ticket(tmp_path:
 
 
 async def lines_in(path: Path, count: int) -> list[str]:
-    """The file's lines once there are so many."""
+    """Wait until the file has `count` lines and return them."""
     async with asyncio.timeout(PATIENCE):
         while not path.exists() or len(lines := path.read_text().splitlines()) < count:
             await asyncio.sleep(0.02)
@@ -170,7 +170,7 @@ async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:
         ([], {"AGX_CONFIRM_TIMEOUT_SECONDS": "never"}, "AGX_CONFIRM_TIMEOUT_SECONDS"),
     ],
 )
-async def test_what_must_not_be_served_is_refused_with_a_sentence(
+async def test_invalid_options_and_settings_are_refused_with_a_sentence(
     tmp_path: Path, arguments: list[str], more: dict[str, str], words: str
 ) -> None:
     code, out, err = await outcome(await agx(tmp_path / "home", "serve", "--port", "0", *arguments, **more))
@@ -180,7 +180,7 @@ async def test_what_must_not_be_served_is_refused_with_a_sentence(
 
 
 @pytest.mark.promise("G")
-async def test_the_log_repeats_nothing_of_a_body_that_was_refused(tmp_path: Path) -> None:
+async def test_the_log_has_nothing_of_a_refused_body(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", AGX_LOG_LEVEL="info") as served, served.client() as client:
         session_id = (await client.post("/api/sessions", json={})).json()["id"]
         for path, body in (
@@ -211,17 +211,17 @@ async def test_the_server_logs_each_turn_unless_told_otherwise(tmp_path: Path) -
     assert "private words" not in err
 
 
-async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
         code, _, err = await outcome(await agx(tmp_path / "home", "serve", "--port", port))
     assert code == 2
     assert f"port {port}" in err
 
 
-async def test_a_remote_studio_answers_to_the_names_it_was_given(tmp_path: Path) -> None:
+async def test_a_remote_studio_accepts_its_allowed_hosts(tmp_path: Path) -> None:
     arguments, hosts = ("--host", "0.0.0.0", "--allow-remote"), {"AGX_ALLOWED_HOSTS": "studio.test, named.test:1234"}
     async with agx_serve(tmp_path / "home", *arguments, **hosts) as served, served.client() as client:
         for host, status in (
@@ -237,21 +237,21 @@ async def test_a_remote_studio_answers_to_the_names_it_was_given(tmp_path: Path)
 @pytest.mark.promise("G")
 async def test_five_hundred_half_open_sockets_do_not_slow_the_others(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served, served.client() as client:
-        alone = min([await quick_answers(client) for _ in range(3)])
+        alone = min([await second_slowest_request(client) for _ in range(3)])
         opening = (asyncio.open_connection("127.0.0.1", served.port) for _ in range(500))
         halves = [writer for _, writer in await asyncio.gather(*opening)]
         for number, writer in enumerate(halves):
             writer.write(b"POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1"[: number % 40])
-        assert min([await quick_answers(client) for _ in range(3)]) < 0.2 + 10 * alone
+        assert min([await second_slowest_request(client) for _ in range(3)]) < 0.2 + 10 * alone
         for writer in halves:
             writer.transport.abort()
 
 
-async def quick_answers(client: httpx.AsyncClient) -> float:
-    """How long a hundred requests take at most, but for the slowest."""
-    taken: list[float] = []
+async def second_slowest_request(client: httpx.AsyncClient) -> float:
+    """Return the seconds of the second slowest of a hundred requests."""
+    durations: list[float] = []
     for _ in range(100):
         started = asyncio.get_running_loop().time()
         assert (await client.get("/api/tools")).status_code == 200
-        taken.append(asyncio.get_running_loop().time() - started)
-    return sorted(taken)[98]
+        durations.append(asyncio.get_running_loop().time() - started)
+    return sorted(durations)[98]

@@ -1,4 +1,4 @@
-"""Sessions, their messages, and what they can be made of, over HTTP."""
+"""Sessions, their messages, and the tools and models they can use, over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.studio.running import Studio, StudioMaker
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_session_is_made_of_the_settings_and_what_is_given(make_studio: StudioMaker) -> None:
+async def test_a_session_is_created_from_the_request_and_the_settings(make_studio: StudioMaker) -> None:
     async with make_studio(enabled_tools=["note"], permission_mode="accept_edits") as studio:
         answer = await studio.client.post("/api/sessions", json={"name": "Mine"})
         session = answer.json()
@@ -37,15 +37,15 @@ async def test_a_session_is_made_of_the_settings_and_what_is_given(make_studio: 
         assert (bare.status_code, bare.json()["name"]) == (201, None)
 
 
-async def test_what_a_session_cannot_be_made_of_is_422_with_a_sentence(make_studio: StudioMaker) -> None:
+async def test_invalid_fields_of_a_session_are_422_with_a_sentence(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         (studio.workspace / "file").write_text("x")
         circle = studio.workspace / "circle"
         circle.symlink_to(circle)
         for field, value, words in (
             ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
-            ("name", "", "'name': a name has something to see; null is none."),
-            ("name", " \t\u3000\u200b\n", "'name': a name has something to see; null is none."),
+            ("name", "", "'name': a name must have a visible character; null means no name."),
+            ("name", " \t\u3000\u200b\n", "'name': a name must have a visible character; null means no name."),
             ("name", "x" * 201, "at most 200 characters"),
             ("model", "nonsense", "'nonsense' is not provider:name"),
             ("model", "nobody:x", "unknown provider 'nobody'"),
@@ -87,7 +87,7 @@ async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: Studi
             assert (answer.status_code, answer.json()["field"]) == (422, "before")
 
 
-async def test_sessions_are_found_by_what_was_said_and_show_where(make_studio: StudioMaker) -> None:
+async def test_sessions_are_found_by_message_text_with_the_matches(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel(["The gate asks first.", "Die Größe zählt."])) as studio:
         ids = [await studio.session(name=name) for name in ("One", "Two")]
         for session_id, text in zip(ids, ("明天的会议室", "What of it?"), strict=True):
@@ -115,7 +115,7 @@ async def test_sessions_are_found_by_what_was_said_and_show_where(make_studio: S
         assert (too_long.status_code, too_long.json()["field"]) == (422, "q")
 
 
-async def test_pinned_sessions_lead_the_list_and_archived_ones_are_put_away(make_studio: StudioMaker) -> None:
+async def test_pinned_sessions_lead_the_list_and_archived_ones_are_left_out(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         ids = {name: await studio.session(name=name) for name in "abcd"}
         await studio.client.patch(f"/api/sessions/{ids['b']}", json={"pinned": True})
@@ -159,7 +159,7 @@ async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker
             assert (answer.status_code, answer.json()["code"]) == (404, "session_not_found")
 
 
-async def test_a_session_is_changed_and_says_so_in_its_events(make_studio: StudioMaker) -> None:
+async def test_a_changed_session_has_an_event(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session(name="old")
         changes = {"name": "new", "permission_mode": "auto", "tools": ["note"], "pinned": True}
@@ -186,7 +186,7 @@ async def test_a_name_is_one_line_without_control_characters(make_studio: Studio
             await studio.client.post("/api/sessions", json={"name": f"a{odd}"}),
         ):
             assert (refused.status_code, refused.json()["field"]) == (422, "name")
-            assert refused.json()["detail"] == "'name': a name is one line, without control characters."
+            assert refused.json()["detail"] == "'name': a name must be one line without control characters."
         (kept,) = (await studio.client.get("/api/sessions")).json()["sessions"]
         assert kept["name"] == "👩‍💻 naïve שלום"
 
@@ -257,7 +257,7 @@ async def test_messages_hold_each_text_once(make_studio: StudioMaker) -> None:
         ]
 
 
-async def test_a_model_without_a_name_is_refused_wherever_one_can_be_named(make_studio: StudioMaker) -> None:
+async def test_an_empty_model_name_is_refused_on_every_route(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()
         for method, path, body in (
@@ -297,7 +297,7 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
         assert (await studio.client.get("/api/ready")).json()["status"] == "ready"
 
 
-async def test_a_model_is_listed_with_what_it_takes_can_do_and_costs(
+async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
     make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
@@ -327,14 +327,14 @@ async def test_the_openapi_document_names_every_route_and_resolves_every_referen
         answer = await studio.client.get("/openapi.json")
     document = answer.json()
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert documented == {(row.method, row.path) for row in TABLE}
+    assert documented == {(route.method, route.path) for route in TABLE}
     references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', answer.text.replace('": "', '":"')))
     assert references
     assert references <= set(document["components"]["schemas"])
 
 
 async def long_conversation(studio: Studio, messages: int, tokens: int, text: str = "word ") -> str:
-    """A session with so many messages of so many tokens each in its log."""
+    """Create a session whose log has that many messages of that many tokens each, and return its id."""
     session_id, seq = await studio.session(), 0
     for number in range(messages):
         token = RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": f"msg_{number}", "offset": 0})
@@ -343,7 +343,7 @@ async def long_conversation(studio: Studio, messages: int, tokens: int, text: st
     return session_id
 
 
-async def test_a_long_conversation_is_read_without_holding_up_anybody_else(make_studio: StudioMaker) -> None:
+async def test_a_long_conversation_is_read_without_blocking_the_loop(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await long_conversation(studio, 50, 1000)
         async with longest_hold() as hold:
@@ -352,7 +352,7 @@ async def test_a_long_conversation_is_read_without_holding_up_anybody_else(make_
         assert hold.longest < hold.total / 5
 
 
-async def test_a_text_that_is_no_unicode_can_be_read_back(make_studio: StudioMaker) -> None:
+async def test_text_with_lone_surrogates_can_be_read_back(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await long_conversation(studio, 1, 1, "half a pair: \ud83d")
         answer = await studio.client.get(f"/api/sessions/{session_id}/messages")

@@ -1,4 +1,4 @@
-"""What readers that read slowly or not at all cost the server, and what they get."""
+"""Readers that are slow or do not read at all: their cost for the server, and the events they get."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from agenticx.clocks import ScaledClock
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.base import SessionRecord
 from agenticx.sessions.memory import MemoryStore
-from studio.pieces import Piecewise
+from studio.pieces import WriteTimeoutMiddleware
 from studio.relay import Relay
 from tests.patience import PATIENCE, PatientClock, comes_true
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
-from tests.studio.serving import Served, agx_serve
+from tests.studio.serving import ServedStudio, agx_serve
 from tests.studio.test_streams import stalled_reader
 
 pytestmark = pytest.mark.anyio
 
 MEGABYTE = 1024 * 1024
 READERS = 100
-MOST_MEMORY = 150 * MEGABYTE
+MAX_MEMORY = 150 * MEGABYTE
 BEAT = b": beat\n\n"
 
 
-def resident(served: Served) -> int:
-    """The server's memory in bytes."""
+def resident_bytes(served: ServedStudio) -> int:
+    """Return the server's resident memory in bytes."""
     lines = Path(f"/proc/{served.process.pid}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
 @contextmanager
-def stopped_readers(served: Served, path: str, count: int) -> Generator[Sequence[socket.socket]]:
-    """Connections that ask for the stream and take nothing."""
+def stopped_readers(served: ServedStudio, path: str, count: int) -> Generator[Sequence[socket.socket]]:
+    """Yield connections that request the stream and never read."""
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}\r\n\r\n"
     stopped: list[socket.socket] = []
     with ExitStack() as open_ones:
@@ -56,8 +56,8 @@ def stopped_readers(served: Served, path: str, count: int) -> Generator[Sequence
         yield stopped
 
 
-async def answered(stopped: Sequence[socket.socket]) -> None:
-    """Return once the server has begun to answer all of them; the first may have been dropped again by then."""
+async def wait_until_answered(stopped: Sequence[socket.socket]) -> None:
+    """Wait until the server has started to respond to all of them; the first may already have been dropped again."""
     begun = select.poll()
     for quiet in stopped:
         begun.register(quiet, select.POLLIN)
@@ -67,39 +67,44 @@ async def answered(stopped: Sequence[socket.socket]) -> None:
 
 
 @pytest.mark.promise("B3")
-async def test_a_hundred_readers_that_stopped_cost_bounded_memory_whatever_the_events_weigh(tmp_path: Path) -> None:
+async def test_a_hundred_stopped_readers_cost_bounded_memory_at_any_event_size(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served:
-        assert await memory_for_stopped(served, READERS) <= MOST_MEMORY
+        assert await memory_growth_for_stopped_readers(served, READERS) <= MAX_MEMORY
 
 
-async def memory_for_stopped(served: Served, readers: int) -> int:
-    """By how much the server's memory grew while so many stopped reading a log of large events, and as many read."""
+async def memory_growth_for_stopped_readers(served: ServedStudio, readers: int) -> int:
+    """Return by how many bytes the server's memory grew while readers stopped in a log of large events.
+
+    As many other readers read all of it meanwhile.
+    """
     async with served.client(2 * readers) as client:
-        session_id = (await client.post("/api/sessions", json={"name": "Large"})).json()["id"]  # nothing names it later
+        session_id = (await client.post("/api/sessions", json={"name": "Large"})).json()[
+            "id"
+        ]  # with a name, so that no turn adds a naming event
         path = f"/api/sessions/{session_id}/events"
         message = {"input": "say " + "y" * 3 * MEGABYTE}
         assert (await client.post(f"/api/sessions/{session_id}/turns", json=message)).status_code == 202
         log = Reader(served.port, path, served.token)
-        await log.read(lambda log: bool(log.over))
+        await log.read(lambda log: bool(log.ended_turns))
         late = [Reader(served.port, path, served.token, frames=log.frames[:-1]) for _ in range(readers)]
-        before = resident(served)
+        before = resident_bytes(served)
         with stopped_readers(served, path, readers) as stopped:
-            await answered(stopped)
-            await asyncio.gather(*(reader.read(lambda reader: bool(reader.over)) for reader in late))
-            grown = resident(served) - before
+            await wait_until_answered(stopped)
+            await asyncio.gather(*(reader.read(lambda reader: bool(reader.ended_turns)) for reader in late))
+            grown = resident_bytes(served) - before
     assert all(reader.frames == log.frames for reader in late)
     return grown
 
 
 @pytest.mark.promise("B3")
-async def test_readers_that_are_dropped_leave_no_large_event_behind(make_studio: StudioMaker) -> None:
+async def test_dropped_readers_leave_no_large_event_in_memory(make_studio: StudioMaker) -> None:
     async with make_studio(clock=PatientClock({10.0: 5.0})) as studio:
         with without_collector():
-            assert await left_of_large_events(studio, 20) < 20 * MEGABYTE
+            assert await memory_left_by_dropped_readers(studio, 20) < 20 * MEGABYTE
 
 
-async def left_of_large_events(studio: Studio, readers: int) -> int:
-    """What so many readers that were dropped in the middle of one leave in memory, in bytes."""
+async def memory_left_by_dropped_readers(studio: Studio, readers: int) -> int:
+    """Return the bytes that stay in memory after so many readers were dropped in the middle of a large event."""
     session_id, relay = await studio.session(), studio.services.relay
     for seq in range(3):
         large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 3 * MEGABYTE, "message_id": "m", "offset": 0})
@@ -115,7 +120,7 @@ async def left_of_large_events(studio: Studio, readers: int) -> int:
 
 @contextmanager
 def without_collector() -> Generator[None]:
-    """What is litter stays; what there is is counted."""
+    """Turn the garbage collector off and trace memory, so that unreachable cycles stay and are counted."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -126,18 +131,19 @@ def without_collector() -> Generator[None]:
         gc.enable()
 
 
-async def test_no_heartbeat_falls_into_an_event_that_goes_out_in_pieces() -> None:
+async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
     store = MemoryStore()
     session = SessionRecord(workspace="/", created_at="now")
     await store.create(session)
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
     await store.append(session.id, None, [large], expected_seq=0)
-    stream = Piecewise(await Relay(store, clock=ScaledClock(1000)).respond(session.id, None))  # a heartbeat each 10 ms
+    relay = Relay(store, clock=ScaledClock(1000))  # sends a heartbeat every 10 ms
+    stream = WriteTimeoutMiddleware(await relay.respond(session.id, None))
     sent: list[bytes] = []
     enough = asyncio.Event()
 
     async def send(message: Message) -> None:
-        await asyncio.sleep(0.005)  # what the socket takes for a piece
+        await asyncio.sleep(0.005)  # the time in which the socket drains a chunk
         sent.append(message.get("body", b""))
         if sent[-1] == BEAT and sum(map(len, sent)) > MEGABYTE:
             enough.set()
@@ -153,14 +159,17 @@ async def test_no_heartbeat_falls_into_an_event_that_goes_out_in_pieces() -> Non
 
 
 @pytest.mark.promise("B3")
-@pytest.mark.parametrize("taken", ["nothing", "all but the end"])
-async def test_who_asks_for_a_long_answer_and_stops_taking_it_is_dropped(make_studio: StudioMaker, taken: str) -> None:
+@pytest.mark.parametrize("read_part", ["nothing", "all but the end"])
+async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, read_part: str) -> None:
     async with make_studio(clock=PatientClock({10.0: 5.0, 30.0: 4.0})) as studio:
-        await check_that_it_is_dropped(studio, taken)
+        await check_stalled_request_is_dropped(studio, read_part)
 
 
-async def check_that_it_is_dropped(studio: Studio, taken: str, *, seconds: float = PATIENCE) -> None:
-    """A client that asks for a long answer and stops: within `seconds` of real time, and little waits for it."""
+async def check_stalled_request_is_dropped(studio: Studio, read_part: str, *, seconds: float = PATIENCE) -> None:
+    """Check that a client that stops reading a long response is dropped within `seconds` of real time.
+
+    Until then less than 256 KiB are buffered for it.
+    """
     session_id = await studio.session()
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
     await studio.services.store.append(session_id, None, [large] * 3, expected_seq=0)
@@ -180,7 +189,7 @@ async def check_that_it_is_dropped(studio: Studio, taken: str, *, seconds: float
                 await asyncio.sleep(0.01)
         (connection,) = connections
         async with asyncio.timeout(PATIENCE):
-            while taken != "nothing" and not (connection.cycle and connection.cycle.response_complete):
+            while read_part != "nothing" and not (connection.cycle and connection.cycle.response_complete):
                 await asyncio.to_thread(quiet.recv, 4096)
         async with asyncio.timeout(PATIENCE):
             while (waiting := connection.transport.get_write_buffer_size()) == 0:

@@ -95,7 +95,7 @@ async def test_a_stop_ends_the_turn(make_studio: StudioMaker) -> None:
         assert (answer.status_code, answer.json()) == (202, {"turn_id": None})
 
 
-async def test_a_client_that_leaves_in_the_middle_stops_nothing(make_studio: StudioMaker) -> None:
+async def test_a_client_that_disconnects_does_not_stop_the_turn(make_studio: StudioMaker) -> None:
     model = ScriptedModel([call("note", {"text": "x"}), "done"])
     async with make_studio(model) as studio:
         session_id = await studio.session()
@@ -123,7 +123,7 @@ async def test_a_client_that_leaves_in_the_middle_stops_nothing(make_studio: Stu
         ]
 
 
-async def test_the_model_of_a_turn_can_be_another_one(make_studio: StudioMaker) -> None:
+async def test_a_turn_can_use_another_model_than_its_session(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()
         refused = await studio.turn(session_id, model="nonsense")
@@ -134,7 +134,7 @@ async def test_the_model_of_a_turn_can_be_another_one(make_studio: StudioMaker) 
         assert frames[-1].data["data"]["text"] == "hello there"
 
 
-async def test_a_message_has_at_most_four_million_characters_whatever_they_are(make_studio: StudioMaker) -> None:
+async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()
         refused = await studio.turn(session_id, "ü" * 4_000_001)
@@ -143,20 +143,20 @@ async def test_a_message_has_at_most_four_million_characters_whatever_they_are(m
         assert (await studio.turn(session_id, "ü" * 4_000_000)).status_code == 202
 
 
-async def test_a_long_message_to_the_demo_model_holds_nobody_up(make_studio: StudioMaker) -> None:
+async def test_a_long_message_to_the_demo_model_does_not_block_the_loop(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
-        session_id, said = await studio.session(model="demo"), "A" * 3_900_000
-        talking = asyncio.create_task(studio.turn(session_id, f"say {said}"))
+        session_id, text = await studio.session(model="demo"), "A" * 3_900_000
+        talking = asyncio.create_task(studio.turn(session_id, f"say {text}"))
         async with longest_hold() as hold:
             while not talking.done() or studio.services.hub.running_turn_id(session_id) is not None:
                 assert (await studio.client.get("/api/health")).status_code == 200
         assert talking.result().status_code == 202
         final = (await studio.events_until(session_id, "final"))[-1]
-        assert final.data["data"]["text"] == said
+        assert final.data["data"]["text"] == text
         assert hold.longest < 2
 
 
-async def test_a_tool_that_there_is_no_more_is_named_and_nothing_begins(make_studio: StudioMaker) -> None:
+async def test_a_removed_tool_is_named_and_no_turn_starts(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         record = SessionRecord(workspace=str(studio.workspace), created_at="2026-01-01T00:00:00.000Z", tools=("gone",))
         await studio.services.store.create(record)

@@ -1,4 +1,7 @@
-"""Programs started by the fork server: the parts of `subprocess.Popen` and `asyncio.subprocess.Process` tests use."""
+"""Programs started by the fork server, with the process API that tests use.
+
+It has the parts of `subprocess.Popen` and `asyncio.subprocess.Process` that are needed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _RESOURCES = [number for name, number in vars(resource).items() if name.startswi
 
 @cache
 def _server() -> socket.socket:
-    """The socket of this process's fork server, which is started by the first request and ends with this process."""
+    """Return the socket of this process's fork server, which starts with the first call and ends with this process."""
     ours, theirs = socket.socketpair()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "COV_", "PYTHONPATH"))}
     command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno())]
@@ -47,7 +50,7 @@ def _server() -> socket.socket:
 
 
 class _Started:
-    """A forked program: its pid, and the pipe that tells when it has ended."""
+    """A forked program: its pid, and the pipe to which its exit status is written."""
 
     def __init__(self, program: Program, descriptors: Sequence[int]) -> None:
         status, theirs = os.pipe()
@@ -66,7 +69,7 @@ class _Started:
         self.returncode: int | None = None
 
     def ended(self) -> int | None:
-        """Take the exit status, which can be read now or, if the fork server was killed, never."""
+        """Read and return the exit status; the pipe is readable, or closed if the fork server was killed."""
         if self.returncode is None:
             self.returncode = int(self.status.read(16) or -signal.SIGKILL)
             self.status.close()
@@ -78,7 +81,7 @@ class _Started:
 
 
 class Process:
-    """A program as `subprocess.Popen` with text streams offers it, for programs whose modules are imported already."""
+    """A program with the API of `subprocess.Popen` with text streams, whose modules are already imported."""
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class Process:
         return self._wait(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code; raises `subprocess.TimeoutExpired`."""
+        """Wait for the end and return the exit code; raise `subprocess.TimeoutExpired`."""
         code = self._wait(timeout)
         if code is None:
             raise subprocess.TimeoutExpired("forked program", timeout or 0.0)
@@ -159,7 +162,7 @@ class Process:
 
 
 class AsyncProcess:
-    """A program as `asyncio.subprocess.Process` offers it; standard output and error are pipes.
+    """A program with the API of `asyncio.subprocess.Process`; standard output and error are pipes, input is empty.
 
     `stdin` is a blocking pipe, or None where standard input is empty.
     """
@@ -228,12 +231,12 @@ class AsyncProcess:
 
 
 def _limits() -> list[tuple[int, tuple[int, int]]]:
-    """Return this process's limits, which a program that it had started itself would inherit."""
+    """Return this process's resource limits, which a program started by it directly would inherit."""
     return [(which, resource.getrlimit(which)) for which in _RESOURCES]
 
 
 def _child_end(wanted: int, *, reading: bool) -> tuple[int, int | None, bool]:
-    """The program's descriptor, ours if there is a pipe, and whether the first was opened here."""
+    """Return the program's descriptor, our end if there is a pipe, and True if the first was opened here."""
     if wanted == subprocess.PIPE:
         read, write = os.pipe()
         return (read, write, True) if reading else (write, read, True)

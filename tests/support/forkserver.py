@@ -1,4 +1,4 @@
-"""A process that has AgenticX imported and forks Python programs: each starts in a tenth of the time.
+"""A process with AgenticX imported that forks Python programs, which start in a tenth of the time.
 
     python -m tests.support.forkserver FD
 
@@ -127,7 +127,7 @@ def _report_ended(running: dict[int, int]) -> None:
 
 
 def _become(program: Program, descriptors: list[int]) -> None:
-    """Run the program in this process, which ends as the interpreter does behind it."""
+    """Run the program in this process, which exits after it as the interpreter does."""
     for which, limit in program.limits:
         resource.setrlimit(which, (limit[0], limit[1]))
     if program.new_session:

@@ -1,4 +1,4 @@
-"""The three lanes in which the suite runs: quick (README's command), CI (`--ci`) and deep (`--deep`)."""
+"""The three lanes of the test suite: quick (README's command), CI (`--ci`) and deep (`--deep`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Lane = Literal["quick", "ci", "deep"]
 
 @dataclass(frozen=True)
 class Count:
-    """The number of cases for the lane that runs: `count(quick, ci, deep)`, called by each randomised test."""
+    """The number of cases in the current lane: `count(quick, ci, deep)`, called by each randomised test."""
 
     lane: Lane
 

@@ -1,4 +1,4 @@
-"""The demo model: driven by the person's words, through the real tools, honest about being a script."""
+"""The demo model: driven by the user's words, with the real tools; it says that it is a script."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_it_lists_and_then_writes_with_a_confirm(agx_session):
     "text",
     ["TEXT", "two words.", "first; then run ls and read b.txt", '"quoted"', "  spaced  ", "line\nline\n", "ä 🍕"],
 )
-async def test_the_text_to_write_is_taken_as_it_is_to_the_end(text, agx_session):
+async def test_the_text_to_write_is_taken_unchanged_to_the_end(text, agx_session):
     events = await turn(f"Write NAME with the text {text}", agx_session, True)
     assert calls(events) == [("file_write", {"path": "NAME", "content": text})]
     assert (agx_session.workspace / "NAME").read_bytes() == text.encode()
@@ -79,7 +79,7 @@ LONG = "first; then run ls and read b.txt\n" * 1000
 
 
 @pytest.mark.parametrize(
-    ("words", "tool", "argument", "taken"),
+    ("words", "tool", "argument", "expected"),
     [
         (f"write a.txt with the text {LONG}", "file_write", "content", LONG),
         (f"remember k: {LONG}", "scratchpad_write", "content", LONG.strip()),
@@ -88,12 +88,12 @@ LONG = "first; then run ls and read b.txt\n" * 1000
     ],
     ids=["write", "remember", "run", "read"],
 )
-async def test_what_goes_on_to_the_end_may_be_long(words, tool, argument, taken):
+async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(words, tool, argument, expected):
     (call,) = await first_call(words)
-    assert (call[0], json.loads(call[1])[argument]) == (tool, taken)
+    assert (call[0], json.loads(call[1])[argument]) == (tool, expected)
 
 
-async def test_a_long_text_is_said_whole_and_all_but_its_beginning_at_once():
+async def test_a_long_text_is_said_whole_with_its_rest_in_one_delta():
     reply, _ = await complete(DEMO, ModelRequest(messages=[UserMessage(content=f"say {'word ' * 100_000}end")]))
     assert reply.text == f"{'word ' * 100_000}end"
     assert reply.usage is not None
@@ -123,7 +123,7 @@ def test_reading_a_message_is_linear_in_its_length(verb, words):
     assert grows_linearly(lambda size: make_plan(verb + words * (size // len(words)) + "!"))
 
 
-async def test_a_no_is_told_and_what_stood_behind_it_is_left_undone(agx_session):
+async def test_a_denied_call_is_reported_and_later_steps_are_skipped(agx_session):
     events = await turn("run touch b.txt and then list the files", agx_session, False)
     assert calls(events) == [("bash_exec", {"command": "touch b.txt"})]
     assert "was not allowed, so it did not run" in events[-1].data["text"]
@@ -131,13 +131,13 @@ async def test_a_no_is_told_and_what_stood_behind_it_is_left_undone(agx_session)
     assert not (agx_session.workspace / "b.txt").exists()
 
 
-async def test_a_failure_is_told(agx_session):
+async def test_a_failed_call_is_reported(agx_session):
     events = await turn("read missing.txt", agx_session)
     assert_sequence(events, ["...", "tool_result:error", "...", "final"])
     assert "`file_read` failed" in events[-1].data["text"]
 
 
-async def test_a_missing_tool_is_told(agx_session):
+async def test_a_missing_tool_is_reported(agx_session):
     events = await turn("list the files", agx_session, tools=[])
     assert (
         events[-1].data["text"]
@@ -187,20 +187,20 @@ async def test_thinking_is_streamed_as_thinking(agx_session):
     assert "cheese" in "".join(event.data["text"] for event in events if event.type == "thinking")
 
 
-async def test_it_speaks_word_by_word_and_reports_its_usage(agx_session):
+async def test_it_streams_word_by_word_and_reports_its_usage(agx_session):
     events = await turn("count to 5", agx_session)
     assert [event.data["text"] for event in events if event.type == "token"] == ["1", " 2", " 3", " 4", " 5"]
     assert_sequence(events, ["...", ("usage", {"input_tokens": 3, "output_tokens": 5, "model": "demo"}), "..."])
 
 
-async def test_a_reminder_of_the_engine_is_not_taken_for_the_person():
+async def test_a_reminder_of_the_engine_is_not_taken_for_the_user():
     history = [UserMessage(content="say one"), AssistantMessage(content="one")]
     request = ModelRequest(messages=[*history, UserMessage(content="run ls", injected=True)], tools=TOOLS)
     reply, error = await complete(DEMO, request)
     assert (reply.text, reply.tool_calls, error) == ("one", (), None)
 
 
-async def test_asked_for_a_summary_it_gives_an_extract():
+async def test_a_summary_request_gets_an_extract():
     history = [UserMessage(content=f"write f{number}.txt with the text {'x' * 200}") for number in range(30)]
     compacted = await ContextCompactor().maybe_compact(history, DEMO)
     assert compacted is not None
@@ -223,7 +223,7 @@ async def test_asked_for_a_summary_it_gives_an_extract():
         ("hi, list the files", "list_files", "{}"),
     ],
 )
-async def test_ways_to_say_it(words, tool, arguments):
+async def test_requests_are_understood_in_several_wordings(words, tool, arguments):
     assert await first_call(words) == [(tool, arguments)]
 
 
@@ -234,7 +234,7 @@ async def test_a_tool_that_is_not_offered_is_not_called():
     assert [call.name for call in reply.tool_calls] == ["file_read"]
 
 
-async def test_an_object_is_said_when_it_is_told_and_refused_at_once_otherwise(agx_session):
+async def test_an_object_is_returned_if_the_user_dictates_it_and_refused_otherwise(agx_session):
     class Place(TypedDict):
         name: str
 

@@ -1,4 +1,4 @@
-"""The fake provider, seen from the other side of its socket."""
+"""The fake provider, from the client's side of its socket."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_request_without_streaming_gets_one_object(client):
     ]
 
 
-async def test_requests_are_kept(client):
+async def test_requests_are_recorded(client):
     async with FakeOpenAIServer(["hi"]) as server:
         await client.post(f"{server.base_url}/chat/completions", json=STREAM, headers={"Authorization": "Bearer k"})
         request = await server.received()
@@ -120,7 +120,7 @@ async def test_a_status_comes_with_retry_after_and_openai_s_error_body(client):
     assert answer.json()["error"]["message"] == "slow down"
 
 
-async def test_streaming_can_be_refused_until_it_is_not_asked_for(client):
+async def test_streaming_requests_can_be_refused(client):
     async with FakeOpenAIServer([no_streaming("hi")]) as server:
         refused = await post(client, server)
         answer = await post(client, server, stream=False)
@@ -150,7 +150,7 @@ async def test_a_connection_can_break_in_the_middle(client, reply):
             await post(client, server)
 
 
-async def test_bytes_are_sent_as_they_are(client):
+async def test_bytes_are_sent_unchanged(client):
     async with FakeOpenAIServer([body(b"\xff\x00", content_type="text/plain"), huge_line(100_000)]) as server:
         assert (await post(client, server)).content == b"\xff\x00"
         assert len((await post(client, server)).content) > 100_000
@@ -167,7 +167,7 @@ async def test_pings_go_on_for_ever(client):
 
 
 @pytest.mark.parametrize("reply", [silence(), hang(), pings()])
-async def test_it_notices_that_the_client_left(reply):
+async def test_it_notices_that_the_client_disconnected(reply):
     async with FakeOpenAIServer([reply]) as server, httpx.AsyncClient(timeout=PATIENCE) as client:
         asking = asyncio.create_task(post(client, server))
         request = await server.received()

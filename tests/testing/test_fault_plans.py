@@ -9,7 +9,7 @@ from agenticx.runtime import AgentRuntime
 from agenticx.settings import load_settings
 from agenticx.testing import FakeOpenAIServer, assert_sequence, check_grammar, collect, fault_plans
 from agenticx.tools import tool
-from tests.jumping import JUMPING_OVER_SOCKETS, LoopClock
+from tests.jumping import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -25,8 +25,8 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def anyio_backend():
-    """Both ends are here, so that silence is known from slowness."""
-    return JUMPING_OVER_SOCKETS
+    """Return the loop for tests that own both ends of every socket, so that it distinguishes silence from delay."""
+    return VIRTUAL_TIME_OVER_SOCKETS
 
 
 @pytest.mark.parametrize("plan", fault_plans(), ids=lambda plan: plan.name)

@@ -1,4 +1,4 @@
-"""Each rule of the event grammar, kept by one turn and broken once."""
+"""The rules of the event grammar, each satisfied by one turn and violated once."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_good_turn_passes_as_events_and_as_envelopes():
     check_grammar(envelopes(*TURN))
 
 
-def test_turns_of_one_log_are_checked_each_for_itself():
+def test_the_turns_of_a_log_are_checked_independently():
     log = [*envelopes(STARTED, ROUND, TOKEN), *envelopes(*TURN, turn_id="u", first=4)]
     log += envelopes(TOKEN_2, FINAL, first=4 + len(TURN))
     check_grammar(log)
 
 
-def test_a_running_turn_passes_only_as_such():
+def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
     check_grammar(events(*TURN[:6]), complete=False)
     assert violations(events(*TURN[:6])) == ["the turn: ends without a terminal event"]
 
@@ -169,7 +169,7 @@ def test_a_broken_rule_is_named_where_it_is_broken(turn, expected):
     assert violations(events(*turn))[0] == expected
 
 
-def test_every_violation_is_told_at_once():
+def test_all_violations_are_reported_together():
     assert violations(events(ROUND_2, CALL)) == [
         "event 1 (round_start): turn_started must come first",
         "event 1 (round_start): round 2 where 1 was due",
@@ -196,25 +196,25 @@ def waiting(type_, turn_id):
     return (type_, {"turn_id": turn_id, "message_id": "u", "input": "go"})
 
 
-def of_no_turn(*events, first):
+def session_event(*events, first):
     return [one | {"turn_id": None} for one in envelopes(*events, first=first)]
 
 
-def test_a_message_that_waited_begins_the_turn_that_was_named_last():
-    log = [*of_no_turn(waiting("queued", "t"), waiting("queued", "u"), first=1)]
+def test_a_queued_message_starts_the_turn_that_was_named_last():
+    log = [*session_event(waiting("queued", "t"), waiting("queued", "u"), first=1)]
     check_grammar([*log, *envelopes(STARTED, STOPPED, turn_id="u", first=3)])
     assert violations([*log, *envelopes(STARTED, STOPPED, turn_id="t", first=3)]) == [
         "event 3 (turn_started): u was queued for u"
     ]
 
 
-def test_of_a_message_that_waited_one_thing_comes():
-    log = of_no_turn(waiting("queued", "t"), waiting("handed_back", "t"), first=1)
+def test_a_queued_message_has_one_outcome():
+    log = session_event(waiting("queued", "t"), waiting("handed_back", "t"), first=1)
     assert violations([*log, *envelopes(STARTED, STOPPED, first=3)]) == [
-        "event 3 (turn_started): something came of u before"
+        "event 3 (turn_started): u already has an outcome"
     ]
-    again = of_no_turn(waiting("queued", "t"), first=3)
-    assert violations([*log, *again], complete=False) == ["event 3 (queued): something came of u before"]
+    again = session_event(waiting("queued", "t"), first=3)
+    assert violations([*log, *again], complete=False) == ["event 3 (queued): u already has an outcome"]
 
 
 def test_call_ids_are_unique_within_a_session():
@@ -225,13 +225,13 @@ def test_call_ids_are_unique_within_a_session():
     assert violations(log) == ["event 8 (tool_call:add): tool_call_id c1 is used twice"]
 
 
-def test_only_what_belongs_to_no_turn_has_no_turn():
+def test_only_session_events_have_no_turn():
     check_grammar([*envelopes(STARTED, STOPPED), *envelopes(("session_changed", {"name": "x"}), turn_id=None, first=3)])
     assert violations([*envelopes(STARTED, STOPPED), *envelopes(ROUND, turn_id=None, first=3)]) == [
         "event 3 (round_start): belongs to a turn, but its turn_id is null"
     ]
 
 
-def test_what_is_no_event_is_refused():
+def test_values_that_are_no_events_are_refused():
     with pytest.raises(TypeError, match="neither a RuntimeEvent nor an envelope"):
         check_grammar([{"event": "token"}])

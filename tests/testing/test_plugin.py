@@ -1,4 +1,4 @@
-"""The pytest plugin, in a project that only has AgenticX installed; and the package's own example."""
+"""The pytest plugin in a project that only has AgenticX installed, and the package's own example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_run(folder, code, *options):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_its_fixtures_are_there_without_being_imported(tmp_path):
+def test_its_fixtures_are_available_without_an_import(tmp_path):
     run = pytest_run(
         tmp_path,
         """
@@ -35,7 +35,7 @@ def test_its_fixtures_are_there_without_being_imported(tmp_path):
     assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr
 
 
-def test_replies_and_answers_that_nobody_asked_for_fail_the_test(tmp_path):
+def test_unused_replies_and_answers_fail_the_test(tmp_path):
     run = pytest_run(
         tmp_path,
         """
@@ -51,7 +51,7 @@ def test_replies_and_answers_that_nobody_asked_for_fail_the_test(tmp_path):
     assert "the gate has 1 answers and was asked 0 times" in run.stdout
 
 
-def test_who_does_not_use_it_does_not_pay_for_it(tmp_path):
+def test_an_unused_plugin_imports_nothing(tmp_path):
     run = pytest_run(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""The kit over turns of the real runtime: what it says of them is what the wire contract says."""
+"""The testing package over turns of the real runtime: its results match the wire contract."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agenticx.testing import (
     usage,
 )
 from agenticx.tools import tool
-from tests.jumping import JUMPING, LoopClock
+from tests.jumping import VIRTUAL_TIME, LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -50,13 +50,13 @@ async def wait_forever() -> None:
 
 
 async def turn(model, session, gate=None, **options):
-    """The events of one turn, which keep to the grammar whatever the turn is."""
+    """Run a turn, check its events by the grammar and return them."""
     events = await collect(AgentRuntime(model, gate or ScriptedGate()).run_turn("go", session, **options))
     check_grammar(events)
     return events
 
 
-async def test_a_text_turn_is_what_the_contract_shows(agx_session, scripted_model):
+async def test_a_text_turn_matches_the_contract(agx_session, scripted_model):
     events = await turn(scripted_model([[say("hello there", pieces=3), usage(5, 2)]]), agx_session)
     assert outline(events) == ["turn_started", "round_start", "token", "final"]
     assert outline(events, state=True, usage=True) == [
@@ -125,7 +125,7 @@ async def test_a_denied_call_does_not_run(agx_session, scripted_model, scripted_
     assert_sequence(events, ["...", "confirm_required", "confirm_response:denied", "tool_result:denied", "..."])
 
 
-async def test_unknown_tools_and_bad_arguments_are_answered(agx_session, scripted_model):
+async def test_unknown_tools_and_bad_arguments_get_error_results(agx_session, scripted_model):
     model = scripted_model([[call("nope"), call("add", {"a": 1}), call("add", '{"a": 1')], say("sorry")])
     events = await turn(model, agx_session, tools=[add, launch])
     assert_sequence(
@@ -152,7 +152,7 @@ async def test_unknown_tools_and_bad_arguments_are_answered(agx_session, scripte
         ([call("add", {"a": 1, "b": 2}), cut()], "error:provider.truncated"),
     ],
 )
-async def test_a_reply_that_goes_wrong_ends_the_turn_by_name(agx_session, scripted_model, reply, ending):
+async def test_a_failed_reply_ends_the_turn_with_its_error_code(agx_session, scripted_model, reply, ending):
     events = await turn(scripted_model([reply]), agx_session, tools=[add])
     assert outline(events, detail=True)[-1] == ending
 
@@ -164,8 +164,8 @@ async def test_a_reply_that_goes_wrong_ends_the_turn_by_name(agx_session, script
         ([say("some words", pieces=4), stall_after(2)], "error:timeout.heartbeat"),
     ],
 )
-@pytest.mark.parametrize("anyio_backend", [JUMPING])
-async def test_silence_ends_in_the_clock_that_ran_out(agx_session, reply, ending):
+@pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME])
+async def test_silence_ends_the_turn_with_the_timeout_that_expired(agx_session, reply, ending):
     with ScriptedModel([reply]) as model:
         runtime = AgentRuntime(model, ScriptedGate(), clock=LoopClock())
         events = await collect(runtime.run_turn("go", agx_session))
@@ -175,7 +175,7 @@ async def test_silence_ends_in_the_clock_that_ran_out(agx_session, reply, ending
 
 
 @pytest.mark.parametrize("script", [hang(), [say("a few words", pieces=3), hang()], call("wait_forever")])
-async def test_a_stopped_turn_keeps_to_the_grammar(agx_session, script):
+async def test_a_stopped_turn_follows_the_grammar(agx_session, script):
     stop = StopSignal()
     model = ScriptedModel([script])
     events = []
@@ -188,7 +188,7 @@ async def test_a_stopped_turn_keeps_to_the_grammar(agx_session, script):
     assert model.open_streams == 0
 
 
-async def test_out_of_rounds(agx_session):
+async def test_a_turn_without_rounds_left_ends(agx_session):
     model = ScriptedModel([call("add", {"a": n, "b": n}) for n in range(3)])
     runtime = AgentRuntime(model, max_tool_rounds=3)
     events = await collect(runtime.run_turn("go", agx_session, tools=[add]))

@@ -75,7 +75,7 @@ async def test_pieces_can_be_given_and_must_add_up():
         say("abc", pieces=["a", "b"])
 
 
-async def test_an_end_can_be_said_or_left_out():
+async def test_an_end_can_be_scripted_or_left_out():
     assert await deltas([say("x"), finish("length", finish_reason="max_tokens")]) == [
         TextDelta("x"),
         Finished("length", "max_tokens"),
@@ -116,7 +116,7 @@ async def test_a_function_answers_the_request_it_gets():
     ("script", "before"),
     [(hang(), 0), ([say("abcd", pieces=4), stall_after(2)], 2), ([stall_after(9), say("abcd", pieces=4)], 5)],
 )
-async def test_a_reply_that_falls_silent_ends_only_by_being_closed(script, before):
+async def test_a_silent_reply_ends_only_when_it_is_closed(script, before):
     model = ScriptedModel([script])
     stream = model.stream(REQUEST)
     for _ in range(before):
@@ -137,7 +137,7 @@ async def test_a_pause_is_nominal_time():
     assert clock.monotonic() - before >= 60
 
 
-async def test_requests_are_kept_as_they_were():
+async def test_recorded_requests_do_not_change():
     messages = [UserMessage(content="go")]
     model = ScriptedModel(["one"])
     await complete(model, ModelRequest(messages=messages))
@@ -157,7 +157,7 @@ async def test_one_call_too_many_is_a_model_error_and_an_assertion():
         model.assert_done()
 
 
-def test_unplayed_replies_are_complained_about():
+def test_unplayed_replies_are_reported():
     with (
         pytest.raises(AssertionError, match="2 of 2 replies of model 'scripted' were never asked for"),
         ScriptedModel(["x", "y"]),
@@ -165,7 +165,7 @@ def test_unplayed_replies_are_complained_about():
         pass
 
 
-def test_a_failing_block_is_not_covered_up_by_unplayed_replies():
+def test_unplayed_replies_do_not_hide_an_exception_of_the_block():
     with pytest.raises(ZeroDivisionError), ScriptedModel(["x"]):
         _ = 1 / 0
 
@@ -197,13 +197,13 @@ async def test_a_gate_can_raise_or_stay_silent():
     waiting.cancel()
 
 
-async def test_a_gate_says_no_beyond_its_script_and_complains():
+async def test_a_gate_denies_and_reports_questions_beyond_its_script():
     gate = ScriptedGate()
     assert await gate.ask(QUESTION, lambda: None) == ConfirmAnswer(approved=False)
     with pytest.raises(AssertionError, match=r"the gate has 0 answers and was asked 1 times: \['Allow add\?'\]"):
         gate.assert_done()
 
 
-def test_a_gate_complains_about_unused_answers():
+def test_a_gate_reports_unused_answers():
     with pytest.raises(AssertionError, match=r"the gate has 1 answers and was asked 0 times"), ScriptedGate(True):
         pass

@@ -1,4 +1,4 @@
-"""Outlines and patterns."""
+"""Outlines and patterns of event sequences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_outline_merges_tokens_and_hides_state_and_usage():
     assert outline(TURN) == ["turn_started", "token", "tool_call", "tool_result", "error"]
 
 
-def test_an_outline_shows_what_it_is_asked_for():
+def test_an_outline_shows_the_requested_events():
     assert outline(TURN, state=True, usage=True, tokens="each", detail=True) == [
         "turn_started",
         "state:planning",
@@ -87,7 +87,7 @@ def test_a_pattern_that_does_not_fit(pattern):
         assert_sequence(TURN, pattern)
 
 
-def test_a_failure_shows_where_the_pattern_was_left_and_what_was_there():
+def test_a_failure_shows_the_first_mismatch_and_the_event_there():
     with pytest.raises(AssertionError) as caught:
         assert_sequence(TURN[5:], ["tool_call", ("tool_result", {"outcome": "ok"}), "final"])
     assert str(caught.value).splitlines() == [
