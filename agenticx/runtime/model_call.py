@@ -23,8 +23,8 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
     """Stream one reply under the four clocks and return it with the id of its message.
 
     Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
-    `provider.content_filter`, and the error of `failed_reply_error` for a reply that failed. Text that was shown before stays in
-    the history as a partial message.
+    `provider.content_filter`, and the error of `failed_reply_error` for a reply that failed. Text that was shown before
+    stays in the history as a partial message.
     """
     turn.enter("planning")
     call = _ModelCall(turn, model.name, clocks)

@@ -162,7 +162,7 @@ class Process:
 
 
 class AsyncProcess:
-    """A program with the API of `asyncio.subprocess.Process`; standard output and error are pipes, input is empty.
+    """A program with the API of `asyncio.subprocess.Process`; standard output and error are pipes.
 
     `stdin` is a blocking pipe, or None where standard input is empty.
     """
