@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agenticx.errors import AgenticXError
 from agenticx.sessions.opening import database_path
-from agenticx.sessions.sqlite.owner import owner_of
+from agenticx.sessions.sqlite.owner import owner_pid
 from agenticx.settings import Settings, load_settings
 from studio.auth import load_token
 
@@ -106,7 +106,7 @@ def find_studio(home: Path) -> Address:
 
 def _hint(settings: Settings) -> str:
     """What to do where no studio answers: one cannot be started while a process has the sessions."""
-    pid = owner_of(database_path(settings))
+    pid = owner_pid(database_path(settings))
     if pid is None:
         return "`agx serve` starts one"
     if pid == 0:

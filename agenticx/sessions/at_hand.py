@@ -6,8 +6,8 @@ from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 from agenticx.logs import get_logger
-from agenticx.sessions.base import Keepsake, SessionRecord, Store
-from agenticx.sessions.damage import Damaged, readable
+from agenticx.sessions.base import SessionRecord, SessionState, Store
+from agenticx.sessions.damage import DamagedData, map_decode_errors
 from agenticx.sessions.keeping import revive
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.snapshots import SnapshotFolder
@@ -38,10 +38,10 @@ class AtHand:
         """The session, read from the store if it is not in memory; raises `Damaged` where that cannot be read."""
         live = self._live.get(record.id)
         if live is None:
-            kept = await self._store.keepsake(record.id)
-            with readable(f"what session {record.id!r} keeps"):
+            kept = await self._store.session_state(record.id)
+            with map_decode_errors(f"what session {record.id!r} keeps"):
                 session = revive(record, kept)
-            session.snapshots = None if self._snapshots is None else self._snapshots.of(record.id)
+            session.snapshots = None if self._snapshots is None else self._snapshots.for_session(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))
         self._recent[record.id] = live
@@ -60,11 +60,11 @@ class AtHand:
             return live
         try:
             return await self.open(await self._store.get(session_id))
-        except Damaged as exc:
+        except DamagedData as exc:
             _log.error("a session that cannot be read is to be deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
         # nobody else gets it: whoever opens the session meets the damage
-        return LiveSession(revive(record, Keepsake()), self._store, await self._store.last_seq(session_id))
+        return LiveSession(revive(record, SessionState()), self._store, await self._store.last_seq(session_id))
 
     def forget(self, session_id: str) -> None:
         """The session is gone."""

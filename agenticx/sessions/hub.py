@@ -18,13 +18,13 @@ from agenticx.runtime.turn_log import log_cut_turn
 from agenticx.sessions.at_hand import AtHand
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import Confirming
-from agenticx.sessions.damage import readable
+from agenticx.sessions.damage import map_decode_errors
 from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.naming import Naming
 from agenticx.sessions.posting import HubClosed, Posted, TurnConflict, TurnFailed, TurnRequest, check_same
 from agenticx.sessions.queueing import Queueing, turn_of
 from agenticx.sessions.recovery import resume_point
-from agenticx.sessions.rewinding import Rewound, rewind
+from agenticx.sessions.rewinding import RewindResult, rewind
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.titles import title_of
 from agenticx.sessions.turns import Turns
@@ -235,15 +235,15 @@ class Hub:
         go on in another one is left as it lies, with what waits for it, for a later call or start.
         """
         await self._find_waiting(lambda session_id: taking_up is None or session_id in taking_up)
-        for turn in await self._store.unfinished():
+        for turn in await self._store.unfinished_turns():
             if self._turns.known(turn.id) is None:
                 with self._alone(turn.session_id, turn):
                     await self._turns.end_processes(turn)
                     await self._recover(turn, goes_on=taking_up is None or turn.session_id in taking_up)
-        going_on = {turn.session_id for turn in await self._store.unfinished()}
+        going_on = {turn.session_id for turn in await self._store.unfinished_turns()}
         await self._find_waiting(lambda session_id: session_id not in going_on)
         await self._queueing.wait_on()
-        for entry in await self._store.journal_open("named", "told"):
+        for entry in await self._store.open_journal_entries("named", "told"):
             if entry.session_id not in going_on:
                 with self._alone(entry.session_id):
                     await self._naming.tell(await self._open(entry.session_id), entry.turn_id)
@@ -260,7 +260,7 @@ class Hub:
                     self._turns.end_later(turn)
 
     async def _find_waiting(self, wanted: Callable[[str], bool]) -> None:
-        for entry in await self._store.journal_open("posted", "taken"):
+        for entry in await self._store.open_journal_entries("posted", "taken"):
             if wanted(entry.session_id):
                 with self._alone(entry.session_id):
                     self._queueing.find(await self._open(entry.session_id), entry)
@@ -271,7 +271,7 @@ class Hub:
         record = await self._store.get(turn.session_id)
         live = await self._at_hand.open(record)
         cut = await self._turns.cut(turn)
-        with readable("the log of a turn"):
+        with map_decode_errors("the log of a turn"):
             point = resume_point(cut, live.session.messages, self._repeatable(record)) if self._turns.resumes else None
         if point is not None and not goes_on:
             return None
@@ -323,14 +323,14 @@ class Hub:
             self._turns.forget(session_id)
             self._at_hand.forget(session_id)
 
-    async def rewind(self, session_id: str, message_id: str | None) -> Rewound:
+    async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
         """Let the session's conversation end with that message (None: begin anew), and restore files with it.
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
         return await to_its_end(self._rewind(await self._open(session_id), message_id))
 
-    async def _rewind(self, live: LiveSession, message_id: str | None) -> Rewound:
+    async def _rewind(self, live: LiveSession, message_id: str | None) -> RewindResult:
         async with live.door:
             self._check_open()
             await self._queueing.settle(live)

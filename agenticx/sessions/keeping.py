@@ -15,7 +15,7 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
+from agenticx.sessions.base import DURABLE_EVENTS, SessionRecord, SessionState
 from agenticx.tools.base import ToolState
 
 __all__ = ["Keeping", "front_of", "revive"]
@@ -23,7 +23,7 @@ __all__ = ["Keeping", "front_of", "revive"]
 _log = get_logger(__name__)
 
 
-def revive(record: SessionRecord, kept: Keepsake) -> Session:
+def revive(record: SessionRecord, kept: SessionState) -> Session:
     """The session as its last turn left it."""
     session = Session(
         id=record.id,
@@ -32,9 +32,9 @@ def revive(record: SessionRecord, kept: Keepsake) -> Session:
         messages=list(kept.messages),
         resumed=bool(kept.messages),
     )
-    if kept.state is not None:
-        state: dict[str, Any] = json.loads(kept.state)
-        _mark_front(session, kept.state)
+    if kept.state_json is not None:
+        state: dict[str, Any] = json.loads(kept.state_json)
+        _mark_front(session, kept.state_json)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.incompressible = (size[0], size[1])
@@ -68,35 +68,35 @@ class Keeping:
         self._messages: list[Message] = list(session.messages)
         self._state = _state_text(session)
 
-    def change(self, events: Sequence[RuntimeEvent]) -> Keepsake | None:
+    def change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
         """What must be stored together with `events`; messages come and go only beside durable ones."""
-        if not any(event.type in DURABLE for event in events):
+        if not any(event.type in DURABLE_EVENTS for event in events):
             return None
         kept = _common(self._messages, self._session.messages)
         state = _state_text(self._session)
         if kept == len(self._messages) == len(self._session.messages) and state == self._state:
             return None
-        return Keepsake(
+        return SessionState(
             self._session.messages[kept:],
             None if state == self._state else state,
             kept,
             compacted=tuple(self._session.compacted) if self._session.front else (),
-            compacted_keep=_compacted_keep(self._session),
+            keep_compacted=_compacted_keep(self._session),
         )
 
-    def stored(self, change: Keepsake | None) -> None:
+    def stored(self, change: SessionState | None) -> None:
         """`change` is on disk."""
         if change is not None:
-            self._messages[change.keep :] = change.messages
-            self._state = self._state if change.state is None else change.state
+            self._messages[change.keep_messages :] = change.messages
+            self._state = self._state if change.state_json is None else change.state_json
             _release(self._session, change)
 
-    def back_to(self, stored: Keepsake) -> None:
+    def back_to(self, stored: SessionState) -> None:
         """Forget what of the conversation was not stored; what tools left is stored with the next change."""
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
-        self._state = stored.state or ""
+        self._state = stored.state_json or ""
         self._session.compacted.clear()
-        _mark_front(self._session, stored.state)
+        _mark_front(self._session, stored.state_json)
 
 
 def _compacted_keep(session: Session) -> int:
@@ -104,14 +104,14 @@ def _compacted_keep(session: Session) -> int:
     return session.stored_compacted if session.front else 0
 
 
-def _release(session: Session, stored: Keepsake) -> None:
+def _release(session: Session, stored: SessionState) -> None:
     """Hold what is stored as compacted no longer in memory."""
-    if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
+    if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
         return  # compacted anew meanwhile: the next change says from where
     if session.front == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
-    session.stored_compacted = stored.compacted_keep + len(stored.compacted)
+    session.stored_compacted = stored.keep_compacted + len(stored.compacted)
 
 
 def _common(before: Sequence[Message], now: Sequence[Message]) -> int:

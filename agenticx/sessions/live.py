@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agenticx.runtime import EventType, RuntimeEvent, Session, Steering, StopSignal
-from agenticx.sessions.base import Journalled, Keepsake, SessionRecord, Store, StoredEvent, TurnRecord
+from agenticx.sessions.base import JournalEntry, SessionRecord, SessionState, Store, StoredEvent, TurnRecord
 from agenticx.sessions.keeping import Keeping
 from agenticx.sessions.waiting import Waiting
 
@@ -74,7 +74,7 @@ class LiveSession:
         turn_id: str | None,
         events: Sequence[RuntimeEvent],
         *,
-        journal: Sequence[Journalled] = (),
+        journal: Sequence[JournalEntry] = (),
         findable: frozenset[str] | None = None,
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
@@ -88,7 +88,7 @@ class LiveSession:
             parked = self.running is not None and self.running.parked  # what it does now, nobody will have heard of
             kept = None if parked else self._keeping.change(events)
             if findable is not None:
-                kept = replace(kept or Keepsake(keep=len(self.session.messages)), findable=findable)
+                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), findable=findable)
             taken = self.waiting.taken(turn_id, events, self._seq)
             self._doubtful = True
             self.waiting.doubt(events)
@@ -97,7 +97,7 @@ class LiveSession:
                 turn_id,
                 events,
                 expected_seq=self._seq,
-                kept=kept,
+                state=kept,
                 journal=[*journal, *self._questions(turn_id, events), *taken],
                 record=record,
             )
@@ -110,14 +110,14 @@ class LiveSession:
     async def reread(self) -> None:
         """Let the conversation be what is stored of it, after a write that failed: nobody else was told of more."""
         async with self.storing:
-            self._keeping.back_to(await self._store.keepsake(self.session.id))
+            self._keeping.back_to(await self._store.session_state(self.session.id))
 
-    def _questions(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Journalled]:
+    def _questions(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[JournalEntry]:
         """Questions are put and closed in the very transaction that tells of them."""
         for event in events:
             if turn_id is None or event.type not in _QUESTIONS:
                 continue
-            yield Journalled(
+            yield JournalEntry(
                 kind="asked" if event.type is EventType.CONFIRM_REQUIRED else "closed",
                 key=event.data["id"],
                 session_id=self.session.id,

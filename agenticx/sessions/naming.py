@@ -13,7 +13,7 @@ from typing import Any
 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.at_hand import AtHand
-from agenticx.sessions.base import JournalKind, Journalled, SessionRecord, Store, StoredEvent
+from agenticx.sessions.base import JournalEntry, JournalKind, SessionRecord, Store, StoredEvent
 from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 
 __all__ = ["Naming"]
@@ -52,17 +52,17 @@ class Naming:
 
     async def tell(self, live: LiveSession, turn_id: str) -> None:
         """Tell, behind a turn, of the name that it gave, unless a person gave another one meanwhile."""
-        named = await self._store.journalled("named", turn_id)
+        named = await self._store.journal_entry("named", turn_id)
         if named is None:
             return
         told = _entry("told", live, turn_id, {})
         async with self._changing:
             if (await self._store.get(live.session.id)).name != named.data["name"]:
-                await self._store.journal(told)
+                await self._store.add_journal_entry(told)
                 return
             event = RuntimeEvent(EventType.SESSION_CHANGED, {"name": named.data["name"]})
             await to_its_end(live.append(None, [event], journal=[told]))
 
 
-def _entry(kind: JournalKind, live: LiveSession, turn_id: str, data: dict[str, Any]) -> Journalled:
-    return Journalled(kind=kind, key=turn_id, session_id=live.session.id, turn_id=turn_id, data=data)
+def _entry(kind: JournalKind, live: LiveSession, turn_id: str, data: dict[str, Any]) -> JournalEntry:
+    return JournalEntry(kind=kind, key=turn_id, session_id=live.session.id, turn_id=turn_id, data=data)

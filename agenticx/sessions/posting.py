@@ -60,7 +60,7 @@ def check_same(client_turn_id: str | None, known: TurnRecord | UserMessage, requ
     if isinstance(known, UserMessage):
         said = (known.content, fingerprint(known.attachments))
     else:
-        said = (known.input, known.attached)
+        said = (known.input, known.attachments_digest)
     if said != (request.input, fingerprint(request.attachments)):
         raise TurnConflict(
             f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"

@@ -19,7 +19,7 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import EventType
-from agenticx.sessions.base import Journalled, Store, TurnRecord
+from agenticx.sessions.base import JournalEntry, Store, TurnRecord
 from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.posting import Posted, TurnRequest, check_same
 from agenticx.sessions.waiting import WaitingMessage, fate_of, posted_key
@@ -39,7 +39,7 @@ def turn_of(message: WaitingMessage) -> TurnRecord:
         id=message.turn_id,
         session_id=message.session_id,
         input=message.message.content,
-        attached=fingerprint(message.message.attachments),
+        attachments_digest=fingerprint(message.message.attachments),
         client_turn_id=message.client_turn_id,
     )
 
@@ -110,8 +110,8 @@ class Queueing:
             return None
         key = posted_key(live.session.id, request.client_turn_id)
         async with live.storing:  # what is written meanwhile would be found by neither
-            taken = await self._store.journalled("taken", key)
-            entry = await self._store.journalled("posted", key) if taken is None else None
+            taken = await self._store.journal_entry("taken", key)
+            entry = await self._store.journal_entry("posted", key) if taken is None else None
         message = live.waiting.get(key)
         if taken is not None:
             check_same(request.client_turn_id, fate_of(taken).turn, request)
@@ -141,7 +141,7 @@ class Queueing:
 
     async def fate(self, live: LiveSession, message: WaitingMessage) -> Posted:
         """What has become of `message` so far."""
-        taken = await self._store.journalled("taken", message.key)
+        taken = await self._store.journal_entry("taken", message.key)
         if taken is not None:
             return await self._fate(taken)
         if message.gone.is_set():
@@ -150,7 +150,7 @@ class Queueing:
         told = message.message.message_id
         return Posted(state=state, turn=turn_of(message), message_id=told, after_seq=live.seq)
 
-    async def _fate(self, taken: Journalled) -> Posted:
+    async def _fate(self, taken: JournalEntry) -> Posted:
         posted = fate_of(taken)
         return replace(posted, turn=await self._store.turn(taken.session_id, taken.turn_id) or posted.turn)
 
@@ -179,8 +179,8 @@ class Queueing:
         """Leave out what failed writes have taken care of after all, and what they never stored."""
         async with live.storing:
             for message in [message for message in live.waiting if message.unsure]:
-                taken = await self._store.journalled("taken", message.key)
-                if taken is not None or await self._store.journalled("posted", message.key) is None:
+                taken = await self._store.journal_entry("taken", message.key)
+                if taken is not None or await self._store.journal_entry("posted", message.key) is None:
                     live.waiting.remove(message)
                 message.unsure = False
 
@@ -258,7 +258,7 @@ class Queueing:
         for message in list(live.waiting):
             live.waiting.remove(message)
 
-    def find(self, live: LiveSession, entry: Journalled) -> None:
+    def find(self, live: LiveSession, entry: JournalEntry) -> None:
         """`entry` was posted by the process before this one, and nothing came of it."""
         if live.waiting.get(entry.key) is None:
             live.waiting.add(WaitingMessage.of_entry(entry))

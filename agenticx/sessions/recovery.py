@@ -19,8 +19,8 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.resuming import Question, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.sessions.base import Journalled, StoredEvent
-from agenticx.sessions.damage import readable
+from agenticx.sessions.base import JournalEntry, StoredEvent
+from agenticx.sessions.damage import map_decode_errors
 
 __all__ = ["CutTurn", "answer_data", "answer_of", "resume_point"]
 
@@ -45,10 +45,10 @@ class CutTurn:
     answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
 
     @classmethod
-    def of(cls, events: Sequence[StoredEvent], journal: Sequence[Journalled]) -> CutTurn:
+    def of(cls, events: Sequence[StoredEvent], journal: Sequence[JournalEntry]) -> CutTurn:
         """Fold the events of one turn and its journal; raises `Damaged`."""
         cut = cls()
-        with readable(f"the log of turn {events[0].turn_id if events else None!r}"):
+        with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
                 cut.session_id = event.session_id
                 cut.ended = cut.ended or event.terminal

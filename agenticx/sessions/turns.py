@@ -18,13 +18,13 @@ from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, RuntimeEvent
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.runtime.system_prompt import default_system_prompt
-from agenticx.sessions.base import JournalKind, Journalled, Store, StoredEvent, TurnRecord
+from agenticx.sessions.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import Batches
 from agenticx.sessions.confirming import Confirming
-from agenticx.sessions.damage import Damaged
+from agenticx.sessions.damage import DamagedData
 from agenticx.sessions.live import LiveSession, RunningTurn, to_its_end
 from agenticx.sessions.posting import TurnFailed
-from agenticx.sessions.reading import log_in_pieces
+from agenticx.sessions.reading import read_log_pages
 from agenticx.sessions.recovery import CutTurn
 from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
@@ -238,7 +238,7 @@ class Turns:
     @property
     def resumes(self) -> bool:
         """Whether a turn that waits for a person goes on after a restart."""
-        return self.store.outlives_the_process and self.settings.resume_interrupted == "confirms"
+        return self.store.is_persistent and self.settings.resume_interrupted == "confirms"
 
     def park(self) -> None:
         """Leave the turns that wait for a person, and their questions, if they go on after a restart."""
@@ -303,7 +303,7 @@ class Turns:
 
     async def end_processes(self, turn: TurnRecord) -> None:
         """End what is left of the processes that a turn of an earlier process of ours started."""
-        for fact in await self.store.journal_of(turn.session_id, turn.id):
+        for fact in await self.store.turn_journal(turn.session_id, turn.id):
             if fact.kind == "process":
                 process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
                 await run_in_thread(end_left_over, process, name="agx ending processes")
@@ -312,17 +312,17 @@ class Turns:
         """What the log and the journal hold of the turn; nothing where they cannot be read, but whether it ended."""
         try:
             return await self._cut(turn)
-        except Damaged as exc:
+        except DamagedData as exc:
             _log.error("what a turn did cannot be read any more", turn=turn.id, error=str(exc))
-            running = {one.id for one in await self.store.unfinished()}
+            running = {one.id for one in await self.store.unfinished_turns()}
             return CutTurn(session_id=turn.session_id, ended=turn.id not in running)
 
     async def _cut(self, turn: TurnRecord) -> CutTurn:
         known = await self.store.turn(turn.session_id, turn.id) or turn
         events: list[StoredEvent] = []
-        async for piece in log_in_pieces(self.store, turn.session_id, known.after_seq or 0):
+        async for piece in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
             events += (event for event in piece if event.turn_id == turn.id)
-        return CutTurn.of(events, await self.store.journal_of(turn.session_id, turn.id))
+        return CutTurn.of(events, await self.store.turn_journal(turn.session_id, turn.id))
 
 
 def _report_death(task: asyncio.Task[None]) -> None:
@@ -349,5 +349,5 @@ class _Journal:
 
     async def _keep(self, kind: JournalKind, key: str, data: Mapping[str, Any]) -> None:
         turn = self.turn
-        entry = Journalled(kind=kind, key=f"{turn.id}/{key}", session_id=turn.session_id, turn_id=turn.id, data=data)
-        await self.store.journal(entry)
+        entry = JournalEntry(kind=kind, key=f"{turn.id}/{key}", session_id=turn.session_id, turn_id=turn.id, data=data)
+        await self.store.add_journal_entry(entry)

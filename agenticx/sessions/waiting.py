@@ -18,8 +18,8 @@ from agenticx.errors import SessionBusy
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attached
-from agenticx.sessions.base import Journalled, TurnRecord
-from agenticx.sessions.damage import readable
+from agenticx.sessions.base import JournalEntry, TurnRecord
+from agenticx.sessions.damage import map_decode_errors
 from agenticx.sessions.posting import Posted, PostState, TurnRequest
 
 __all__ = ["Waiting", "WaitingMessage", "fate_of", "posted_key"]
@@ -73,9 +73,9 @@ class WaitingMessage:
         )
 
     @classmethod
-    def of_entry(cls, entry: Journalled) -> WaitingMessage:
+    def of_entry(cls, entry: JournalEntry) -> WaitingMessage:
         """The message as it was posted; raises `Damaged`."""
-        with readable(f"a message that waits in session {entry.session_id!r}"):
+        with map_decode_errors(f"a message that waits in session {entry.session_id!r}"):
             message = UserMessage.model_validate(entry.data["message"])
             known = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
             known["interrupts"] = entry.data.get("interrupts", False)
@@ -87,7 +87,7 @@ class WaitingMessage:
             return self.message.message_id
         return posted_key(self.session_id, self.client_turn_id)
 
-    def entry(self) -> Journalled:
+    def entry(self) -> JournalEntry:
         """The durable record of it."""
         data = {
             "message": self.message.model_dump(mode="json"),
@@ -96,7 +96,7 @@ class WaitingMessage:
             "steers": self.steers,
             "interrupts": self.interrupts,
         }
-        return Journalled(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
+        return JournalEntry(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
 
     def event(self, type_: EventType) -> RuntimeEvent:
         """`queued` or `handed_back`."""
@@ -156,10 +156,10 @@ class Waiting:
 
     # --- what came of them --------------------------------------------------------------------------------------------
 
-    def taken(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Journalled]:
+    def taken(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[JournalEntry]:
         """The records to be stored with `events`, the first of which gets the number behind `seq`."""
         for place, event, message in self._met(events):
-            yield Journalled(
+            yield JournalEntry(
                 kind="taken",
                 key=message.key,
                 session_id=message.session_id,
@@ -196,15 +196,15 @@ def _size(message: UserMessage) -> int:
     return text + sum(file.size for file in message.attachments)
 
 
-def fate_of(taken: Journalled) -> Posted:
+def fate_of(taken: JournalEntry) -> Posted:
     """What came of a message, the turn being the one that it was to begin."""
     data = taken.data
-    with readable(f"the journal of session {taken.session_id!r}"):
+    with map_decode_errors(f"the journal of session {taken.session_id!r}"):
         turn = TurnRecord(
             id=taken.turn_id,
             session_id=taken.session_id,
             input=data["input"],
-            attached=data["attached"],
+            attachments_digest=data["attached"],
             client_turn_id=data["client_turn_id"],
         )
         return Posted(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])

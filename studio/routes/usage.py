@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.sessions.usage import Counts, Spent
+from agenticx.sessions.usage import DailyUsage, UsageCounts
 from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
@@ -82,18 +82,18 @@ async def index(request: Request) -> Response:
     return JSONResponse(report)
 
 
-def _by(name: str, rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[dict[str, Any]]:
-    groups: dict[str, list[Spent]] = {}
+def _by(name: str, rows: Iterable[DailyUsage], key: Callable[[DailyUsage], str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[DailyUsage]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return [{name: value, **_json(_sum(group))} for value, group in groups.items()]
 
 
-def _sum(rows: Iterable[Spent]) -> Counts:
-    return sum((row.counts for row in rows), Counts())
+def _sum(rows: Iterable[DailyUsage]) -> UsageCounts:
+    return sum((row.counts for row in rows), UsageCounts())
 
 
-def _json(counts: Counts) -> Used:
+def _json(counts: UsageCounts) -> Used:
     return {
         "calls": counts.calls,
         "input_tokens": counts.input_tokens,

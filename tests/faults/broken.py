@@ -13,7 +13,7 @@ from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
 from agenticx.sessions.base import encode_events
 from agenticx.sessions.bell import Bell
-from agenticx.sessions.reading import log_in_pieces
+from agenticx.sessions.reading import read_log_pages
 from studio.services import Services
 from tests.faults.broken_streams import STREAMS
 from tests.faults.faulty_stores import Operation, Surrounded
@@ -126,7 +126,7 @@ def _any_turn(good: SqliteStore) -> Store:
         if operation.name != "claim":
             return await operation.do()
         turn: TurnRecord = operation.args[0]
-        running = [one for one in await good.unfinished() if one.session_id == turn.session_id]
+        running = [one for one in await good.unfinished_turns() if one.session_id == turn.session_id]
         for one in running:
             await good.release(one)
         return await operation.do()
@@ -147,7 +147,7 @@ def _reads_all(good: SqliteStore) -> Store:
     async def around(operation: Operation) -> Any:
         if operation.name == "read" and operation.args[1] > 0:
             pages: list[bytes] = []
-            async for events in log_in_pieces(good, operation.args[0]):
+            async for events in read_log_pages(good, operation.args[0]):
                 pages.extend(event.frame_json.ljust(4096) for event in events)
             kept[:] = pages
         return await operation.do()

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Journalled, Store
+from agenticx.sessions import JournalEntry, Store
 from tests.faults.disk import Fault
 
 
@@ -30,7 +30,8 @@ class Operation:
     @property
     def kind(self) -> str | None:
         """The kind of the fact that it journals."""
-        return self.args[0].kind if self.name == "journal" and isinstance(self.args[0], Journalled) else None
+        entry = self.args[0] if self.name == "add_journal_entry" else None
+        return entry.kind if isinstance(entry, JournalEntry) else None
 
 
 POINTS: dict[str, Callable[[Operation], bool]] = {

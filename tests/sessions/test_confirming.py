@@ -48,7 +48,7 @@ async def test_an_answer_behind_a_stop_is_too_late_and_is_not_kept_for_later(des
     assert await desk.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
         await hub.confirms.answer(question.id, YES, digest=question.digest)
-    assert await desk.store.journalled("answered", question.id) is None
+    assert await desk.store.journal_entry("answered", question.id) is None
     await desk.close(hub)
 
 

@@ -57,7 +57,7 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
     store: Store, tmp_path: Path
 ) -> None:
     old = await compacted_session(store, tmp_path)
-    assert "alpha" not in str((await store.keepsake(old)).messages)
+    assert "alpha" not in str((await store.session_state(old)).messages)
     shown = await read_messages(store, old)
     whole = (await fork(store, old, now=NOW)).id
     upto_beta = (await fork(store, old, shown[2]["message_id"], now=NOW)).id

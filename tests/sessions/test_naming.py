@@ -81,7 +81,7 @@ async def test_a_name_that_a_person_gave_meanwhile_is_the_one_that_was_told(tmp_
     await hub.close()
     await hub_of(store, tmp_path).recover()
     assert await names_told(store, session_id) == ["Mine"]
-    assert await store.journal_open("named", "told") == []
+    assert await store.open_journal_entries("named", "told") == []
     await store.aclose()
 
 

@@ -18,7 +18,7 @@ from agenticx.messages import UserMessage
 from agenticx.sessions import (
     Hub,
     HubClosed,
-    Journalled,
+    JournalEntry,
     MemoryStore,
     Posted,
     SessionRecord,
@@ -134,7 +134,7 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     ]
     announced = [event for event in events if event["type"] == "queued"]
     begun = [event for event in events if event["type"] == "turn_started"][1:]
-    kept = [entry for event in begun for entry in await desk.store.journal_of(desk.record.id, event["turn_id"])]
+    kept = [entry for event in begun for entry in await desk.store.turn_journal(desk.record.id, event["turn_id"])]
     assert [entry.kind for entry in kept] == ["taken", "taken"]  # what came with them is in the log alone
     assert PNG.data not in str(kept)
     assert [event["turn_id"] for event in announced] == [None, None]
@@ -279,7 +279,7 @@ async def test_interrupts_keep_their_place_over_a_restart_and_end_the_turn_that_
     for name in ("A", "B"):  # accepted, and then the process dies before it has stopped the turn
         request = TurnRequest(input=name, when_busy="interrupt")
         entry = WaitingMessage.of_request(desk.record.id, request).entry()
-        await desk.store.journal(entry)
+        await desk.store.add_journal_entry(entry)
     await desk.hub.close()
     await desk.store.aclose()
 
@@ -413,7 +413,7 @@ async def test_a_deleted_session_takes_what_waits_with_it(desk: Desk) -> None:
     await desk.hub.delete(desk.record.id)
     with pytest.raises(SessionNotFound):
         await desk.post("three")
-    assert await desk.store.journal_open("posted", "taken") == []
+    assert await desk.store.open_journal_entries("posted", "taken") == []
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
@@ -571,9 +571,9 @@ class StoreThatBreaks(MemoryStore):
         self._check()
         return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
 
-    async def journal(self, entry: Journalled) -> Journalled:
+    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
         self._check()
-        return await super().journal(entry)
+        return await super().add_journal_entry(entry)
 
     def _check(self) -> None:
         if self.broken:

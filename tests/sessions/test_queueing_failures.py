@@ -22,7 +22,7 @@ from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
-WRITES = frozenset({"append", "journal", "claim", "release"})
+WRITES = frozenset({"append", "add_journal_entry", "claim", "release"})
 MOST_WRITES = 60
 SAID = ("turn_started", "steered", "handed_back")
 
@@ -86,7 +86,7 @@ async def quiet(hub: Hub, session_id: str, store: SqliteStore | None = None) -> 
         while idle < 3:
             for asked in hub.gate.pending(session_id):
                 hub.gate.resolve(asked.id, True, digest=asked.digest)
-            waits = store is not None and await store.journal_open("posted", "taken")
+            waits = store is not None and await store.open_journal_entries("posted", "taken")
             idle = 0 if waits or hub.running_turn(session_id) else idle + 1
             await asyncio.sleep(0.002)
 
@@ -124,7 +124,7 @@ async def test_no_accepted_message_is_lost_or_said_twice_whichever_write_fails(
         where = f"write {nth}, {times} times, carried out: {carried_out}"
         assert {text for text in taken if not told[text]} == set(), where
         assert [text for text, count in told.items() if count > 1] == [], where
-        assert await store.journal_open("posted", "taken") == [], where
+        assert await store.open_journal_entries("posted", "taken") == [], where
         await again.close()
         await store.aclose()
         if not striking.struck:

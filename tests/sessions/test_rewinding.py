@@ -144,13 +144,13 @@ async def test_a_conversation_that_was_compacted_is_told_anew_from_the_log(tmp_p
     for number in range(7):
         await told(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
     everything = await said(store, session_id)
-    assert len((await store.keepsake(session_id)).messages) < len(everything)
+    assert len((await store.session_state(session_id)).messages) < len(everything)
     _, conversation = await read_conversation(store, session_id)
     second_answer = conversation.path()[3].id
     await hub.rewind(session_id, second_answer)
-    assert [getattr(message, "content", "") for message in (await store.keepsake(session_id)).messages] == everything[
-        :4
-    ]
+    assert [
+        getattr(message, "content", "") for message in (await store.session_state(session_id)).messages
+    ] == everything[:4]
     assert len(await store.search("question")) == 1
     assert [len(await store.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
     await hub.close()

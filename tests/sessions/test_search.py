@@ -20,15 +20,15 @@ from agenticx.errors import SessionNotFound
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
-    Counts,
-    Excerpt,
-    Found,
-    Keepsake,
+    DailyUsage,
     MemoryStore,
+    SearchExcerpt,
+    SearchResult,
     SessionRecord,
-    Spent,
+    SessionState,
     SqliteStore,
     Store,
+    UsageCounts,
 )
 from agenticx.sessions.search import SEARCH_VERSION
 from agenticx.sessions.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
@@ -71,9 +71,9 @@ async def say(
     findable: frozenset[str] | None = None,
 ) -> None:
     seq = await store.last_seq(session_id)
-    place = len((await store.keepsake(session_id)).messages)
-    change = Keepsake(messages, keep=place if keep is None else keep, findable=findable)
-    await store.append(session_id, None, [CHANGED], expected_seq=seq, kept=change)
+    place = len((await store.session_state(session_id)).messages)
+    change = SessionState(messages, keep_messages=place if keep is None else keep, searchable_ids=findable)
+    await store.append(session_id, None, [CHANGED], expected_seq=seq, state=change)
 
 
 async def test_a_search_shows_where_each_session_was_found(store: Store) -> None:
@@ -85,12 +85,12 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
     await session_with(store, UserMessage(content="Nothing of that kind"))
     two = await session_with(store, name="Confirm everything")
     assert await store.search("confirm") == [
-        Found(await store.get(two), [Excerpt(None, "name", "", "Confirm", " everything")]),
-        Found(
+        SearchResult(await store.get(two), [SearchExcerpt(None, "name", "", "Confirm", " everything")]),
+        SearchResult(
             await store.get(one),
             [
-                Excerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
-                Excerpt(
+                SearchExcerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
+                SearchExcerpt(
                     answered.message_id,
                     "assistant",
                     "With AGX_",
@@ -262,8 +262,8 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(t
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
         (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (gone,)).fetchone()
-        _search.forget_session(connection, number)
-        _search.must_purge(connection)
+        _search.remove_session(connection, number)
+        _search.mark_purge_pending(connection)
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     again = in_a_file(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if b"zyxwvut" in path.read_bytes()] == []
@@ -302,26 +302,26 @@ async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a
     calendar.day = 2
     await spend(one, used("a", None, None), used("a", 1, 1, reasoning_tokens=7))
     await spend(two, used("a", cost_usd="0.0000001"))
-    priced = Counts(calls=2, input_tokens=20, output_tokens=4, cached_tokens=5, cost_usd=Decimal("0.3"))
+    priced = UsageCounts(calls=2, input_tokens=20, output_tokens=4, cached_tokens=5, cost_usd=Decimal("0.3"))
     rows = [
-        Spent(session_id=one, day="2026-03-01", model="a", counts=priced),
-        Spent(
+        DailyUsage(session_id=one, day="2026-03-01", model="a", counts=priced),
+        DailyUsage(
             session_id=one,
             day="2026-03-01",
             model="b",
-            counts=Counts(calls=1, unpriced=1, input_tokens=10, output_tokens=2),
+            counts=UsageCounts(calls=1, unpriced=1, input_tokens=10, output_tokens=2),
         ),
-        Spent(
+        DailyUsage(
             session_id=one,
             day="2026-03-02",
             model="a",
-            counts=Counts(calls=2, uncounted=1, unpriced=2, input_tokens=1, output_tokens=1, reasoning_tokens=7),
+            counts=UsageCounts(calls=2, uncounted=1, unpriced=2, input_tokens=1, output_tokens=1, reasoning_tokens=7),
         ),
-        Spent(
+        DailyUsage(
             session_id=two,
             day="2026-03-02",
             model="a",
-            counts=Counts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
+            counts=UsageCounts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
         ),
     ]
     assert await store.usage() == rows
@@ -333,7 +333,7 @@ async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a
 
     past = [event._replace(session_id="ses_fork") for event in await store.read(one, 0, 100)]
     fork = SessionRecord(id="ses_fork", workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
-    await store.create(fork, past=past)
+    await store.create(fork, initial_events=past)
     assert await store.usage() == rows
     await store.delete(two)
     assert await store.usage() == rows[:3]

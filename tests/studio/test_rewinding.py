@@ -212,7 +212,8 @@ async def test_a_fork_takes_back_what_was_done_before_it_and_has_nothing_of_what
         assert outcomes(await rewind(studio, made, **done["undo"])) == {"a.txt": "restored", "deep/b.txt": "restored"}
         assert (studio.workspace / "a.txt").read_text() == "second\n"
         edits = [
-            [edit.path for edit in studio.services.snapshots.of(id_).edits()] for id_ in (at_one.json()["id"], made)
+            [edit.path for edit in studio.services.snapshots.for_session(id_).edits()]
+            for id_ in (at_one.json()["id"], made)
         ]
         a, b = str(studio.workspace / "a.txt"), str(studio.workspace / "deep" / "b.txt")
         assert edits == [[a, b], [a, b, a]]
@@ -273,7 +274,7 @@ async def test_a_damaged_list_of_changes_is_503_for_rewinds_over_files_which_the
         session_id = await studio.session()
         await talk(studio, session_id, "alpha", "beta", "gamma")
         said, there = await messages(studio, session_id), files(studio.workspace)
-        edits = studio.services.snapshots.of(session_id).folder / "edits.jsonl"
+        edits = studio.services.snapshots.for_session(session_id).folder / "edits.jsonl"
         whole = edits.read_bytes()
         edits.write_bytes(whole[:9] + b"?" + whole[10:])
         refused = await try_to_rewind(studio, session_id, said[0]["message_id"])

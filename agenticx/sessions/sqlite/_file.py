@@ -11,13 +11,13 @@ from pathlib import Path
 
 from agenticx.errors import StoreError
 
-__all__ = ["Identity", "check_integrity", "naming", "read_only_uri", "refuse_what_is_no_database"]
+__all__ = ["FileIdentity", "check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
 
 _HEADER = b"SQLite format 3\0"
 """https://sqlite.org/fileformat2.html#the_database_header"""
 
 
-def refuse_what_is_no_database(path: Path) -> None:
+def require_database_file(path: Path) -> None:
     """Raises `StoreError`; writes nothing and makes nothing, so that a wrong path is left as it was."""
     try:
         mode = path.stat().st_mode
@@ -44,7 +44,7 @@ def read_only_uri(path: Path) -> str:
 
 
 @contextmanager
-def naming(path: Path) -> Generator[None]:
+def map_file_errors(path: Path) -> Generator[None]:
     """Whatever fails in the block comes out as a `StoreError` that names the file."""
     try:
         yield
@@ -63,14 +63,14 @@ def check_integrity(connection: sqlite3.Connection) -> None:
         )
 
 
-class Identity:
+class FileIdentity:
     """Which file it is that has this name now: somebody may move it away, or put another one in its place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = _identity(path)
 
-    def holds(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the name is still that file's."""
         return _identity(self._path) == self._known
 

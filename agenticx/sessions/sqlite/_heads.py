@@ -7,51 +7,51 @@ from dataclasses import dataclass
 
 from agenticx.errors import SessionNotFound
 
-__all__ = ["Head", "Heads", "last_seq", "session_number"]
+__all__ = ["SessionCursor", "SessionCursors", "last_seq", "session_number"]
 
-_KNOWN = 4096
+_MAX_CURSORS = 4096
 
 
 @dataclass(slots=True)
-class Head:
+class SessionCursor:
     """A session's key in all other tables, the number of its last event, and the places of its rows in `fresh`."""
 
     number: int
     last_seq: int
-    fresh: list[int]
+    fresh_positions: list[int]
 
 
-class Heads:
+class SessionCursors:
     """The heads of the sessions that were written to of late; belongs to the thread that writes."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Head] = {}
+        self._cursors: dict[str, SessionCursor] = {}
         self._connection: sqlite3.Connection | None = None
-        self._version = 0
+        self._data_version = 0
 
-    def begin(self, connection: sqlite3.Connection) -> None:
+    def drop_if_stale(self, connection: sqlite3.Connection) -> None:
         """A transaction has begun: nothing is known any more if the one before failed or another program wrote.
 
         A connection whose transaction fails is dropped. Its version changes with what others write:
         https://sqlite.org/pragma.html#pragma_data_version
         """
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if connection is not self._connection or version != self._version:
-            self._connection, self._version = connection, version
-            self._known.clear()
+        if connection is not self._connection or version != self._data_version:
+            self._connection, self._data_version = connection, version
+            self._cursors.clear()
 
-    def of(self, connection: sqlite3.Connection, session_id: str) -> Head:
+    def get(self, connection: sqlite3.Connection, session_id: str) -> SessionCursor:
         """The head, to be moved along with what is written; raises `SessionNotFound`."""
-        head = self._known.get(session_id)
-        if head is None:
-            if len(self._known) == _KNOWN:
-                self._known.clear()
-            head = self._known[session_id] = _read(connection, session_id)
-        return head
+        cursor = self._cursors.get(session_id)
+        if cursor is None:
+            if len(self._cursors) == _MAX_CURSORS:
+                self._cursors.clear()
+            cursor = self._cursors[session_id] = _read_cursor(connection, session_id)
+        return cursor
 
-    def forget(self, session_id: str) -> None:
+    def remove(self, session_id: str) -> None:
         """The session is deleted."""
-        self._known.pop(session_id, None)
+        self._cursors.pop(session_id, None)
 
 
 def session_number(connection: sqlite3.Connection, session_id: str) -> int:
@@ -71,7 +71,7 @@ def last_seq(connection: sqlite3.Connection, number: int) -> int:
     ).fetchone()[0]
 
 
-def _read(connection: sqlite3.Connection, session_id: str) -> Head:
+def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    fresh = connection.execute("SELECT position FROM fresh WHERE session = ? ORDER BY position", (number,))
-    return Head(number, last_seq(connection, number), [position for (position,) in fresh])
+    positions = connection.execute("SELECT position FROM fresh WHERE session = ? ORDER BY position", (number,))
+    return SessionCursor(number, last_seq(connection, number), [position for (position,) in positions])

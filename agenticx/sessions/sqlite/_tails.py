@@ -9,15 +9,15 @@ from operator import attrgetter
 
 from agenticx.sessions.base import StoredEvent
 
-__all__ = ["Tails"]
+__all__ = ["RecentEvents"]
 
-_EVENTS_EACH = 1024
-_EVENTS_OF_ALL = 4096
-_BYTES = 16 * 1024 * 1024
+_MAX_SESSION_EVENTS = 1024
+_MAX_ALL_EVENTS = 4096
+_MAX_BYTES = 16 * 1024 * 1024
 _POSITION = attrgetter("position")
 
 
-class Tails:
+class RecentEvents:
     """The last events of the sessions that were written to of late, and those of the log of all sessions."""
 
     def __init__(self, last_position: int) -> None:
@@ -25,7 +25,7 @@ class Tails:
         self._bytes = 0
         self._all: list[StoredEvent] = []
         self._all_bytes = 0
-        self._all_after = last_position  # the place just before the first of `_all`
+        self._all_start = last_position  # the place just before the first of `_all`
         self._last_position = last_position
 
     def extend(self, events: Sequence[StoredEvent]) -> None:
@@ -37,17 +37,17 @@ class Tails:
         self._sessions.move_to_end(session_id)
         tail += events
         self._bytes += size
-        if len(tail) > 2 * _EVENTS_EACH:
-            self._shorten(tail, len(tail) - _EVENTS_EACH)
-        while self._bytes > _BYTES:
-            self.forget(next(iter(self._sessions)))
+        if len(tail) > 2 * _MAX_SESSION_EVENTS:
+            self._shorten(tail, len(tail) - _MAX_SESSION_EVENTS)
+        while self._bytes > _MAX_BYTES:
+            self.evict(next(iter(self._sessions)))
         self._all += events
         self._all_bytes += size
         self._last_position = events[-1].position
-        if len(self._all) > 2 * _EVENTS_OF_ALL or self._all_bytes > _BYTES:
+        if len(self._all) > 2 * _MAX_ALL_EVENTS or self._all_bytes > _MAX_BYTES:
             self._shorten_all()
 
-    def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
+    def session_events_after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
         """Up to `limit` events behind `seq`; None if the tail does not reach back that far."""
         tail = self._sessions.get(session_id)
         if not tail or seq + 1 < tail[0].seq:
@@ -55,9 +55,9 @@ class Tails:
         start = seq + 1 - tail[0].seq
         return tail[start : start + limit]
 
-    def of_all_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
+    def all_events_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
         """Up to `limit` events of all sessions behind `position`; None if the tail does not reach back that far."""
-        if position < self._all_after:
+        if position < self._all_start:
             return None
         start = bisect_right(self._all, position, key=_POSITION)
         return self._all[start : start + limit]
@@ -72,14 +72,14 @@ class Tails:
         tail = self._sessions.get(session_id)
         return tail[-1].seq if tail else None
 
-    def forget(self, session_id: str) -> None:
+    def evict(self, session_id: str) -> None:
         """Drop a session's tail; its events are read from disk from now on."""
         tail = self._sessions.pop(session_id, [])
         self._shorten(tail, len(tail))
 
-    def delete(self, session_id: str) -> None:
+    def remove_session(self, session_id: str) -> None:
         """The session is gone, its events with it."""
-        self.forget(session_id)
+        self.evict(session_id)
         self._all = [event for event in self._all if event.session_id != session_id]
         self._all_bytes = _size(self._all)
 
@@ -89,9 +89,9 @@ class Tails:
 
     def _shorten_all(self) -> None:
         """Drop the older half; of a few huge ones all but the last."""
-        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _BYTES else len(self._all) - 1
+        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _MAX_BYTES else len(self._all) - 1
         if gone:
-            self._all_after = self._all[gone - 1].position
+            self._all_start = self._all[gone - 1].position
             self._all_bytes -= _size(self._all[:gone])
             del self._all[:gone]
 

@@ -32,11 +32,11 @@ from typing import NamedTuple
 
 from agenticx.errors import StoreError
 
-__all__ = ["LeftLog", "left_log"]
+__all__ = ["LeftoverLog", "open_leftover_log"]
 
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
-_GENERATIONS = 1 << 16
+_MAX_GENERATION_LAG = 1 << 16
 """The first salt rises by one with each generation: what is behind by more than so many is no older one, but damaged"""
 
 _Salts = tuple[int, int]
@@ -44,7 +44,7 @@ _Sums = tuple[int, int]
 
 
 @contextmanager
-def left_log(path: Path) -> Generator[LeftLog | None]:
+def open_leftover_log(path: Path) -> Generator[LeftoverLog | None]:
     """The log beside the database `path`, if a process left one; to be opened before SQLite has a chance to delete it.
 
     SQLite must write nothing to it before `LeftLog.lost_commits` and `LeftLog.keep_copy` are done.
@@ -57,12 +57,12 @@ def left_log(path: Path) -> Generator[LeftLog | None]:
         return
     try:
         status = os.fstat(file)
-        yield LeftLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
+        yield LeftoverLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
     finally:
         os.close(file)
 
 
-class LeftLog:
+class LeftoverLog:
     """A log that holds more than a header, as a process left it."""
 
     def __init__(self, path: Path, file: int) -> None:
@@ -74,12 +74,12 @@ class LeftLog:
 
         Another connection must be open meanwhile, that cannot write: then none that is closed deletes the log.
         """
-        header = _Header.of(os.pread(self._file, _HEADER_BYTES, 0))
+        header = _Header.parse(os.pread(self._file, _HEADER_BYTES, 0))
         if header is None:
-            return self._behind_a_wrong_header(database)
+            return self._lost_behind_bad_header(database)
         known = _frames_known_to_sqlite(database)
         frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
-        return sum(1 for frame in frames if frame.commit and frame.sound)
+        return sum(1 for frame in frames if frame.commit and frame.valid)
 
     def keep_copy(self, now: datetime) -> Path:
         """Keep the log as it is beside itself, for whoever can save something from it; raises `StoreError`.
@@ -107,23 +107,23 @@ class LeftLog:
                 return other
         return kept
 
-    def _behind_a_wrong_header(self, database: Path) -> int:
-        page_bytes = _page_bytes(database)
-        salts = self._newest(page_bytes)
+    def _lost_behind_bad_header(self, database: Path) -> int:
+        page_bytes = _read_page_size(database)
+        salts = self._newest_salts(page_bytes)
         lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
         for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # the machine's own comes first
             for frame in self._frames(page_bytes, order, None, salts, begin=0):
                 waiting[frame.page] = frame.content
-                if frame.commit and (frame.sound or frame.number == 0):
+                if frame.commit and (frame.valid or frame.number == 0):
                     lost += 1
                     newest |= waiting
                     newest = {page: content for page, content in newest.items() if page <= frame.commit}
                     waiting.clear()
             if lost:
                 break
-        return 0 if _holds(database, newest, page_bytes) else lost
+        return 0 if _database_contains(database, newest, page_bytes) else lost
 
-    def _newest(self, page_bytes: int) -> _Salts:
+    def _newest_salts(self, page_bytes: int) -> _Salts:
         """The salts of the generation that the log begins with."""
         first, second = (
             struct.unpack(">8x2I", found) if len(found) == 16 else None
@@ -133,7 +133,7 @@ class LeftLog:
         )
         if first is None or second is None:
             return first or (0, 0)
-        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _GENERATIONS else second
+        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _MAX_GENERATION_LAG else second
 
     def _frames(
         self, page_bytes: int, order: str, sums: _Sums | None, salts: _Salts, *, begin: int
@@ -165,7 +165,7 @@ class _Header(NamedTuple):
     sums: _Sums
 
     @classmethod
-    def of(cls, header: bytes) -> _Header | None:
+    def parse(cls, header: bytes) -> _Header | None:
         """None where SQLite would take the log for an empty one."""
         magic, _, page_bytes, _, *rest = struct.unpack(">8I", header)
         order = ">" if magic == _BIG_ENDIAN else "<"
@@ -188,33 +188,33 @@ class _Frame(NamedTuple):
     number: int
     page: int
     commit: int
-    sound: bool
+    valid: bool
     content: bytes
 
 
 def _frames_known_to_sqlite(database: Path) -> int:
-    if not _is_there(database):  # the log is not read at all
+    if not _has_content(database):  # the log is not read at all
         return 0
     with closing(sqlite3.connect(database)) as connection:
         _, known, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return max(known, 0)
 
 
-def _page_bytes(database: Path) -> int:
+def _read_page_size(database: Path) -> int:
     """https://sqlite.org/fileformat2.html#page_size"""
-    if _is_there(database):
+    if _has_content(database):
         with database.open("rb") as file:
             found = int.from_bytes(file.read(18)[16:], "big")
         return 65536 if found == 1 else found
     return 4096  # what AgenticX writes, as it is SQLite's default
 
 
-def _is_there(database: Path) -> bool:
+def _has_content(database: Path) -> bool:
     return database.exists() and database.stat().st_size > 0
 
 
-def _holds(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
-    if not _is_there(database):
+def _database_contains(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
+    if not _has_content(database):
         return not pages
     with database.open("rb") as file:
         for page, content in pages.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agenticx.errors import StoreError
 
-__all__ = ["MIGRATIONS", "Migration", "check", "migrate", "statement_of"]
+__all__ = ["MIGRATIONS", "Migration", "applied_migrations", "create_statement", "migrate"]
 
 APPLICATION_ID = 0x41475831
 """`AGX1`, in the file's header: https://sqlite.org/fileformat2.html#application_id"""
@@ -141,12 +141,12 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
-def check(connection: sqlite3.Connection) -> list[str]:
+def applied_migrations(connection: sqlite3.Connection) -> list[str]:
     """The names of the steps that were applied; writes nothing.
 
     Raises `StoreError` for a database that a newer release made or that is none of ours.
     """
-    applied = _applied(connection)
+    applied = _read_applied(connection)
     known = [migration.name for migration in MIGRATIONS]
     if newer := [name for name in applied if name not in known]:
         raise StoreError(f"the database was written by a newer AgenticX (it has {newer[0]!r}); update this one")
@@ -155,19 +155,19 @@ def check(connection: sqlite3.Connection) -> list[str]:
 
 def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Apply what is missing, each step as one transaction; raises `StoreError` as `check` does."""
-    applied = check(connection)
+    applied = applied_migrations(connection)
     for migration in migrations:
         if migration.name not in applied:
             _apply(connection, migration, now)
 
 
-def statement_of(table: str) -> str:
+def create_statement(table: str) -> str:
     """The one that makes a table."""
     statements = [statement for migration in MIGRATIONS for statement in _statements(migration.sql)]
     return next(statement for statement in statements if statement.startswith(f"CREATE TABLE {table} "))
 
 
-def _applied(connection: sqlite3.Connection) -> list[str]:
+def _read_applied(connection: sqlite3.Connection) -> list[str]:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if not tables:

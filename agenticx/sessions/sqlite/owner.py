@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.sessions.sqlite._file import Identity
+from agenticx.sessions.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "Owner", "owner_of"]
+__all__ = ["OwnedElsewhere", "OwnerLock", "owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
@@ -27,7 +27,7 @@ class OwnedElsewhere(StoreError):
         self.pid = pid
 
 
-class Owner:
+class OwnerLock:
     """Holds the lock from its making until `release`; the system frees it when the process dies."""
 
     def __init__(self, database: Path) -> None:
@@ -37,8 +37,8 @@ class Owner:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
             raise StoreError(f"the lock {str(path)!r} cannot be made: {exc}") from exc
-        if not _lock_patiently(self._file):
-            pid, program = _read(self._file)
+        if not _lock_with_retries(self._file):
+            pid, program = _read_note(self._file)
             os.close(self._file)
             raise OwnedElsewhere(
                 f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
@@ -46,11 +46,11 @@ class Owner:
         note = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, note, 0)
-        self._identity = Identity(path)
+        self._identity = FileIdentity(path)
 
     def check(self) -> None:
         """Raise `StoreError` if the lock is not where others look for it: another process may own the database."""
-        if not self._identity.holds():
+        if not self._identity.is_unchanged():
             raise StoreError(
                 "the lock of the database was removed, so another process may have it: nothing more is stored; restart"
             )
@@ -63,24 +63,24 @@ class Owner:
             self._file = -1
 
 
-def owner_of(database: Path) -> int | None:
+def owner_pid(database: Path) -> int | None:
     """The process that has the database, None if none has; 0 for one that has not said its number yet."""
     try:
         file = os.open(_lock_file(database), os.O_RDWR)
     except OSError:
         return None
     try:
-        return None if _lock(file) else _read(file)[0]
+        return None if _try_lock(file) else _read_note(file)[0]
     finally:
         os.close(file)
 
 
-def _lock_patiently(file: int) -> bool:
+def _lock_with_retries(file: int) -> bool:
     """Without the note of a process that lives it is held for a moment only: by `owner_of`, or an owner that begins."""
     for _ in range(_ATTEMPTS):
-        if _lock(file):
+        if _try_lock(file):
             return True
-        if _lives(_read(file)[0]):
+        if _is_running(_read_note(file)[0]):
             return False
         time.sleep(_PAUSE_SECONDS)
     return False
@@ -92,7 +92,7 @@ def _lock_file(database: Path) -> Path:
     return database.with_name(f"{database.name}.owner")
 
 
-def _read(file: int) -> tuple[int, str]:
+def _read_note(file: int) -> tuple[int, str]:
     try:
         note: Any = json.loads(os.pread(file, 4096, 0))
         return int(note["pid"]), str(note["program"])
@@ -100,7 +100,7 @@ def _read(file: int) -> tuple[int, str]:
         return 0, "another program"
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Whether there is such a process, as far as can be told; 0 is none."""
     if pid == 0 or sys.platform == "win32":
         return pid != 0
@@ -118,7 +118,7 @@ def _program() -> str:
     return " ".join(words)[:100]
 
 
-def _locking() -> Callable[[int], bool]:
+def _make_try_lock() -> Callable[[int], bool]:
     try:
         import fcntl
     except ImportError:  # Windows
@@ -146,4 +146,4 @@ def _locking() -> Callable[[int], bool]:
     return lock_file
 
 
-_lock = _locking()
+_try_lock = _make_try_lock()
