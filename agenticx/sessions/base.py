@@ -42,7 +42,7 @@ DURABLE_EVENTS = frozenset(EventType) - {
     EventType.STALL,
     EventType.ARTIFACT,
 }
-"""What survives even a power cut once `append` returned; the other events survive the death of the process."""
+"""The events that survive even a power cut once `append` returned; the others survive the death of the process."""
 
 
 class SequenceConflict(StoreError):
@@ -69,7 +69,7 @@ class SessionRecord:
 
 
 ArchivedFilter = Literal["without", "only", "with"]
-"""Which sessions a list holds: those that are not put away (what a person sees first), those that are, or both."""
+"""The sessions that a list contains: those that are not archived (the default view), those that are, or both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class SessionState:
 JournalKind = Literal["began", "process", "asked", "answered", "closed", "posted", "taken", "named", "told"]
 
 CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "named"}
-"""Facts that end others: once one of the first kind stands, that of the second kind and the same key is forgotten."""
+"""By kind, the kind that it closes: storing an entry removes the one of the closed kind with the same key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ async def fork(
 
 
 async def _current_history(store: Store, session_id: str, state_now: SessionState) -> CurrentHistory:
-    with map_decode_errors("what a session keeps"):
+    with map_decode_errors("the state of a session"):
         front, _ = front_of(state_now.state_json)
     return CurrentHistory(state_now.messages, front, await store.compacted_messages(session_id))
 
@@ -87,7 +87,7 @@ def _forked_state(messages: Sequence[Message], current: CurrentHistory, state: s
     if not (front and len(messages) >= front and all(map(is_, messages, current.messages[:front]))):
         front, compacted = 0, ()
     if state is not None:
-        with map_decode_errors("what a session keeps"):
+        with map_decode_errors("the state of a session"):
             new = {"allowed": [], "front": [front, len(compacted)]}
             state = json.dumps(json.loads(state) | new, separators=(",", ":"))
     return SessionState(messages, state, compacted=compacted, keep_compacted=0)

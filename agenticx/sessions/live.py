@@ -88,7 +88,7 @@ class LiveSession:
             parked = self.running is not None and self.running.parked  # what it does now, nobody will have heard of
             kept = None if parked else self._keeping.change(events)
             if findable is not None:
-                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), findable=findable)
+                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), searchable_ids=findable)
             taken = self.waiting.taken(turn_id, events, self._seq)
             self._doubtful = True
             self.waiting.doubt(events)

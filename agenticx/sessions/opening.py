@@ -32,6 +32,6 @@ def database_path(settings: Settings) -> Path:
     try:
         path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
         return path.resolve()
-    except (OSError, RuntimeError, ValueError) as exc:  # nobody's home, links in a circle, a NUL
+    except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
         raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} leads to no file: {exc}") from exc

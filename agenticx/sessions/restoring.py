@@ -1,4 +1,4 @@
-"""Restoring of the files that the agent's file tools changed, as they were at another message of a conversation.
+"""Restoring of files that the agent's file tools changed, as they were at another message.
 
 Each file's edits record its content before and after. A file with any other content was changed by somebody else since,
 and is not touched. If an edit does not begin with the content that the previous one left, somebody else changed the
@@ -22,7 +22,7 @@ from agenticx.tools.paths import Place, locate, read_file, remove_file, replace_
 __all__ = ["RestoredFile", "restore_files"]
 
 
-_PARTIAL_REASON = "As far as that goes: somebody else changed it in between, and what they made of it was kept."
+_PARTIAL_REASON = "Only in part: somebody else changed it in between, and their change was kept."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _plan_files(
             back.setdefault(edit.path, []).insert(0, _Transition(edit.after, edit.before, undone=call))
         elif edit.call_id in redone:
             forth.setdefault(edit.path, []).append(_Transition(edit.before, edit.after, redone=call))
-    undone_by_rewinds: dict[str, frozenset[str]] = {}  # the calls whose edits of that file rewinds have taken back
+    undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
     modes: dict[str, int] = {}
     for move in moved:
         undone_by_rewinds[move.path] = (
@@ -159,9 +159,11 @@ def _restore_file(
     try:
         place = locate(plan.path, workspace)
         if str(place.path) != plan.path:
-            return RestoredFile(_display_path(plan.path, workspace), "left", "The path leads elsewhere now.")
+            return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
         if is_private(place, private):
-            return RestoredFile(place.relative, "left", "It is AgenticX's own, which no conversation changes.")
+            return RestoredFile(
+                place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
+            )
         done = _apply(snapshots, place, plan)
     except ToolError as exc:
         return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
@@ -182,20 +184,20 @@ def _apply(snapshots: SessionSnapshots, place: Place, plan: _FilePlan) -> Restor
     content = None if transition.end is None else snapshots.read_content(transition.end)
     current, status = _read_current(place)
     if TOO_LARGE in (transition.start, transition.end):
-        return RestoredFile(place.relative, "left", "What it held, or was to hold, is too large to be kept.")
+        return RestoredFile(place.relative, "left", "Its content before or after is too large for a snapshot.")
     if current == transition.end:
         return RestoredFile(place.relative, "unchanged", version=None if status is None else file_version(status))
     if current != transition.start:
         return RestoredFile(place.relative, "left", "Somebody else changed it since; it was not overwritten.")
     if not plan.permitted:
-        return RestoredFile(place.relative, "left", "It was like this before the conversation was taken back.")
+        return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
     if transition.end is None:
         taken = None if status is None else status.st_mode & 0o777
         snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone, taken))
         remove_file(place)
         return RestoredFile(place.relative, "removed")
     if content is None:
-        return RestoredFile(place.relative, "left", "What it held then is not kept any more.")
+        return RestoredFile(place.relative, "left", "The snapshot of its content was deleted.")
     snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone))
     mode = plan.mode if status is None else None
     return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))

@@ -46,7 +46,7 @@ __all__ = [
 T = TypeVar("T")
 
 LARGEST_FILE = 16 * 1024 * 1024
-"""Contents of more bytes are not kept."""
+"""The size in bytes above which a content is not stored."""
 
 _MAX_SESSION_BYTES = 256 * 1024 * 1024
 _MAX_TOTAL_BYTES = 2 * 1024 * 1024 * 1024
@@ -84,7 +84,7 @@ class RewindEdit:
 
 
 TOO_LARGE = "too large"
-"""Stands for the digest of a content that is too large to be kept, and with which nothing can be compared."""
+"""The digest of every content that is too large to be stored; it compares equal to none, so it restores nothing."""
 
 
 def content_digest(content: bytes) -> str:
@@ -114,7 +114,7 @@ class SnapshotFolder:
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
             self._total_bytes = None
-        else:  # what somebody put in its place
+        else:  # a link or file that somebody put in its place
             folder.unlink(missing_ok=True)
 
     def copy(self, session_id: str, new_id: str, calls: Collection[str]) -> None:
@@ -165,12 +165,10 @@ class SessionSnapshots:
             with _OpenFolder(self.folder) as folder:
                 if before is not None:
                     self._store_content(folder, before, synced=True)
-                self._store_content(folder, after, synced=False)  # until it is on disk it is in the file itself
+                self._store_content(folder, after, synced=False)  # the same content is about to be written to the file
                 folder.append(_EDITS, _encode_line(_edit_row(edit)))
         except OSError as exc:
-            raise ToolError(
-                f"nothing was changed, because what is there now could not be kept: {exc.strerror}"
-            ) from exc
+            raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc.strerror}") from exc
 
     def edits(self) -> list[FileEdit]:
         """Return all edits in order, without a line that a crash left unfinished; raise `DamagedData`."""
@@ -183,7 +181,7 @@ class SessionSnapshots:
             with _OpenFolder(self.folder) as folder:
                 folder.append(_REWINDS, _encode_line(row))
         except OSError as exc:
-            raise ToolError(f"what is done to it could not be noted: {exc.strerror}") from exc
+            raise ToolError(f"the change could not be recorded: {exc.strerror}") from exc
 
     def rewind_edits(self) -> list[RewindEdit]:
         """Return all changes of files by rewinds, in order; raise `DamagedData`."""
@@ -321,7 +319,7 @@ def _complete_lines(text: bytes) -> Iterator[bytes]:
 
 
 def _is_unfinished(line: bytes) -> bool:
-    if not line.strip(b"\0"):  # a file that a power cut left longer than what was written
+    if not line.strip(b"\0"):  # a power cut can leave the file longer than the data written to it
         return True
     try:
         json.JSONDecoder().raw_decode(line.decode("latin-1"))
@@ -370,11 +368,11 @@ def _decode_line(line: bytes) -> Any:
 
 
 def _damaged_list_error(name: str, why: str) -> DamagedData:
-    what = "what it changed" if name == _EDITS else "what rewinds changed"
+    what = "file edits" if name == _EDITS else "rewound files"
     _log.error("a session's list of changed files is damaged", list=name, why=why)
     return DamagedData(
-        f"the session's list of {what} is damaged ({name}: {why}), so nothing was taken back, neither files nor the"
-        " conversation; a fork of the session leaves the files as they are"
+        f"the session's list of {what} is damaged ({name}: {why}), so neither files nor the conversation were"
+        " rewound; a fork of the session leaves the files as they are"
     )
 
 

@@ -105,9 +105,9 @@ class Conversation:
         self._seq = 0
         self._turn_id: str | None = None
         self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
-        self._streaming: TranscriptEntry | None = None  # the message that `_pieces` belong to, until they are joined
+        self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
         self._chunks: list[str] = []
-        self._copies: dict[str, int] = {}  # of an id that several messages have
+        self._copies: dict[str, int] = {}  # by id, the number of messages that have it
 
     @classmethod
     def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
@@ -200,7 +200,7 @@ class Conversation:
 
     def _add_entry(self, wanted: str, role: str, content: str) -> TranscriptEntry:
         message_id = wanted
-        while message_id in self.entries:  # nothing says it twice; a log that does is read all the same
+        while message_id in self.entries:  # never written by us; a log that repeats an id is read all the same
             self._copies[wanted] = self._copies.get(wanted, 1) + 1
             message_id = f"{wanted}.{self._copies[wanted]}"
         message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}

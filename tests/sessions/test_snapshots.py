@@ -92,7 +92,7 @@ async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_
     await write(folder, workspace, "call_2", "a.txt", "by the agent again")
     await write(folder, workspace, "call_3", "a.txt", "and again")
     calls = {"call_1", "call_2", "call_3"}
-    stopped = "As far as that goes: somebody else changed it in between, and what they made of it was kept."
+    stopped = "Only in part: somebody else changed it in between, and their change was kept."
 
     for outcome in ("restored", "unchanged"):
         done = restore_files(kept, workspace, undone=calls, redone=())
@@ -136,7 +136,7 @@ async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: P
     done = restore_files(
         folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
     )
-    assert done == [RestoredFile("home/token", "left", "It is AgenticX's own, which no conversation changes.")]
+    assert done == [RestoredFile("home/token", "left", "It is one of AgenticX's own files, which a rewind does not change.")]
     assert (workspace / "home" / "token").read_text() == "x"
 
 
@@ -146,7 +146,7 @@ async def test_what_is_too_large_is_changed_all_the_same_and_left_by_a_rewind(
     (workspace / "big").write_bytes(b"x" * (LARGEST_FILE + 1))
     await write(folder, workspace, "call_1", "big", "small")
     (done,) = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=())
-    assert (done.outcome, done.reason) == ("left", "What it held, or was to hold, is too large to be kept.")
+    assert (done.outcome, done.reason) == ("left", "Its content before or after is too large for a snapshot.")
     assert (workspace / "big").read_text() == "small"
 
 

@@ -134,7 +134,7 @@ async def test_a_damaged_log_that_cannot_be_put_aside_is_left_as_it_is(tmp_path:
     database = left / f"{'x' * 230}.db"  # what is put aside would have too long a name
     for suffix in ("", "-wal"):
         (left / f"sessions.db{suffix}").rename(left / f"{database.name}{suffix}")
-    with pytest.raises(StoreError, match="could not be put aside"):
+    with pytest.raises(StoreError, match="could not be copied"):
         SqliteStore(database)
     assert (left / f"{database.name}-wal").read_bytes() == content
 

@@ -1,4 +1,4 @@
-"""The store in one SQLite file, which one process owns at a time."""
+"""A session store in one SQLite file, which one process owns at a time."""
 
 from __future__ import annotations
 

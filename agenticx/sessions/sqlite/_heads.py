@@ -1,4 +1,4 @@
-"""Where each session's log stands: asked of the database once, and then known to its one writer."""
+"""Cursors at the end of each session's log, cached by the one writer of the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_CURSORS = 4096
 
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the number of its last event, and the places of its rows in `fresh`."""
+    """A session's key in all other tables, the number of its last event, and the positions of its rows in `fresh`."""
 
     number: int
     last_seq: int
@@ -22,7 +22,7 @@ class SessionCursor:
 
 
 class SessionCursors:
-    """The heads of the sessions that were written to of late; belongs to the thread that writes."""
+    """A cache of the cursors of recently written sessions; only the writer's thread uses it."""
 
     def __init__(self) -> None:
         self._cursors: dict[str, SessionCursor] = {}
@@ -30,9 +30,9 @@ class SessionCursors:
         self._data_version = 0
 
     def drop_if_stale(self, connection: sqlite3.Connection) -> None:
-        """A transaction has begun: nothing is known any more if the one before failed or another program wrote.
+        """Drop all cursors if the last transaction failed or another program wrote; call it as a transaction begins.
 
-        A connection whose transaction fails is dropped. Its version changes with what others write:
+        A connection whose transaction fails is dropped. Its version changes with the writes of others:
         https://sqlite.org/pragma.html#pragma_data_version
         """
         (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -41,7 +41,7 @@ class SessionCursors:
             self._cursors.clear()
 
     def get(self, connection: sqlite3.Connection, session_id: str) -> SessionCursor:
-        """The head, to be moved along with what is written; raises `SessionNotFound`."""
+        """Return the cursor, which the caller updates with what it writes; raise `SessionNotFound`."""
         cursor = self._cursors.get(session_id)
         if cursor is None:
             if len(self._cursors) == _MAX_CURSORS:
@@ -50,12 +50,12 @@ class SessionCursors:
         return cursor
 
     def remove(self, session_id: str) -> None:
-        """The session is deleted."""
+        """Remove the cursor of a deleted session."""
         self._cursors.pop(session_id, None)
 
 
 def session_number(connection: sqlite3.Connection, session_id: str) -> int:
-    """The session's key in all other tables; raises `SessionNotFound`."""
+    """Return the session's key in all other tables; raise `SessionNotFound`."""
     row = connection.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise SessionNotFound(f"no session has the id {session_id!r}")
@@ -63,7 +63,7 @@ def session_number(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def last_seq(connection: sqlite3.Connection, number: int) -> int:
-    """The number of the session's last event, 0 if it has none."""
+    """Return the number of the session's last event, 0 if it has none."""
     return connection.execute(
         """SELECT max(coalesce((SELECT max(last_seq) FROM events WHERE session = ?1), 0),
                       coalesce((SELECT max(last_seq) FROM fresh WHERE session = ?1), 0))""",

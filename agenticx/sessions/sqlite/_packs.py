@@ -1,8 +1,8 @@
-"""Events of one session as the body of one row: a line each, and many of them compressed together.
+"""Segments: events of one session in the body of one row, a line each, usually compressed.
 
-A turn is stored as it happens, a row per append: behind each other whatever session they are of, so that a commit of
-many sessions fills few pages. Once it is over its rows are packed, which makes a tenth of both rows and bytes:
-envelopes repeat their ids, and every token comes in one.
+While a turn runs each append is stored as a row of its own, in the order of the log whatever session it is of, so that
+a commit of many sessions fills few pages. When the turn is over its rows are merged into compressed segments, which
+takes a tenth of both rows and bytes: envelopes repeat their ids, and every token is an event.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _MAX_SEGMENT_EVENTS = 256
 _MAX_SEGMENT_BYTES = 256 * 1024
 _COMPRESSION_LEVEL = 1
 MAX_POSITION_SPAN = 16_384
-"""A pack begins anew after so many positions of the log, few of which may be its own: `_replay` looks back as far."""
+"""The limit of positions that a segment spans, including those of other sessions; `_replay` reads back as far."""
 PAGE_BYTES = 256 * 1024
-"""What one read gives at a time, give or take a row: whoever writes events out piece by piece holds no more of them."""
+"""The approximate size of one read in bytes, so that sending a long log page by page needs no more memory."""
 
 _TYPES: dict[str, EventType | str] = {type_.value: type_ for type_ in EventType}
 
 
 class Segment(NamedTuple):
-    """One row: events that follow each other without a gap."""
+    """The content of one row: events that follow each other without a gap."""
 
     last_seq: int
     first_position: int
@@ -49,7 +49,7 @@ class Segment(NamedTuple):
 
 
 def encode_segments(events: Sequence[StoredEvent], *, compressed: bool) -> Iterable[Segment]:
-    """`events` in as many rows as they are worth."""
+    """Return `events` as segments of limited size."""
     if len(events) == 1 and not compressed:  # a token: the hot path
         (event,) = events
         return (Segment(event.seq, event.position, event.position, _encode_event(event)),)
@@ -58,9 +58,9 @@ def encode_segments(events: Sequence[StoredEvent], *, compressed: bool) -> Itera
 
 
 def merge_bodies(bodies: Iterable[bytes], first_seq: int) -> Iterator[Segment]:
-    """Bodies that are not compressed, the first one beginning with the number `first_seq`, in fewer that are.
+    """Yield compressed segments of uncompressed bodies, the first of which begins with the event number `first_seq`.
 
-    Raises `Damaged`.
+    Raises `DamagedData`.
     """
     with map_decode_errors(f"the log from event {first_seq} on"):
         lines = [line for body in bodies for line in body.split(b"\n")]
@@ -68,7 +68,7 @@ def merge_bodies(bodies: Iterable[bytes], first_seq: int) -> Iterator[Segment]:
 
 
 def decode_segment(session_id: str, last_seq: int, body: bytes, *, compressed: bool) -> list[StoredEvent]:
-    """The events of a body whose last one has the number `last_seq`; raises `Damaged`."""
+    """Return the events of a body whose last one has the number `last_seq`; raise `DamagedData`."""
     with map_decode_errors(f"the log of session {session_id!r} up to event {last_seq}"):
         lines = segment_lines(body, compressed=compressed)
         first = last_seq - len(lines) + 1
@@ -76,12 +76,12 @@ def decode_segment(session_id: str, last_seq: int, body: bytes, *, compressed: b
 
 
 def segment_lines(body: bytes, *, compressed: bool) -> list[bytes]:
-    """A line for each event of a body."""
+    """Return the lines of a body, one per event."""
     return (zlib.decompress(body) if compressed else body).split(b"\n")
 
 
 def envelope_bytes(events: Sequence[StoredEvent]) -> int:
-    """How many bytes their envelopes are."""
+    """Return the size of the events' envelopes in bytes."""
     return sum(len(event.frame_json) for event in events)
 
 
@@ -113,12 +113,12 @@ def _encode_event(event: StoredEvent) -> bytes:
 
 
 def line_position(line: bytes) -> int:
-    """The place of a line's event in the log."""
+    """Return the log position of a line's event."""
     return int(line[: line.index(b"\t")])
 
 
 def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
-    """The event that a line tells."""
+    """Return the event of a line."""
     position, turn_id, type_, terminal, frame = line.split(b"\t", 4)
     name = type_.decode()
     return StoredEvent(

@@ -1,8 +1,8 @@
-"""The log of all sessions as it is read from the disk: rows of many sessions, merged into one order, page by page.
+"""Paged reading of the log of all sessions from the database: segments merged in order of position.
 
-A row reaches over positions of other sessions' rows, though not far (`_packs.REACH`): a page looks at the rows that
-begin a little before its place, at none of the log's beginning. The next page needs most of them again, so what was
-unpacked is kept for it.
+A segment's positions span those of other sessions' rows, by at most `_packs.MAX_POSITION_SPAN`: so a page reads rows
+from that far before its position, not from the beginning of the log. The next page needs most of them again, so
+decompressed segments are cached for it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ _HeapItem = tuple[int, StoredEvent, Iterator[StoredEvent]]
 
 
 class LogReader:
-    """Pages of the log of all sessions; belongs to one thread. `reach` is the furthest that a stored row reaches."""
+    """A reader of the log of all sessions in pages, for one thread; `span` is the largest span of a stored segment."""
 
     def __init__(self, span: int) -> None:
         self._span = max(span, MAX_POSITION_SPAN)
-        self._cache: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()  # what was used last stands last
+        self._cache: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()  # most recently used last
         self._cached_bytes = 0
 
     def read_page(self, connection: sqlite3.Connection, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Up to `limit` events with a higher position than `after`; fewer where they are large, never none."""
+        """Return up to `limit` events with a higher position than `after`.
+
+        Fewer if they are large, but at least one if there is any.
+        """
         events: list[StoredEvent] = []
         size = 0
         with closing(_merge(self._rows(connection, after))) as merged:
@@ -50,12 +53,12 @@ class LogReader:
         return events
 
     def clear_cache(self) -> None:
-        """Drop what is kept: some of it was deleted."""
+        """Drop the cached segments, after some of them were deleted."""
         self._cache.clear()
         self._cached_bytes = 0
 
     def _rows(self, connection: sqlite3.Connection, after: int) -> Generator[tuple[int, Generator[StoredEvent]]]:
-        """Where each row that has events behind `after` begins, and those events, which are unpacked when asked for."""
+        """Yield the first position of each row with events behind `after`, and those events, decoded on demand."""
         with closing(
             connection.execute(
                 """SELECT id, session, last_seq, first_position, 0
@@ -66,13 +69,19 @@ class LogReader:
                 (after - self._span, after),
             )
         ) as rows:
-            for session_id, number, last_seq, first_position, fresh in rows:  # no other row reaches into a fresh one
+            for (
+                session_id,
+                number,
+                last_seq,
+                first_position,
+                fresh,
+            ) in rows:  # a fresh row spans no positions of other rows
                 yield first_position, self._events(connection, session_id, (number, last_seq), fresh, after)
 
     def _events(
         self, connection: sqlite3.Connection, session_id: str, key: tuple[int, int], fresh: int, after: int
     ) -> Generator[StoredEvent]:
-        """Those of one row; a damaged one is passed over: the other sessions' log goes on without it."""
+        """Yield the events of one row; a damaged row is logged and skipped, so that other sessions' can be read."""
         try:
             with map_decode_errors(f"the log of session {session_id!r} up to event {key[1]}"):
                 lines = _fresh_lines(connection, fresh) if fresh else self._lines(connection, key)
@@ -107,7 +116,7 @@ def _fresh_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
 
 
 def _merge(rows: Iterable[tuple[int, Iterator[StoredEvent]]]) -> Generator[StoredEvent]:
-    """Events in the order of the log: each once no row that has not been looked at can hold an earlier one."""
+    """Yield events in the order of the log: each as soon as no row still to be read can hold an earlier one."""
     heap: list[_HeapItem] = []
     for first_position, events in rows:
         yield from _pop_before(first_position, heap)

@@ -1,4 +1,4 @@
-"""Rows of the database: how records, turns, messages and journal entries are written and read."""
+"""Rows of the database: writing and reading of records, turns, messages and journal entries."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _log = get_logger(__name__)
 
 
 def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
-    """Store a new session; returns its number."""
+    """Store a new session; return its number."""
     added = connection.execute(
         "INSERT INTO sessions (id, record, pinned, archived) VALUES (?, ?, ?, ?)",
         (record.id, _encode_record(record), record.pinned, record.archived),
@@ -83,7 +83,7 @@ def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
 
 
 def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
-    """Replace the session's record; returns its number."""
+    """Replace the session's record; return its number."""
     number = session_number(connection, record.id)
     connection.execute(
         "UPDATE sessions SET record = ?, pinned = ?, archived = ? WHERE number = ?",
@@ -97,13 +97,13 @@ def _encode_record(record: SessionRecord) -> str:
 
 
 def decode_record(text: str) -> SessionRecord:
-    """The record as it was stored, by whatever release; raises `Damaged`."""
+    """Return the record as it was stored, by any release; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
         known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
         tools = known.pop("tools", None)
         record = SessionRecord(**known, tools=None if tools is None else tuple(tools))
         if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
-            raise TypeError(f"not what is stored there: {wrong}")
+            raise TypeError(f"fields with wrong values: {wrong}")
         return record
 
 
@@ -122,24 +122,24 @@ _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     "permission_mode": lambda value: value in get_args(PermissionMode),
     "tools": lambda value: value is None or all(map(_is_text, value)),
 }
-"""What each field of a record can be."""
+"""Checks of the value of each field of a record."""
 
 
 LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
                 SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
             AND (? = 'with' OR sessions.archived = (? = 'only'))"""
-"""Which sessions come behind one in a list, with the values of `listed`."""
+"""The condition for sessions behind one in a list, with the values of `list_filter_values`."""
 
 
 def list_filter_values(before: str | None, archived: ArchivedFilter) -> tuple[str | None, ...]:
-    """The values of `LISTED`; nothing comes behind a `before` that nobody knows."""
+    """Return the values of `LIST_FILTER`; no session comes behind an unknown `before`."""
     return (before, before, archived, archived)
 
 
 def list_records(
     connection: sqlite3.Connection, *, limit: int, before: str | None, archived: ArchivedFilter
 ) -> list[SessionRecord]:
-    """Pinned ones first, then newest first; without those that cannot be read."""
+    """Return records, pinned ones first, then newest first; without those that cannot be decoded."""
     rows = connection.execute(
         f"SELECT record FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
         (*list_filter_values(before, archived), limit),
@@ -148,12 +148,12 @@ def list_records(
 
 
 def decode_records(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
-    """The records of `rows` that can be read."""
+    """Return the records of `rows` that can be decoded."""
     return list(decode_rows(rows, lambda row: decode_record(row[0])))
 
 
 def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """The numbers and names of all sessions that have one that can be read."""
+    """Return the numbers and names of all sessions that have a name, without those that cannot be decoded."""
     rows = connection.execute("SELECT number, record FROM sessions ORDER BY number")
     return (
         (number, name) for number, name in decode_rows(rows, lambda row: (row[0], decode_record(row[1]).name)) if name
@@ -161,7 +161,7 @@ def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
 
 
 def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
-    """What `read` makes of `rows`; one that is damaged keeps nobody from the others."""
+    """Yield the result of `read` for each row; a damaged row is logged and skipped."""
     for row in rows:
         try:
             yield read(row)
@@ -173,7 +173,7 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
 
 
 def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
-    """Make `turn` its session's running one, or find the earlier one of the same `client_turn_id`."""
+    """Make `turn` its session's running one, or return the earlier one of the same `client_turn_id`."""
     number = session_number(connection, turn.session_id)
     if turn.client_turn_id is not None:
         asked = (number, turn.client_turn_id)
@@ -192,7 +192,7 @@ def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
 
 
 def release_turn(connection: sqlite3.Connection, turn: TurnRecord) -> None:
-    """Free the session of `turn`; a turn that stored nothing was never there."""
+    """Free the session of `turn`; delete a turn that stored nothing."""
     number = session_number(connection, turn.session_id)
     _clear_running(connection, number, turn.id)
     connection.execute("DELETE FROM turns WHERE id = ? AND after_seq IS NULL", (turn.id,))
@@ -203,7 +203,7 @@ def _clear_running(connection: sqlite3.Connection, number: int, turn_id: str | N
 
 
 def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
-    """A turn of the session by its id."""
+    """Return a turn of the session by its id, else None."""
     found = _select_turns(
         connection, "turns.session = ? AND turns.id = ?", (session_number(connection, session_id), turn_id)
     )
@@ -211,7 +211,7 @@ def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> 
 
 
 def unfinished_turns(connection: sqlite3.Connection) -> list[TurnRecord]:
-    """The turns that sessions run, oldest first."""
+    """Return the running turns of all sessions, oldest first."""
     return _select_turns(connection, "sessions.running = turns.id", ())
 
 
@@ -245,7 +245,7 @@ def add_events(
     *,
     expected_seq: int,
 ) -> None:
-    """Store `events` and move the head behind them; none of them unless `expected_seq` is where it stands."""
+    """Store `events` and advance the cursor; raise `SequenceConflict` unless `expected_seq` is where it stands."""
     if cursor.last_seq != expected_seq:
         session_id = events[0].session_id
         raise SequenceConflict(f"session {session_id!r} is at {cursor.last_seq}, not at {expected_seq}")
@@ -261,7 +261,7 @@ def add_events(
 
 
 def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
-    """Put the session's fresh rows into packs; damaged ones stay as they are."""
+    """Replace the session's fresh rows by compressed segments; damaged ones stay as they are."""
     positions = json.dumps(cursor.fresh_positions)
     cursor.fresh_positions.clear()
     rows = connection.execute(
@@ -281,7 +281,7 @@ _POSITION_LIST = "(SELECT value FROM json_each(?))"
 
 
 def add_initial_events(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent]) -> None:
-    """Begin the log of a new session with events that are packed at once."""
+    """Store the first events of a new session as compressed segments."""
     if events:
         _insert_segments(connection, number, encode_segments(events, compressed=True))
 
@@ -295,7 +295,10 @@ def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iter
 
 
 def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
-    """Up to `limit` events of a session with a higher number than `after`; fewer where they are large, never none."""
+    """Return up to `limit` events of a session with a higher number than `after`.
+
+    Fewer if they are large, but at least one if there is any.
+    """
     number = session_number(connection, session_id)
     rows = connection.execute(
         """SELECT last_seq, 1, body FROM events WHERE session = ?1 AND last_seq > ?2
@@ -317,7 +320,7 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 
 
 def apply_state(connection: sqlite3.Connection, number: int, state: SessionState) -> None:
-    """Apply a change of what the session's next turn builds on."""
+    """Apply a change of the state that the session's next turn starts from."""
     _replace_messages(connection, "messages", number, state.keep_messages, state.messages)
     if state.keep_compacted is not None:
         _replace_messages(connection, "compacted", number, state.keep_compacted, state.compacted)
@@ -332,7 +335,7 @@ def _replace_messages(
     keep: int,
     messages: Sequence[Message],
 ) -> None:
-    """Put messages in the place of all behind the first `keep`."""
+    """Replace all messages behind the first `keep`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
     connection.executemany(
         f"INSERT INTO {table} VALUES (?, ?, ?)",
@@ -344,21 +347,21 @@ def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[
     """Return the originals of the session's compacted messages, in order."""
     number = session_number(connection, session_id)
     rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY place", (number,))
-    with map_decode_errors(f"what was compacted in session {session_id!r}"):
+    with map_decode_errors(f"the list of compacted messages of session {session_id!r}"):
         return tuple(message_adapter().validate_json(text) for (text,) in rows)
 
 
 def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
-    """All that the session's next turn builds on."""
+    """Return the state that the session's next turn starts from."""
     number = session_number(connection, session_id)
     (state,) = connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()
     rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY place", (number,))
-    with map_decode_errors(f"what session {session_id!r} was told"):
+    with map_decode_errors(f"the list of messages of session {session_id!r}"):
         return SessionState([message_adapter().validate_json(text) for (text,) in rows], state)
 
 
 def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]]:
-    """The messages of all sessions that can be read, compacted ones too, each with its session's number."""
+    """Yield the messages of all sessions that can be decoded, compacted ones too, each with its session's number."""
 
     def read(row: tuple[Any, ...]) -> tuple[int, Message]:
         with map_decode_errors("a message"):
@@ -375,9 +378,9 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
 
 
 def add_journal_entry(connection: sqlite3.Connection, number: int, entry: JournalEntry) -> JournalEntry:
-    """Store a fact, unless one of its kind and key stands already; returns the one that stands.
+    """Store an entry unless there is one of its kind and key already; return the stored one.
 
-    The one that it closes is gone then.
+    The entry that it closes is deleted.
     """
     if (closed := CLOSED_KINDS.get(entry.kind)) is not None:
         connection.execute("DELETE FROM journal WHERE kind = ? AND key = ?", (closed, entry.key))
@@ -390,22 +393,22 @@ def add_journal_entry(connection: sqlite3.Connection, number: int, entry: Journa
 
 
 def find_journal_entry(connection: sqlite3.Connection, kind: JournalKind, key: str) -> JournalEntry | None:
-    """The fact of that kind and key."""
+    """Return the entry of that kind and key, else None."""
     found = _select_journal(connection, "journal.kind = ? AND journal.key = ?", (kind, key))
     return next((_decode_entry(row) for row in found), None)
 
 
 def turn_journal(connection: sqlite3.Connection, session_id: str, turn_id: str) -> list[JournalEntry]:
-    """All facts of a turn, in the order they were stored."""
+    """Return all entries of a turn, in the order they were stored."""
     number = session_number(connection, session_id)
     found = _select_journal(connection, "journal.session = ? AND journal.turn = ?", (number, turn_id))
     return [_decode_entry(row) for row in found]
 
 
 def open_journal_entries(connection: sqlite3.Connection, kind: JournalKind, closing: JournalKind) -> list[JournalEntry]:
-    """The facts of `kind` whose key has none of the kind `closing`, in the order they were stored.
+    """Return the entries of `kind` without an entry of kind `closing` for the same key, in the order of storage.
 
-    Without those that cannot be read.
+    Entries that cannot be decoded are left out.
     """
     closed = "SELECT 1 FROM journal AS other WHERE other.kind = ? AND other.key = journal.key"
     found = _select_journal(connection, f"journal.kind = ? AND NOT EXISTS ({closed})", (kind, closing))

@@ -1,11 +1,12 @@
-"""The index that finds texts in the database: SQLite's FTS5 over what `search.spread` makes of them.
+"""The full-text index of the database: SQLite's FTS5 over the output of `search.normalize_words`.
 
-The index keeps words, not texts (it is contentless): those stand in the table `said`. It breaks at blanks and nowhere
-else (`tokenize='ascii'`: spread words hold no other ASCII than letters and digits), so that it finds what
-`search.Terms` says. What is taken out of it stays in its file until parts of it are merged, which `purge` does.
+The index keeps words, not texts (it is contentless): the texts are in the table `said`. It breaks at blanks and nowhere
+else (`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly
+what `search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step`
+does.
 
-All of it can be made of what else is stored, so its damage stops nothing: what stumbles over it goes on without it, and
-the next start makes the index anew of the texts, and the texts, should they be gone, of names and messages.
+All of it can be rebuilt from other tables, so its damage stops nothing: an operation that fails on it goes on without
+it, and the next start rebuilds the index from the texts, and the texts, if they are gone, from names and messages.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ __all__ = [
 ]
 
 _MERGE_PAGES = 64
-_MERGE_ALL = -_MERGE_PAGES  # a negative number says: all parts of the index, whatever their sizes
+_MERGE_ALL = -_MERGE_PAGES  # a negative number merges all segments, whatever their sizes
 
 
 _log = get_logger(__name__)
 
 
 def prepare_index(connection: sqlite3.Connection) -> None:
-    """Make the index, anew if it is damaged or was made with another idea of what a word is."""
+    """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
     known = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
     texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
     index = texts and known is not None and _finds_newest_texts(connection)
@@ -69,13 +70,13 @@ def prepare_index(connection: sqlite3.Connection) -> None:
 
 
 def mark_damaged(connection: sqlite3.Connection) -> None:
-    """Note that the index is damaged."""
+    """Mark the index as damaged, so that the next start rebuilds it."""
     if connection.execute("DELETE FROM meta WHERE key = 'search'").rowcount:
         _log.error("the index that searches use is damaged; the next start makes it anew")
 
 
 def _finds_newest_texts(connection: sqlite3.Connection) -> bool:
-    """Whether the index can be used, and has the texts that were put in last."""
+    """Return True if the index is usable and finds the texts that were added last."""
     query = "SELECT rowid FROM found WHERE found MATCH ? AND rowid = ?"
     for number, text in connection.execute(_SELECT_TEXTS + "true ORDER BY number DESC LIMIT 3").fetchall():
         words = normalize_words(text).split()
@@ -85,6 +86,7 @@ def _finds_newest_texts(connection: sqlite3.Connection) -> bool:
 
 
 def _try_execute(connection: sqlite3.Connection, query: str, *values: object, least: int = 0) -> bool:
+    """Execute the statement; return True if it gives at least that many rows, False if it fails because of damage."""
     try:
         return len(connection.execute(query, values).fetchall()) >= least
     except (sqlite3.DatabaseError, MemoryError) as exc:
@@ -94,7 +96,10 @@ def _try_execute(connection: sqlite3.Connection, query: str, *values: object, le
 
 
 def _is_damage(exc: sqlite3.DatabaseError | MemoryError) -> bool:
-    """Neither a full disk nor one that fails; FTS5 may take damaged bytes for a size and find no room for so much."""
+    """Return True if the error is neither a full nor a failing disk.
+
+    A `MemoryError` is damage: FTS5 may take damaged bytes for a size and fail to allocate it.
+    """
     return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _DISK_ERROR_CODES
 
 
@@ -105,7 +110,10 @@ _DISK_ERROR_CODES = {
 
 
 def _rebuild_texts(connection: sqlite3.Connection) -> None:
-    """Names and messages, compacted ones too; those that a release before migration 0003 compacted are lost here."""
+    """Rebuild the texts from names and messages, compacted ones too.
+
+    Messages compacted by a release before migration 0003 are lost here.
+    """
     connection.execute("DROP TABLE IF EXISTS said")
     connection.execute(create_statement("said"))
     insert = "INSERT OR IGNORE INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?)"
@@ -117,7 +125,7 @@ def _rebuild_texts(connection: sqlite3.Connection) -> None:
 
 
 def _drop_index(connection: sqlite3.Connection) -> None:
-    """SQLite drops no FTS5 table that it cannot open: then its parts go one by one."""
+    """Drop the index; if SQLite cannot open the FTS5 table, which it then does not drop, drop its parts one by one."""
     if not _try_execute(connection, "DROP TABLE IF EXISTS found"):
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("DELETE FROM sqlite_master WHERE name = 'found'")
@@ -130,7 +138,7 @@ def _drop_index(connection: sqlite3.Connection) -> None:
 
 
 def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> None:
-    """Let the session be found by its name, and no longer by an earlier one."""
+    """Make the session findable by its name, and no longer by an earlier one."""
     known = connection.execute("SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)).fetchone()
     if known == (name,):
         return
@@ -142,7 +150,7 @@ def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> 
 
 
 def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[SearchableText]) -> None:
-    """Let the session be found by what was said; what is known by its id is left as it is."""
+    """Make the session findable by these texts; texts whose id is known are left as they are."""
     for text in texts:
         added = connection.execute(
             "INSERT INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -157,14 +165,14 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
 
 
 def retain_messages(connection: sqlite3.Connection, session: int, findable: frozenset[str]) -> None:
-    """Let nothing of the session be found but its name and these messages."""
+    """Remove all texts of the session but its name and these messages."""
     query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
     texts = connection.execute(query, (session,)).fetchall()
     _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in findable])
 
 
 def remove_session(connection: sqlite3.Connection, session: int) -> None:
-    """Let nothing of the session be found."""
+    """Remove all texts of the session."""
     _remove_texts(connection, connection.execute(_SELECT_TEXTS + "session = ?", (session,)).fetchall())
 
 
@@ -181,9 +189,10 @@ def _remove_texts(connection: sqlite3.Connection, texts: Iterable[tuple[int, str
 
 @contextmanager
 def _index_savepoint(connection: sqlite3.Connection) -> Generator[None]:
-    """A change of the index, which is undone where that is damaged: the transaction around it goes on.
+    """Roll back a change of the index if that is damaged, without failing the transaction around it.
 
-    The second savepoint has FTS5 write at once what it would else write, and stumble at, when that is committed.
+    The second savepoint makes FTS5 write at once; otherwise it would write, and fail, when the transaction is
+    committed.
     """
     connection.execute("SAVEPOINT spared")
     try:
@@ -198,18 +207,18 @@ def _index_savepoint(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def mark_purge_pending(connection: sqlite3.Connection) -> None:
-    """Note that there is something to purge; should the process end before it is done, the next one does it."""
+    """Record that a purge is needed; if the process ends before it is done, the next one does it."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('purging', '1')")
 
 
 def purge_step(connection: sqlite3.Connection, *, begin: bool) -> bool:
-    """One step of ridding the index's file of what was taken out of it; True once that is done.
+    """Run one step of removing deleted words from the index's file; return True once that is done.
 
-    https://sqlite.org/fts5.html#the_merge_command says how to tell.
+    https://sqlite.org/fts5.html#the_merge_command describes the check for the last step.
     """
     before = connection.total_changes
     pages = _MERGE_ALL if begin else _MERGE_PAGES
-    done = True  # for an index that is damaged: nothing of it is left when it is made anew
+    done = True  # stays so if the index is damaged: the rebuilt one has no deleted words
     with _index_savepoint(connection):
         connection.execute("INSERT INTO found (found, rank) VALUES ('merge', ?)", (pages,))
         done = not begin and connection.total_changes - before < 2
@@ -219,7 +228,7 @@ def purge_step(connection: sqlite3.Connection, *, begin: bool) -> bool:
 
 
 def finish_pending_purge(connection: sqlite3.Connection) -> None:
-    """Do what a process before this one did not come to."""
+    """Finish a purge that an earlier process left unfinished."""
     if connection.execute("SELECT 1 FROM meta WHERE key = 'purging'").fetchone() is not None:
         purge_step(connection, begin=True)
         while not purge_step(connection, begin=False):
@@ -233,9 +242,9 @@ def finish_pending_purge(connection: sqlite3.Connection) -> None:
 def search(
     connection: sqlite3.Connection, query: str, *, limit: int, before: str | None, archived: ArchivedFilter
 ) -> list[SearchResult]:
-    """The sessions that have a text with all terms of `query`, in the order of `_rows.records`.
+    """Return the sessions that have a text with all terms of `query`, in the order of `_rows.list_records`.
 
-    Raises `Damaged` where the index is.
+    Raises `DamagedData` if the index is damaged.
     """
     terms = SearchQuery.parse(query)
     try:
@@ -243,7 +252,7 @@ def search(
     except (sqlite3.DatabaseError, MemoryError) as exc:
         if not _is_damage(exc):
             raise
-        raise DamagedData("the index that searches use is damaged; the next start makes it anew") from exc
+        raise DamagedData("the search index is damaged; the next start rebuilds it") from exc
 
 
 def _search_results(
@@ -264,7 +273,7 @@ def _search_results(
 def _matching(
     connection: sqlite3.Connection, terms: SearchQuery, before: str | None, archived: ArchivedFilter
 ) -> Iterator[tuple[int, Sequence[int]]]:
-    """Sessions, each with the first of its texts that match."""
+    """Yield sessions, each with the first of its texts that match."""
     matching = connection.execute(
         f"""SELECT said.session, said.number FROM found
             JOIN said ON said.number = found.rowid JOIN sessions ON sessions.number = said.session
@@ -285,7 +294,7 @@ def _matching(
 
 
 def _expression(terms: SearchQuery) -> str:
-    """The terms in FTS5's query language; words hold nothing that would have to be quoted."""
+    """Return the terms in FTS5's query language; words contain no character that must be quoted."""
     return " AND ".join(f'"{" ".join(phrase)}" *' for phrase in terms.phrases)
 
 

@@ -1,4 +1,4 @@
-"""The two threads that own a database connection each: one writes, in groups, the other reads."""
+"""Threads that own a database connection each: the writer commits in groups, readers read."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Connect", "Reader", "Writer"]
 T = TypeVar("T")
 
 Connect = Callable[[], sqlite3.Connection]
-"""Makes a connection in autocommit mode (`isolation_level=None`), to be used by one thread."""
+"""A factory of connections in autocommit mode (`isolation_level=None`), each used by one thread."""
 
 _MAX_BATCH = 512
-_START_TIMEOUT_SECONDS = 10.0  # real ones, for a thread to take its first step
+_START_TIMEOUT_SECONDS = 10.0  # of real time, not of a test's clock, for the thread to start
 _VACUUM_PAGES = 1000
 
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[T]):
-    """One piece of work, which runs on the thread; `committed` is called on the loop before anyone learns of it."""
+    """A piece of work for the thread; `on_commit` is called on the loop before the future is resolved."""
 
     work: Callable[[sqlite3.Connection], T]
     future: asyncio.Future[T]
@@ -40,7 +40,7 @@ class _Job(Generic[T]):
 
 
 class _DatabaseThread:
-    """Takes what waits, works on it, and hands the results to the loops of those who asked."""
+    """A thread that runs queued jobs and sends the results to the loops of their callers."""
 
     def __init__(self, connect: Connect, name: str) -> None:
         self._connect = connect
@@ -49,7 +49,7 @@ class _DatabaseThread:
         self._started, self._finished = threading.Event(), threading.Event()
         start_thread(self._run, name=name)
         if not self._started.wait(_START_TIMEOUT_SECONDS):
-            raise StoreError(f"the thread {name!r} did not begin; memory has run out")
+            raise StoreError(f"the thread {name!r} did not start; memory has run out")
 
     def submit(
         self,
@@ -59,9 +59,9 @@ class _DatabaseThread:
         on_commit: Callable[[], None] | None = None,
         outside_transaction: bool = False,
     ) -> asyncio.Future[T]:
-        """Return what `work` returns; raises what it raises, `sqlite3.Error` and `MemoryError` as `StoreError`.
+        """Queue `work` and return a future of its result; `sqlite3.Error` and `MemoryError` become `StoreError`.
 
-        The work of a cancelled caller goes on behind its back. A writer surrounds work that runs `alone` with no
+        Cancelling the future does not cancel the work. A writer runs work that is `outside_transaction` in no
         transaction.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -69,7 +69,7 @@ class _DatabaseThread:
         return future
 
     def close(self) -> None:
-        """Finish what waits, then end the thread and its connection."""
+        """Finish the queued jobs, then end the thread and its connection."""
         self._jobs.put(None)
         self._finished.wait()
 
@@ -83,7 +83,7 @@ class _DatabaseThread:
             self._finished.set()
 
     def _run_batch(self) -> bool:
-        """Do what waits; False at the end."""
+        """Run the queued jobs; return False at the end."""
         jobs = self._next_batch()
         todo = [job for job in jobs if job is not None]
         if todo:
@@ -92,7 +92,7 @@ class _DatabaseThread:
         return None not in jobs
 
     def _next_batch(self) -> list[_Job[Any] | None]:
-        """Everything that waits, at least one job; None stands for the end."""
+        """Return all queued jobs, at least one; None is the request to end."""
         jobs = [self._jobs.get()]
         while jobs[-1] is not None and len(jobs) < _MAX_BATCH:
             try:
@@ -110,7 +110,7 @@ class _DatabaseThread:
         return self._connection
 
     def _drop_connection(self) -> None:
-        """A connection that failed is not trusted any more; the next job gets a new one."""
+        """Close a connection that failed, which cannot be trusted any more; the next job opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -120,7 +120,7 @@ class _DatabaseThread:
 
 
 class Reader(_DatabaseThread):
-    """Reads what is committed; each job sees one state of the database."""
+    """A thread that reads committed data; each job sees one state of the database."""
 
     def _handle(self, jobs: list[_Job[Any]]) -> None:
         for job in jobs:
@@ -132,16 +132,17 @@ class Reader(_DatabaseThread):
                 except AgenticXError as exc:
                     job.error = exc
                 connection.execute("COMMIT")
-            except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
+            except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
                 job.error = _map_error(exc)
                 self._drop_connection()
 
 
 class Writer(_DatabaseThread):
-    """Commits everything that waits as one transaction, after a word to `begin`, which may refuse it.
+    """A thread that commits all queued jobs as one transaction.
 
-    A job that is refused raises an `AgenticXError`. One that has written something by then, or at which the database
-    fails, is undone with all that were committed beside it, and each of those is tried again by itself.
+    It first calls `before_transaction`, which may refuse the transaction. A job that fails with an `AgenticXError`
+    raises that. If it has written something before, or if the database fails, the transaction is rolled back with the
+    jobs committed beside it, and each of those is tried again in its own transaction.
     """
 
     def __init__(self, connect: Connect, name: str, before_transaction: Callable[[sqlite3.Connection], None]) -> None:
@@ -157,13 +158,13 @@ class Writer(_DatabaseThread):
             await self.submit(_delete_probe)
 
     async def vacuum(self) -> None:
-        """Let the file end where what is in it ends, step by step, as far as there is free room now."""
+        """Truncate free pages off the file, step by step, as many as there are now."""
         free = await self.submit(_free_pages, outside_transaction=True)
         for _ in range(0, free, _VACUUM_PAGES):
             await self.submit(_vacuum, outside_transaction=True)
 
     async def checkpoint(self) -> None:
-        """Bring what is committed from the write-ahead log into the file itself, and empty that log."""
+        """Copy the committed pages from the write-ahead log into the database file, and truncate the log."""
         await self.submit(_checkpoint, outside_transaction=True)
 
     def _handle(self, jobs: list[_Job[Any]]) -> None:
@@ -183,14 +184,14 @@ class Writer(_DatabaseThread):
         try:
             self._commit(jobs)
             self._failed = False
-        except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
+        except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             self._drop_connection()
             self._durable = None
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhaustion(exc) is not None
                 jobs[0].error = _map_error(exc)
                 return
-            for job in jobs:  # one of them may be to blame: each for itself
+            for job in jobs:  # one of them may have caused the failure: commit each by itself
                 job.error = job.result = None
                 self._commit_all([job])
 
@@ -234,7 +235,10 @@ def _vacuum(connection: sqlite3.Connection) -> None:
 
 
 def _map_error(exc: Exception) -> Exception:
-    """The error that the caller gets, without the traceback of a `MemoryError`, which holds what took the memory."""
+    """Return the error that the caller gets.
+
+    It has no traceback of a `MemoryError`, which would keep alive the objects that took the memory.
+    """
     if isinstance(exc, MemoryError):
         return StoreError("the database ran out of memory")
     if isinstance(exc, sqlite3.Error) or exhaustion(exc) is not None:
@@ -243,14 +247,14 @@ def _map_error(exc: Exception) -> Exception:
 
 
 def _deliver_results(jobs: list[_Job[Any]]) -> None:
-    """Tell the loops, each once and in the order of the jobs."""
+    """Schedule the results on the loops, one call per loop, in the order of the jobs."""
     loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, theirs in loops.items():
         try:
             loop.call_soon_threadsafe(_resolve_futures, theirs)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, so nothing awaits the results
             continue
 
 

@@ -1,4 +1,4 @@
-"""What model calls used, in the database: a row for each session, day and model."""
+"""Usage of model calls in the database: a row for each session, day and model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT_COLUMNS = "calls, uncounted, unpriced, input_tokens, output_tokens, cache
 
 
 def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[StoredEvent]) -> None:
-    """Add what the `usage` events among these tell."""
+    """Add the counts of the `usage` events among these."""
     for event in events:
         if event.type is EventType.USAGE:
             envelope = json.loads(event.frame_json)
@@ -39,7 +39,7 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
 def read_usage(
     connection: sqlite3.Connection, *, session_id: str | None, since: str | None, until: str | None
 ) -> list[DailyUsage]:
-    """The rows of a session or of all, of these days; without those that cannot be read."""
+    """Return the rows of a session or of all, of these days; without those that cannot be decoded."""
     session = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
         f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), {_COUNT_COLUMNS}
@@ -58,7 +58,7 @@ def _decode_row(row: tuple[Any, ...]) -> DailyUsage:
 
 def _decode_counts(columns: Sequence[Any]) -> UsageCounts:
     *numbers, cost = columns
-    with map_decode_errors("what a session used"):
+    with map_decode_errors("the usage of a session"):
         calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
         return UsageCounts(
             calls=calls,

@@ -1,4 +1,4 @@
-"""The shape of the database, as numbered steps that are applied in order and each only once."""
+"""The schema of the database, as numbered migrations that are applied in order, each once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APPLICATION_ID = 0x41475831
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step; its name is kept in the database once it is applied, so it never changes."""
+    """A migration; its name is stored in the database once it is applied, so it never changes."""
 
     name: str
     sql: str
@@ -142,9 +142,9 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def applied_migrations(connection: sqlite3.Connection) -> list[str]:
-    """The names of the steps that were applied; writes nothing.
+    """Return the names of the migrations that were applied; write nothing.
 
-    Raises `StoreError` for a database that a newer release made or that is none of ours.
+    Raises `StoreError` for a database that a newer release wrote or that is another program's.
     """
     applied = _read_applied(connection)
     known = [migration.name for migration in MIGRATIONS]
@@ -154,7 +154,7 @@ def applied_migrations(connection: sqlite3.Connection) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is missing, each step as one transaction; raises `StoreError` as `check` does."""
+    """Apply the missing migrations, each as one transaction; raise `StoreError` as `applied_migrations` does."""
     applied = applied_migrations(connection)
     for migration in migrations:
         if migration.name not in applied:
@@ -162,7 +162,7 @@ def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migra
 
 
 def create_statement(table: str) -> str:
-    """The one that makes a table."""
+    """Return the statement that creates a table."""
     statements = [statement for migration in MIGRATIONS for statement in _statements(migration.sql)]
     return next(statement for statement in statements if statement.startswith(f"CREATE TABLE {table} "))
 
@@ -192,7 +192,10 @@ def _apply(connection: sqlite3.Connection, migration: Migration, now: str) -> No
 
 
 def _statements(sql: str) -> list[str]:
-    """The statements of a script, each run by itself: `executescript` would commit the transaction around it."""
+    """Return the statements of a script, to be run one by one.
+
+    `executescript` would commit the transaction around them.
+    """
     statements: list[str] = []
     waiting = ""
     for line in sql.splitlines():

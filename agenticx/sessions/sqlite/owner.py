@@ -1,4 +1,4 @@
-"""Who owns a database: one process at a time, which a lock on a file beside it says, however that process ends."""
+"""Ownership of a database by one process at a time, with a lock on a file beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class OwnedElsewhere(StoreError):
-    """Another process has the database; `pid` is its number, 0 where it could not be read."""
+    """An error because another process owns the database; `pid` is its id, 0 if it could not be read."""
 
     def __init__(self, message: str, *, pid: int) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class OwnedElsewhere(StoreError):
 
 
 class OwnerLock:
-    """Holds the lock from its making until `release`; the system frees it when the process dies."""
+    """A lock held from construction until `release`; the system frees it when the process dies."""
 
     def __init__(self, database: Path) -> None:
         path = _lock_file(database)
@@ -36,7 +36,7 @@ class OwnerLock:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise StoreError(f"the lock {str(path)!r} cannot be made: {exc}") from exc
+            raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
         if not _lock_with_retries(self._file):
             pid, program = _read_note(self._file)
             os.close(self._file)
@@ -56,7 +56,7 @@ class OwnerLock:
             )
 
     def release(self) -> None:
-        """Let another process have it; the file stays, as removing it would let two have it at once."""
+        """Release the lock; the file stays, because removing it would let two processes lock it at once."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)
@@ -64,7 +64,7 @@ class OwnerLock:
 
 
 def owner_pid(database: Path) -> int | None:
-    """The process that has the database, None if none has; 0 for one that has not said its number yet."""
+    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet."""
     try:
         file = os.open(_lock_file(database), os.O_RDWR)
     except OSError:
@@ -76,7 +76,10 @@ def owner_pid(database: Path) -> int | None:
 
 
 def _lock_with_retries(file: int) -> bool:
-    """Without the note of a process that lives it is held for a moment only: by `owner_of`, or an owner that begins."""
+    """Return True once the lock is held, False if a running process holds it.
+
+    A lock without the note of a running process is held only briefly: by `owner_pid`, or by an owner that is starting.
+    """
     for _ in range(_ATTEMPTS):
         if _try_lock(file):
             return True
@@ -87,7 +90,7 @@ def _lock_with_retries(file: int) -> bool:
 
 
 def _lock_file(database: Path) -> Path:
-    """Beside the file itself, whatever links lead to it: one database has one lock."""
+    """Return the path of the lock, beside the resolved file whatever links lead to it: one database has one lock."""
     database = database.resolve()
     return database.with_name(f"{database.name}.owner")
 
@@ -101,14 +104,14 @@ def _read_note(file: int) -> tuple[int, str]:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether there is such a process, as far as can be told; 0 is none."""
+    """Return True if there is such a process, as far as can be determined; there is none with the id 0."""
     if pid == 0 or sys.platform == "win32":
         return pid != 0
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # a process of another user
         pass
     return True
 
@@ -127,7 +130,7 @@ def _make_try_lock() -> Callable[[int], bool]:
         windows = cast(Any, msvcrt)
 
         def lock_byte(file: int) -> bool:
-            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, which others must be able to read
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, because others cannot read a locked byte
             try:
                 windows.locking(file, windows.LK_NBLCK, 1)
             except OSError:

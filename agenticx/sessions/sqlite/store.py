@@ -1,10 +1,10 @@
-"""The store in one SQLite file: one thread writes in groups, readers at the end of the log need no disk.
+"""A store in one SQLite file: one thread writes in groups, the newest events are read from memory.
 
-1. What `append` is given from all sessions while a commit runs is committed together by the next one (group commit).
-2. A commit that holds an event of `DURABLE` or a journal entry is synced to the disk (synchronous=FULL). One of tokens
-   alone is not: it survives the death of the process, and a power cut may take the last of them.
-3. The file has one owner: a second process is refused and told who the first is (`owner`).
-4. Events are read from the disk in a thread of their own: whoever asks for a session does not wait for a replay.
+1. Appends of all sessions that arrive while a commit runs are committed together by the next one (group commit).
+2. A commit that holds an event of `DURABLE_EVENTS` or a journal entry is synced to the disk (synchronous=FULL). One of
+   tokens alone is not: it survives the death of the process, and a power cut may lose the last of them.
+3. The file has one owner: a second process is refused, with the owner's process id (`owner`).
+4. Events are read from the disk in a thread of their own: reading a session does not wait for a replay.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ __all__ = ["SqliteStore"]
 _BUSY_SECONDS = 5.0
 _MAX_FRESH_ROWS = 256
 _CHECKPOINT_PAGES = 4000
-"""A checkpoint syncs twice, so it is not to come often: the write-ahead log grows to about 16 MB in between."""
+"""The size of the write-ahead log at a checkpoint, about 16 MB: a checkpoint syncs twice, so it must be rare."""
 
 
 _log = get_logger(__name__)
 
 
 class SqliteStore:
-    """`Store` in the file `path`, which is made if there is none and belongs to this object until `aclose`.
+    """A `Store` in the file `path`, which is created if there is none and owned by this object until `aclose`.
 
-    Raises `OwnedElsewhere` while another process has it, and `StoreError` for a file that cannot be used.
+    Raises `OwnedElsewhere` while another process owns it, and `StoreError` for a file that cannot be used.
     """
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
@@ -80,18 +80,18 @@ class SqliteStore:
         require_database_file(path)
         self._owner = OwnerLock(path)
         try:
-            self._log_id, self._position, reach = _prepare_file(path, self._clock.now())
+            self._log_id, self._position, span = _prepare_file(path, self._clock.now())
         except BaseException:
             self._owner.release()
             raise
         self._notifier = Bell()
         self._recent = RecentEvents(self._position)
         self._file_identity = FileIdentity(path)
-        self._cursors = SessionCursors()  # the writer's
+        self._cursors = SessionCursors()  # used by the writer's thread
         self._writer = Writer(self._connect, "agx store writer", self._before_transaction)
         self._reader = Reader(self._connect, "agx store reader")
         self._replayer = Reader(self._connect, "agx store replayer")
-        self._log_reader = LogReader(reach)  # the replayer's
+        self._log_reader = LogReader(span)  # used by the replayer's thread
         self._pending_reads: dict[tuple[str | None, int, int, int], asyncio.Future[Sequence[StoredEvent]]] = {}
 
     @property
@@ -181,9 +181,9 @@ class SqliteStore:
         await self._purge()
 
     async def _purge(self) -> None:
-        """Leave nothing of what was deleted in the file, nor the room it took.
+        """Remove deleted content from the file, and truncate the file.
 
-        Step by step, so that other sessions are not held up.
+        Works step by step, so that writes of other sessions are not delayed.
         """
         done = await self._writer.submit(lambda connection: index.purge_step(connection, begin=True))
         while not done:
@@ -193,7 +193,7 @@ class SqliteStore:
 
     def _publish_deletion(self, session_id: str) -> None:
         self._recent.remove_session(session_id)
-        self._pending_reads.clear()  # whoever asks from now on is told that it is gone
+        self._pending_reads.clear()  # later reads must raise SessionNotFound
         self._notifier.ring(session_id)
 
     # --- turns --------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class SqliteStore:
     ) -> Sequence[StoredEvent]:
         ts = rfc3339(self._clock.now())
         stored = encode_events(session_id, turn_id, events, seq=expected_seq, position=self._position, ts=ts)
-        self._position += len(stored)  # behind a failed append stays a gap
+        self._position += len(stored)  # a failed append leaves a gap
 
         def work(connection: sqlite3.Connection) -> Sequence[StoredEvent]:
             cursor = self._cursors.get(connection, session_id)
@@ -244,7 +244,7 @@ class SqliteStore:
         durable = bool(journal) or record is not None or any(event.type in DURABLE_EVENTS for event in events)
         try:
             return await self._writer.submit(work, durable=durable, on_commit=lambda: self._publish(session_id, stored))
-        except SequenceConflict:  # what is in memory may be behind the file: from now on that is asked
+        except SequenceConflict:  # another process wrote: memory is behind the file, so read its end again
             _, position, _ = await self._reader.submit(_read_log_position)
             self._position = max(self._position, position)
             self._recent = RecentEvents(self._position)
@@ -284,9 +284,10 @@ class SqliteStore:
     async def _replay(
         self, request: tuple[str | None, int, int], work: Callable[[sqlite3.Connection], Sequence[StoredEvent]]
     ) -> Sequence[StoredEvent]:
-        """What is `wanted`, read once for all who want it before anything more is stored: it may weigh megabytes.
+        """Return the result of `work`, shared by all callers with the same request until more is stored.
 
-        Two hundred readers that come back at once to a log of 5,000 events cost 0.05 s together instead of 3.6.
+        The result may be megabytes. Two hundred readers that return at once to a log of 5,000 events cost 0.05 s
+        together instead of 3.6.
         """
         key = (*request, self._recent.last_position)
         reading = self._pending_reads.get(key)
@@ -335,12 +336,12 @@ class SqliteStore:
         return _connect(self._path)
 
     def _before_transaction(self, connection: sqlite3.Connection) -> None:
-        """What precedes each transaction, on the writer's thread."""
+        """Check the ownership and the cursors before each transaction, on the writer's thread."""
         self._check_ownership()
         self._cursors.drop_if_stale(connection)
 
     def _check_ownership(self) -> None:
-        """Raise `StoreError` if what is written now would be lost, or mixed with what another process writes."""
+        """Raise `StoreError` if writes would be lost now, or mixed with those of another process."""
         self._owner.check()
         if not self._file_identity.is_unchanged():
             raise StoreError(
@@ -349,28 +350,32 @@ class SqliteStore:
             )
 
 
-def _apply_state(connection: sqlite3.Connection, number: int, kept: SessionState) -> None:
-    rows.apply_state(connection, number, kept)
-    index.add_texts(connection, number, searchable_texts(kept.messages))
-    if kept.searchable_ids is not None:
-        index.retain_messages(connection, number, kept.searchable_ids)
+def _apply_state(connection: sqlite3.Connection, number: int, state: SessionState) -> None:
+    rows.apply_state(connection, number, state)
+    index.add_texts(connection, number, searchable_texts(state.messages))
+    if state.searchable_ids is not None:
+        index.retain_messages(connection, number, state.searchable_ids)
 
 
 def _prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
-    """Make or check the file; returns what `_log_of` finds. Raises `StoreError`."""
+    """Create or check the file; return the result of `_read_log_position`. Raises `StoreError`."""
     with map_file_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_leftover_log(path) as log:
             if path.exists() and path.stat().st_size:
                 with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
                     applied_migrations(connection)
-                    damaged = log is not None and _keep_copy_if_damaged(log, path, now)  # open, it is not deleted
+                    damaged = log is not None and _keep_copy_if_damaged(
+                        log, path, now
+                    )  # while a connection is open SQLite does not delete the log
             else:
                 damaged = log is not None and _keep_copy_if_damaged(log, path, now)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         with closing(_connect(path)) as connection:
             if damaged:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # so that it is told once
+                connection.execute(
+                    "PRAGMA wal_checkpoint(TRUNCATE)"
+                ).fetchall()  # so that the next start does not report it again
             check_integrity(connection)
             migrate(connection, rfc3339(now))
             log = _read_log_position(connection)
@@ -380,7 +385,7 @@ def _prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
 
 
 def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
-    """Tell of what SQLite leaves unread of a damaged write-ahead log, and keep that before SQLite deletes it."""
+    """Copy a damaged write-ahead log before SQLite deletes it, and log the loss; return True if it was damaged."""
     lost = log.lost_commits(path)
     if lost:
         kept = log.keep_copy(now)
@@ -394,7 +399,7 @@ def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.text_factory = _decode_text
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # it can only be chosen before there is a table
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only before the first table is created
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -403,7 +408,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _decode_text(stored: bytes) -> str:
-    """One damaged byte keeps nobody from the rest of a text, or of a list of them."""
+    """Return the text with U+FFFD for undecodable bytes, so that the rest of it, and of a list, can be read."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -412,9 +417,9 @@ def _decode_text(stored: bytes) -> str:
 
 
 def _read_log_position(connection: sqlite3.Connection) -> tuple[str, int, int]:
-    """The log's name, its last position, and over how many positions a row of it reaches at most.
+    """Return the log's id, its last position, and the largest span of positions of a segment.
 
-    Raises `StoreError` where the file does not say.
+    Raises `StoreError` if the file does not contain them.
     """
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     if missing := sorted({"log_id", "position"} - meta.keys()):
@@ -423,8 +428,8 @@ def _read_log_position(connection: sqlite3.Connection) -> tuple[str, int, int]:
         position = int(meta["position"])
     except ValueError as exc:
         raise StoreError("it is damaged: in its table meta, position is no number; restore a copy of it") from exc
-    last, reach = connection.execute(
+    last, span = connection.execute(
         "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM events"
     ).fetchone()
     (last_fresh,) = connection.execute("SELECT coalesce(max(position), 0) FROM fresh").fetchone()
-    return meta["log_id"], max(last, last_fresh, position), reach
+    return meta["log_id"], max(last, last_fresh, position), span
