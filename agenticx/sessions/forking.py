@@ -100,9 +100,8 @@ def _turns_on_path(
     last_entries = {entry.turn_id: entry for entry in path}
     final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
     turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
-    root_turns: dict[str | None, str | None] = {
-        turn_id: turn_id for turn_id in last_entries
-    }  # a sub-agent's turn → its root's
+    # by turn, also those of sub-agents, the root turn it belongs to
+    root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
     for event in events:
         if event.type == "turn_started" and event.turn_id not in root_turns:
             parent = json.loads(event.frame_json)["data"].get("parent_turn_id")

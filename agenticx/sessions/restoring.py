@@ -86,43 +86,43 @@ def restore_files(
 
 
 def _plan_files(
-    edits: Iterable[FileEdit], moved: Iterable[RewindEdit], undone: Collection[str], redone: Collection[str]
+    edits: Iterable[FileEdit], rewinds: Iterable[RewindEdit], undone: Collection[str], redone: Collection[str]
 ) -> list[_FilePlan]:
     """Return a plan for each file that these calls changed."""
-    back: dict[str, list[_Transition]] = {}
-    forth: dict[str, list[_Transition]] = {}
+    undo_steps: dict[str, list[_Transition]] = {}
+    redo_steps: dict[str, list[_Transition]] = {}
     for edit in edits:
-        call = frozenset((edit.call_id,))
+        call_ids = frozenset((edit.call_id,))
         if edit.call_id in undone:
-            back.setdefault(edit.path, []).insert(0, _Transition(edit.after, edit.before, undone=call))
+            undo_steps.setdefault(edit.path, []).insert(0, _Transition(edit.after, edit.before, undone=call_ids))
         elif edit.call_id in redone:
-            forth.setdefault(edit.path, []).append(_Transition(edit.before, edit.after, redone=call))
+            redo_steps.setdefault(edit.path, []).append(_Transition(edit.before, edit.after, redone=call_ids))
     undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
     modes: dict[str, int] = {}
-    for move in moved:
-        undone_by_rewinds[move.path] = (
-            undone_by_rewinds.get(move.path, frozenset()).difference(move.redone).union(move.undone)
+    for rewind in rewinds:
+        undone_by_rewinds[rewind.path] = (
+            undone_by_rewinds.get(rewind.path, frozenset()).difference(rewind.redone).union(rewind.undone)
         )
-        if move.mode is not None:
-            modes[move.path] = move.mode
+        if rewind.mode is not None:
+            modes[rewind.path] = rewind.mode
     return [
         replace(
             _plan_file(
                 path,
-                _join_steps(back.get(path, [])),
-                _join_steps(forth.get(path, [])),
+                _join_steps(undo_steps.get(path, [])),
+                _join_steps(redo_steps.get(path, [])),
                 undone_by_rewinds.get(path, frozenset()),
             ),
             mode=modes.get(path),
         )
-        for path in back | forth
+        for path in undo_steps | redo_steps
     ]
 
 
 def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
-    """Join steps as long as each begins with the content that the one before left; a gap is somebody else's change.
+    """Join steps as long as each begins with the content that the one before left.
 
-    a→b b→c d→e  becomes  a→c d→e
+    Where it does not, somebody else changed the file: a→b b→c d→e becomes a→c d→e.
     """
     transitions: list[_Transition] = []
     for step in steps:
@@ -135,22 +135,23 @@ def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
 
 
 def _plan_file(
-    path: str, back: list[_Transition], forth: list[_Transition], undone_by_rewinds: frozenset[str]
+    path: str, undo_steps: list[_Transition], redo_steps: list[_Transition], undone_by_rewinds: frozenset[str]
 ) -> _FilePlan:
     """Return the transition of a file from its joined undo steps and redo steps, either of which may be empty.
 
-    Undo reaches to the last gap, which is the end of `back[0]`. Redo begins behind the last gap, with `forth[-1]`: the
-    edits before the first gap of a file were never undone, so they need not be redone. Only edits in `away`, those that
-    a rewind has undone, are redone.
+    Undo stops at the last change by somebody else, redo begins behind it. Say the edits are a→b and x→y, and somebody
+    changed b to x in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are a→b
+    and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind has
+    undone them (`undone_by_rewinds`).
     """
-    if not back:
-        return _FilePlan(path, forth[-1], permitted=forth[-1].redone <= undone_by_rewinds)
-    if not forth or len(back) > 1:
-        return _FilePlan(path, back[0], complete=len(back) == 1)
-    if not forth[-1].redone <= undone_by_rewinds:
-        return _FilePlan(path, back[0], complete=False)
-    both = _join_steps((back[0], forth[-1]))
-    return _FilePlan(path, both[0], complete=len(both) == 1)
+    if not undo_steps:
+        return _FilePlan(path, redo_steps[-1], permitted=redo_steps[-1].redone <= undone_by_rewinds)
+    if not redo_steps or len(undo_steps) > 1:
+        return _FilePlan(path, undo_steps[0], complete=len(undo_steps) == 1)
+    if not redo_steps[-1].redone <= undone_by_rewinds:
+        return _FilePlan(path, undo_steps[0], complete=False)
+    joined = _join_steps((undo_steps[0], redo_steps[-1]))
+    return _FilePlan(path, joined[0], complete=len(joined) == 1)
 
 
 def _restore_file(
@@ -192,12 +193,12 @@ def _apply(snapshots: SessionSnapshots, place: Place, plan: _FilePlan) -> Restor
     if not plan.permitted:
         return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
     if transition.end is None:
-        taken = None if status is None else status.st_mode & 0o777
-        snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone, taken))
+        removed_mode = None if status is None else status.st_mode & 0o777
+        snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone, removed_mode))
         remove_file(place)
         return RestoredFile(place.relative, "removed")
     if content is None:
-        return RestoredFile(place.relative, "left", "The snapshot of its content was deleted.")
+        return RestoredFile(place.relative, "left", "No snapshot of its content is left.")
     snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone))
     mode = plan.mode if status is None else None
     return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))

@@ -84,7 +84,7 @@ class RewindEdit:
 
 
 TOO_LARGE = "too large"
-"""The digest of every content that is too large to be stored; it compares equal to none, so it restores nothing."""
+"""The digest of any content that is too large to be stored; it says nothing about equality, so never compare it."""
 
 
 def content_digest(content: bytes) -> str:
@@ -152,10 +152,10 @@ class SnapshotFolder:
 class SessionSnapshots:
     """The `Snapshots` of one session."""
 
-    def __init__(self, whole: SnapshotFolder, folder: Path, most_bytes: int) -> None:
+    def __init__(self, root_folder: SnapshotFolder, folder: Path, max_bytes: int) -> None:
         self.folder = folder
-        self._root_folder = whole
-        self._max_bytes = most_bytes
+        self._root_folder = root_folder
+        self._max_bytes = max_bytes
         self._used_bytes: int | None = None  # read from the folder when it is first needed
 
     def edited(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
@@ -174,9 +174,9 @@ class SessionSnapshots:
         """Return all edits in order, without a line that a crash left unfinished; raise `DamagedData`."""
         return self._read_list(_EDITS, _parse_edit)
 
-    def record_rewind(self, move: RewindEdit) -> None:
+    def record_rewind(self, edit: RewindEdit) -> None:
         """Store a change that a rewind is about to make to a file; raise `ToolError` if the storage fails."""
-        row = [move.path, sorted(move.undone), sorted(move.redone), move.mode]
+        row = [edit.path, sorted(edit.undone), sorted(edit.redone), edit.mode]
         try:
             with _OpenFolder(self.folder) as folder:
                 folder.append(_REWINDS, _encode_line(row))

@@ -69,13 +69,8 @@ class LogReader:
                 (after - self._span, after),
             )
         ) as rows:
-            for (
-                session_id,
-                number,
-                last_seq,
-                first_position,
-                fresh,
-            ) in rows:  # a fresh row spans no positions of other rows
+            # A fresh row is sorted by its last position: it is one append, so no other row has events in between.
+            for session_id, number, last_seq, first_position, fresh in rows:
                 yield first_position, self._events(connection, session_id, (number, last_seq), fresh, after)
 
     def _events(

@@ -113,9 +113,7 @@ class LeftoverLog:
         page_bytes = _read_page_size(database)
         salts = self._newest_salts(page_bytes)
         lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
-        for order in (
-            ("<", ">") if sys.byteorder == "little" else (">", "<")
-        ):  # try the byte order of this machine first
+        for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # this machine's byte order first
             for frame in self._frames(page_bytes, order, None, salts, begin=0):
                 waiting[frame.page] = frame.content
                 if frame.commit and (frame.valid or frame.number == 0):
@@ -156,9 +154,8 @@ class LeftoverLog:
             if (one, two) == salts:
                 computed = [_checksum(found[:8] + content, start, order) for start in before]
                 yield _Frame(number, page, commit, stored in computed, content)
-                before = (
-                    [stored] if stored in computed else [stored, *computed[:1]]
-                )  # either the frame or its checksum may be damaged
+                # where they differ either the frame or its checksum is damaged: the next frame may follow from both
+                before = [stored] if stored in computed else [stored, *computed[:1]]
             else:
                 before = [stored]
             number += 1
