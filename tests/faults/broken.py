@@ -23,17 +23,17 @@ BreaksStore = Callable[[SqliteStore], Store]
 
 
 def store(name: str | None, good: SqliteStore) -> Store:
-    """`good`, broken as `name` says."""
+    """Return the `good` store with the fault `name`."""
     return _STORES.get(known(name) or "", _sound)(good)
 
 
 def services(name: str | None, services: Services) -> None:
-    """Break what is not the store."""
+    """Install a fault outside the store."""
     _SERVICES.get(known(name) or "", _left_alone)(services)
 
 
 def known(name: str | None) -> str | None:
-    """`name`, which is None or one of `MUTANTS`."""
+    """Return `name`; raise `ValueError` unless it is None or one of `MUTANTS`."""
     if name is not None and name not in MUTANTS:
         raise ValueError(f"no server is broken so that it {name}; known: {', '.join(sorted(MUTANTS))}")
     return name
@@ -51,7 +51,7 @@ def _around(good: Store, around: Around) -> Store:
 
 
 class Early:
-    """Tells readers of events before they are stored; with `hides_failures` also of those that never will be."""
+    """A store that shows events to readers before they are stored; with `hides_failures` also those that never are."""
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good
@@ -99,12 +99,12 @@ def _early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
 
 def _never_syncs(good: SqliteStore) -> Store:
     writer: Any = good._writer  # pyright: ignore[reportPrivateUsage]
-    usual = writer.do
+    usual = writer.submit
 
-    def do(work: Any, *, durable: bool = False, committed: Any = None) -> Any:
-        return usual(work, durable=False, committed=committed)
+    def submit(work: Any, *, durable: bool = False, on_commit: Any = None) -> Any:
+        return usual(work, durable=False, on_commit=on_commit)
 
-    writer.do = do
+    writer.submit = submit
     return good
 
 
@@ -141,7 +141,7 @@ def _locks_nothing(good: SqliteStore) -> Store:
 
 
 def _reads_all(good: SqliteStore) -> Store:
-    """To go on anywhere in a session all of it is read first, and a page of memory kept for each event."""
+    """Read the whole log of a session before each read behind its beginning, and keep a page of memory per event."""
     kept: list[bytes] = []
 
     async def around(operation: Operation) -> Any:
@@ -156,7 +156,7 @@ def _reads_all(good: SqliteStore) -> Store:
 
 
 def _saying(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
-    """What `behind` makes of a turn's last event is stored behind it."""
+    """Append the event that `behind` returns for a turn's last event behind that event."""
 
     async def around(operation: Operation) -> Any:
         if operation.name != "append" or not operation.args[2][-1].terminal:
@@ -176,7 +176,7 @@ def _again(final: RuntimeEvent) -> RuntimeEvent:
 
 
 def _run_again(services: Services) -> None:
-    """Calls that had begun go on as if they had not."""
+    """Continue calls that had begun as if they had not."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
     usual = turns.cut
 
@@ -192,7 +192,7 @@ def _run_again(services: Services) -> None:
 
 
 def _agree(services: Services) -> None:
-    """Every answer is told to count."""
+    """Report every answer as the one that counts."""
     confirms: Any = services.hub.confirms
     usual = confirms.answer
 

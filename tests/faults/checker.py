@@ -1,4 +1,4 @@
-"""What must be true of a log beside what was seen of it: every check returns what it finds wrong, in words."""
+"""Checks of a log against what was observed of it: each returns its findings as text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DOUBT = "whether it took effect is not known"  # what is said of a call that was
 
 @dataclass
 class Transcript:
-    """What one client holds of one stream, over all its connections: `data` of every frame that had an id."""
+    """The frames that one client received of one stream, over all its connections: `data` of each frame with an id."""
 
     frames: list[bytes] = field(default_factory=list[bytes])
     odd: list[str] = field(default_factory=list[str])  # frames without id that have no business there
@@ -41,7 +41,7 @@ class Transcript:
 
 @dataclass
 class Seen:
-    """All that the world outside the server holds."""
+    """All that was observed outside the server."""
 
     sessions: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     everything: Transcript = field(default_factory=Transcript)
@@ -51,13 +51,13 @@ class Seen:
     marks: Path = Path("marks")  # a line "session call" for each time a tool ran
 
     def executions(self) -> Counter[tuple[str, str]]:
-        """How often each call ran, by session and call id."""
+        """Return how often each call ran, by session and call id."""
         lines = self.marks.read_text().splitlines() if self.marks.exists() else []
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
 
 def findings(log: Log, seen: Seen, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
-    """Everything wrong; `over`: nothing runs any more. Events of the types `spared` may be lost."""
+    """Return all findings; `over`: nothing runs any more. Events of the types `spared` may be lost."""
     if log.verdict != "ok":
         return [f"integrity_check: {log.verdict}"]
     found = [*_numbered(log), *_seen_is_there(log, seen, spared), *_accepted(log, seen), *_turns(log)]
@@ -69,7 +69,7 @@ def findings(log: Log, seen: Seen, *, over: bool = False, spared: Collection[str
 
 
 def _numbered(log: Log) -> Iterator[str]:
-    """1, 2, 3 … in each session, positions of their own, and envelopes that say the same."""
+    """Check that sequence numbers have no gaps, positions are unique and rise, and envelopes agree."""
     places: Counter[int] = Counter()
     for session, events in log.events.items():
         if [event.seq for event in events] != list(range(1, len(events) + 1)):
@@ -108,7 +108,7 @@ def _lost(who: str, log: Log, transcript: Transcript, spared: Collection[str]) -
 
 
 def _missed(log: Log, everything: Transcript) -> Iterator[str]:
-    """The stream of all sessions in the order of the log, without gap or double."""
+    """Check that the stream of all sessions is in the order of the log, without gap or duplicate."""
     places = [_place(log, frame) for frame in everything.frames]
     known = [place for place in places if place is not None]
     if not known:
@@ -136,7 +136,7 @@ def _accepted(log: Log, seen: Seen) -> Iterator[str]:
 
 
 def _turns(log: Log) -> Iterator[str]:
-    """One turn at a time, each begun by turn_started and closed by one terminal event."""
+    """Check that turns do not overlap, each begun by turn_started and closed by one terminal event."""
     for session, events in log.events.items():
         running = None
         for event in events:
@@ -171,7 +171,7 @@ def _ended(log: Log) -> Iterator[str]:
 
 
 def _effects(log: Log, seen: Seen) -> Iterator[str]:
-    """No call ran twice, and each that ran is in the journal and is not told as one that did not run."""
+    """Check that no call ran twice, and that each that ran is in the journal and not reported as not run."""
     began = {(fact.session, fact.data["call_id"]) for fact in log.facts("began")}
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
@@ -197,7 +197,7 @@ def _effects(log: Log, seen: Seen) -> Iterator[str]:
 
 
 def _answered(log: Log, seen: Seen) -> Iterator[str]:
-    """What a person was told was decided stands in the journal; only a restart may have closed the question else."""
+    """Check that reported decisions are in the journal; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
         kept = [fact.data["approved"] for fact in log.facts("answered") if fact.key == question]
         closed = [fact.data for fact in log.facts("closed") if fact.key == question]
@@ -208,7 +208,7 @@ def _answered(log: Log, seen: Seen) -> Iterator[str]:
 
 
 def _carried_out(log: Log, seen: Seen) -> Iterator[str]:
-    """Each yes ran, or is told as unknown or as denied by a restart; each no did not run."""
+    """Check that each approved call ran, or is reported as unknown or denied by a restart; no denied one ran."""
     call_of = {
         event.data["id"]: (event.session, event.data["context"]["tool_call_id"])
         for event in _of_type(log, "confirm_required")
@@ -237,5 +237,5 @@ Check = Callable[[Log, Seen], Iterable[str]]
 
 
 def told(found: Sequence[Any], most: int = 10) -> str:
-    """Findings as the message of a failed test."""
+    """Return findings as the message of a failed test."""
     return "\n".join([f"{len(found)} findings", *map(str, found[:most])])

@@ -1,4 +1,4 @@
-"""The database read with code of its own: nothing here asks the server or knows how AgenticX reads it."""
+"""An independent reader of the database: it shares no code with AgenticX and asks no server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAL = "-wal"
 
 
 class Logged(NamedTuple):
-    """One event as it lies in the file."""
+    """An event as stored in the file."""
 
     session: str
     turn: str
@@ -36,7 +36,7 @@ class Logged(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """One journal entry."""
+    """A journal entry."""
 
     session: str
     turn: str
@@ -47,7 +47,7 @@ class Fact(NamedTuple):
 
 @dataclass
 class Log:
-    """All that a database file holds; `events` by session, in the order of the file."""
+    """The content of a database file; `events` by session, in the order of the file."""
 
     verdict: str
     events: dict[str, list[Logged]] = field(default_factory=dict[str, list[Logged]])
@@ -60,7 +60,7 @@ class Log:
 
 
 def snapshot(database: Path, folder: Path) -> Path:
-    """A copy of the database as a killed process left it: the file and its write-ahead log, untouched by SQLite."""
+    """Copy the database as a killed process left it: the file and its write-ahead log, untouched by SQLite."""
     folder.mkdir(parents=True, exist_ok=True)
     copy = folder / database.name
     for suffix in ("", WAL):
@@ -74,7 +74,7 @@ def snapshot(database: Path, folder: Path) -> Path:
 
 
 def read_log(copy: Path) -> Log:
-    """What a copy of the database holds; a damaged one gives what SQLite says of it as `verdict`, and no more."""
+    """Return the content of a copy of the database; if it is damaged, only SQLite's error as `verdict`."""
     with closing(sqlite3.connect(copy)) as connection:
         try:
             verdict = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))

@@ -1,9 +1,9 @@
-"""A program of its own that has AgenticX loaded and forks servers: each is a real studio in a process to be killed.
+"""A program that imports AgenticX once and forks studio servers, each a process to be killed.
 
     python -m tests.faults.nursery
 
-Orders come as lines of JSON on standard input (`Order`); on standard output each server says once that it is ready,
-{pid, port}, and this process says once that it is gone, {pid, status}. So a server starts in a tenth of the time.
+Orders arrive as lines of JSON on standard input (`Order`); on standard output each server reports once that it is
+ready, {pid, port}, and this process once that it has ended, {pid, status}. So a server starts in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MARKS = "marks"
 
 @dataclass(frozen=True)
 class Order:
-    """One server: its folder, what is wrong with it, and settings."""
+    """An order for one server: its folder, its fault, and settings."""
 
     home: str
     crash: tuple[str, str, int] | None = None  # point, when, nth

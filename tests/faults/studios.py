@@ -1,4 +1,4 @@
-"""Servers to be killed and the clients that record what they say: real processes, sockets and a stock SSE client."""
+"""Servers to be killed, and recording clients: real processes, sockets and a stock SSE client."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ TOKEN = "k" * 43
 
 
 class Died(Exception):
-    """A server that ended before it was ready."""
+    """An error for a server that ended before it was ready."""
 
 
 class Servers(Protocol):
-    """Whatever starts servers."""
+    """A starter of servers."""
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """A server over `home`; raises `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `Died` if it ends before it is ready."""
         ...
 
 
 class Commands:
-    """Servers as a person starts them: `agx serve` with the demo model."""
+    """A starter of servers as users start them: `agx serve` with the demo model."""
 
     async def serve(self, home: Path, **order: Any) -> Studio:
         workspace = home.parent / "workspace"
@@ -63,7 +63,7 @@ async def _ended(process: AsyncProcess) -> int:
 
 
 class Nursery:
-    """See `tests/faults/nursery.py`."""
+    """A starter of servers by the program in `tests/faults/nursery.py`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -72,7 +72,7 @@ class Nursery:
         self._reading = asyncio.create_task(self._read())
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """A server over `home`; raises `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `Died` if it ends before it is ready."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / "token").exists():
             (home / "token").touch(0o600)
@@ -124,9 +124,9 @@ async def nursery() -> AsyncGenerator[Nursery]:
 
 
 def _collect_cut_connections() -> None:
-    """Collect, without a warning, the ends of connections to killed servers that httpx left open now and then.
+    """Collect connections to killed servers that httpx left open, without a warning.
 
-    Elsewhere a warning is an error, in whatever test the collector comes by.
+    Anywhere else the warning would be an error, in whatever test the garbage collector runs.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -144,7 +144,7 @@ class Studio:
     gone: asyncio.Future[int]
 
     def client(self, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-        """A stock client, which records streams; or one that calls by `transport`."""
+        """Return a stock client, which records streams; or one that calls by `transport`."""
         headers = {"Authorization": f"Bearer {self.token}"}
         limits = httpx.Limits(max_connections=None)
         timeout = httpx.Timeout(SETTLE_SECONDS, pool=None)
@@ -159,12 +159,12 @@ class Studio:
         )
 
     def caller(self) -> httpx.AsyncClient:
-        """A client for many small calls."""
+        """Return a client for many small calls."""
         return self.client(LightTransport())
 
     @property
     def cpu_seconds(self) -> float:
-        """What it has worked so far, however long a busy machine made it wait."""
+        """Return the CPU time of the server, which does not depend on other load of the machine."""
         fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -177,7 +177,7 @@ class Studio:
 
 @dataclass
 class World:
-    """A data folder, its sessions, and what clients got of them over any number of servers."""
+    """A data folder, its sessions, and the records of its clients over any number of servers."""
 
     home: Path
     seen: Seen = field(default_factory=Seen)
@@ -191,18 +191,18 @@ class World:
         return self.home / "sessions.db"
 
     def log(self) -> Log:
-        """The log as it lies there now, read from a copy."""
+        """Return the log as stored now, read from a copy."""
         return read_log(snapshot(self.database, self.home / "copy"))
 
     async def make_sessions(self, client: httpx.AsyncClient, modes: Iterable[str]) -> list[str]:
-        """One session for each permission mode."""
+        """Create one session for each permission mode."""
         made = [await client.post("/api/sessions", json={"permission_mode": mode}) for mode in modes]
         ids = [answer.json()["id"] for answer in made]
         self.seen.sessions.update((id_, Transcript()) for id_ in ids)
         return ids
 
     async def start(self, client: httpx.AsyncClient, session: str, text: str) -> int:
-        """Begin a turn; what came of it is kept if the server lived to say so. 0: it did not."""
+        """Begin a turn and record the outcome; return the status, 0 if the server died before it answered."""
         self.posts += 1
         id_ = f"{session}-{self.posts}"
         try:
@@ -216,7 +216,7 @@ class World:
         return answer.status_code
 
     async def answer(self, client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> int:
-        """Answer a question; a decision is kept if the server lived to tell it. 0: it did not."""
+        """Answer a question and record the decision; return the status, 0 if the server died before it answered."""
         body = {"approved": approved, "digest": question["digest"]}
         try:
             answer = await client.post(f"/api/confirms/{question['id']}", json=body)
@@ -227,7 +227,7 @@ class World:
         return answer.status_code
 
     async def follow(self, client: httpx.AsyncClient, session: str | None) -> None:
-        """Record a stream (None: of all sessions) from where it was left, until the server ends."""
+        """Record a stream (None: of all sessions) from the last cursor on, until the server ends."""
         transcript = self.seen.everything if session is None else self.seen.sessions[session]
         path = "/api/events" if session is None else f"/api/sessions/{session}/events"
         headers = {} if transcript.cursor is None else {"Last-Event-ID": transcript.cursor}

@@ -1,4 +1,4 @@
-"""Servers that each break one promise on purpose: the checks of this folder find every one of them."""
+"""Servers that each break one promise on purpose, all of which the checks of this folder find."""
 
 from __future__ import annotations
 

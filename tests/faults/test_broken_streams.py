@@ -1,4 +1,4 @@
-"""Streams that each break one promise on purpose: the very checks of these promises find every one of them."""
+"""Streams that each break one promise on purpose, all of which the checks of these promises find."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_the_log_shows_what_stands_behind_the_end(tmp_path: Path, mutant: 
 
 @dataclass(frozen=True)
 class Talkative(Player):
-    """Plays turns whose runtime says the last event twice."""
+    """A player whose runtime repeats the last event of each turn."""
 
     def runtime(self, *args: Any, **options: Any) -> Any:
         return Twice(super().runtime(*args, **options))

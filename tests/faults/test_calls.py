@@ -22,7 +22,7 @@ BROKEN = ModelError("connection reset", code="provider.transport")
 
 @pytest.fixture
 def anyio_backend():
-    """Time passes only while a turn waits."""
+    """Return a backend whose time passes only while a turn waits."""
     return JUMPING
 
 
@@ -97,7 +97,7 @@ SUBSETS = [set(chosen) for size in range(9) for chosen in combinations(EIGHT, si
 
 
 class OnlyThe(ConfirmGate):
-    """Allows the calls whose `n` is not among the denied."""
+    """A gate that allows the calls whose `n` is not among the denied."""
 
     def __init__(self, denied):
         self.denied = denied

@@ -1,4 +1,4 @@
-"""A studio that is told to end while much is going on: everybody is told, nothing hangs, and nothing is lost."""
+"""Shutdown of a busy studio: all streams end with a farewell, nothing hangs, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAREWELL = b'data: {"type":"server_closing"}'
 
 @asynccontextmanager
 async def streams_of(served: Served, readers: list[Reader]) -> AsyncIterator[list[asyncio.Task[bool]]]:
-    """All read until their streams end."""
+    """Follow all streams until they end."""
     for reader in readers:
         reader.port = served.port
     reading = [asyncio.create_task(reader.read()) for reader in readers]
@@ -56,7 +56,7 @@ async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and
 
 @dataclass
 class Crowd:
-    """Sessions whose turns run or ask, and those who follow them, each session by equally many and all by the rest."""
+    """Sessions whose turns run or ask, with readers: equally many for each session, and the rest for all."""
 
     running: int
     asking: int
@@ -77,7 +77,7 @@ class Crowd:
         return list(self.by_session.values())[self.running :]
 
     async def is_sent_away(self, home: Path, mutant: str | None = None) -> None:
-        """By a server that is told to end: it does so in time, and everybody has a last event and a farewell."""
+        """Check that a server ends in time, and that each reader has got a last event and a farewell."""
         async with agx_serve(home, mutant=mutant or SOUND) as served, served.client(200) as client:
             await self._open(served, client)
             async with streams_of(served, self.readers) as reading:
@@ -111,7 +111,7 @@ class Crowd:
         await all_have([one[0] for one in self.that_ask], "confirm_required")
 
     async def comes_back(self, home: Path) -> None:
-        """To a new server: everything goes on, and everybody has all of it."""
+        """Check that on a new server all turns go on and every reader gets the whole log."""
         async with agx_serve(home, mutant=SOUND) as served, served.client(200) as client:
             whole = [Reader(served.port, path, served.token) for path in self.by_session]
             async with streams_of(served, [*self.readers, *whole]) as reading:

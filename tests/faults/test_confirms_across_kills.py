@@ -1,4 +1,4 @@
-"""Promises E2 and E3: one answer counts, and it does what it says, whatever becomes of the server meanwhile."""
+"""Promises E2 and E3: one answer counts and takes effect, even if the server is killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASKING = plan((2, ["mark"]), (1, []))
 
 @asynccontextmanager
 async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
-    """A server that is killed in the end."""
+    """Yield a server that is killed in the end."""
     studio = await nursing.serve(world.home, **order)
     async with studio.caller() as client:
         yield client
@@ -36,7 +36,7 @@ async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerato
 
 
 async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
-    """The questions, once there are so many."""
+    """Return the open questions, once there are so many."""
     async with asyncio.timeout(SETTLE_SECONDS):
         while True:
             questions = (await client.get("/api/confirms")).json()["confirms"]
@@ -46,7 +46,7 @@ async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]
 
 
 async def ask(world: World, client: httpx.AsyncClient) -> list[dict[str, Any]]:
-    """Twenty sessions, each with a question that waits."""
+    """Create twenty sessions, each with an open question."""
     sessions = await world.make_sessions(client, ["default"] * QUESTIONS)
     for session in sessions:
         assert await world.start(client, session, ASKING) == 202
@@ -109,7 +109,7 @@ async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_questio
 
 
 async def racing_answers(nursing: Nursery, world: World, rng: random.Random, answers: int, **order: Any) -> list[str]:
-    """Two clients answer the same questions yes and no at once, after one kill and before another; what went wrong."""
+    """Answer the same questions yes and no from two clients at once, between two kills; return the findings."""
     said: dict[str, Counter[tuple[int, bool]]] = {}
 
     async def give(client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> None:
@@ -148,7 +148,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
 
 
 def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
-    """A second client of the same server."""
+    """Yield a second client of the same server."""
     return httpx.AsyncClient(
         base_url=client.base_url, headers=client.headers, trust_env=False, verify=False, transport=LightTransport()
     )

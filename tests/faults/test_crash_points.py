@@ -1,4 +1,4 @@
-"""Promise A3: a server may end just before or just behind whatever it does; nothing is lost and nothing runs twice."""
+"""Promise A3: a server may die right before or after any operation; nothing is lost or run twice."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
 
 
 class Demo(KillLoop):
-    """The demo model is told to run commands that leave the mark of their call."""
+    """A kill loop whose demo model is asked to run commands that leave the mark of their call."""
 
     def words(self, session: str, rng: random.Random) -> str:
         run = f"run echo {session} ${{AGX_CALL_MARK%.*}} >> marks"

@@ -1,4 +1,4 @@
-"""Near the limits of the machine a turn ends or the process does, and a request that was right is not called wrong."""
+"""Limits of memory and open files: a turn or the process ends, and no valid request is called wrong."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
 
 
 async def press(world: World, served: Served, client: httpx.AsyncClient, sessions: list[str]) -> None:
-    """Turns in all sessions at once, round by round, each longer than those before, until the server ends or has them
-    all behind it."""
+    """Run turns in all sessions at once, each round longer, until the server ends or all rounds are over."""
     for size in (1000, 200_000, 800_000):
         posted = [world.start(client, session, f"say {'x' * size}") for session in sessions]
         statuses = await asyncio.gather(*posted)
@@ -105,7 +104,7 @@ async def press(world: World, served: Served, client: httpx.AsyncClient, session
 
 
 async def running(client: httpx.AsyncClient) -> bool:
-    """Whether a turn runs, or nobody could say."""
+    """Return True if a turn runs, or if it cannot be determined."""
     try:
         answer = await client.get("/api/sessions")
     except httpx.TransportError:
@@ -114,7 +113,7 @@ async def running(client: httpx.AsyncClient) -> bool:
 
 
 async def follow(world: World, client: httpx.AsyncClient, session: str) -> None:
-    """As a client does: a stream that ends early is taken up again, until the server is gone."""
+    """Follow a stream as a client does, reconnecting after early ends, until the server is gone."""
     while True:
         await world.follow(client, session)
         await asyncio.sleep(0.05)
@@ -251,7 +250,7 @@ def ends(world: World, session: str) -> list[dict[str, Any]]:
 
 
 def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
-    """The data of the events of these types that the client has seen."""
+    """Return the data of the events of these types that the client has received."""
     seen = [json.loads(frame) for frame in world.seen.sessions[session].frames]
     return [event["data"] for event in seen if event["type"] in types]
 

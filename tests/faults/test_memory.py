@@ -1,4 +1,4 @@
-"""Promise C7: whatever a provider sends over a socket, a model call is aborted at a cap and memory stays bounded."""
+"""Promise C7: a model call is aborted at a cap and memory stays bounded, whatever a provider sends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TINY = "[" + "{}," * 2_600_000 + "{}]"
 
 
 def said(wire: str, text: str) -> Any:
-    """An event that says `text`."""
+    """Return an event with `text`."""
     match wire:
         case "openai_chat":
             return {"choices": [{"index": 0, "delta": {"content": text}}]}
@@ -45,7 +45,7 @@ def said(wire: str, text: str) -> Any:
 
 
 def called(wire: str, number: int, arguments: str) -> list[Any]:
-    """Events that make call `number`, or go on with it."""
+    """Return events that begin the call `number`, or continue it."""
     head = {"id": f"c{number}", "name": "look"}
     match wire:
         case "openai_chat":
@@ -77,7 +77,7 @@ def called(wire: str, number: int, arguments: str) -> list[Any]:
 
 
 def counted(wire: str) -> Any:
-    """An event that only counts tokens, or what comes nearest to it."""
+    """Return an event that only counts tokens, or the nearest thing of that wire."""
     match wire:
         case "openai_chat":
             return {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
@@ -139,7 +139,7 @@ def arguments(wire: str) -> Iterator[bytes]:
 
 
 def tiny_arguments(wire: str) -> Iterator[bytes]:
-    """A call that is let in: 60,000 objects, which are parsed, run and sent back."""
+    """Return a call that is accepted: 60,000 objects, which are parsed, run and sent back."""
     if wire in ("gemini", "ollama"):
         event = json.dumps(called(wire, 0, "?")[0]).replace('["?"]', TINY[:150_001] + "{}]")
         yield framed(wire, event)
@@ -152,7 +152,7 @@ def tiny_arguments(wire: str) -> Iterator[bytes]:
 
 
 def kept(wire: str) -> Iterator[bytes]:
-    """What is sent back to the provider, of tiny objects."""
+    """Return content of tiny objects that is sent back to the provider."""
     value = [{} for _ in range(2000)]
     for number in range(1_000_000):
         match wire:
@@ -222,14 +222,14 @@ def pings(wire: str) -> Iterator[bytes]:
 
 
 def bomb(wire: str) -> Iterator[bytes]:
-    """One gigabyte in one megabyte."""
+    """Return one gigabyte compressed to one megabyte."""
     yield from repeat(gzip.compress(bytes(100_000_000)), 10)
 
 
 async def measured(
     wire: str, flood: Callable[[str], Iterator[bytes]], clocks: dict[str, float] | None = None, **headers: str
 ) -> dict[str, Any]:
-    """What became of a turn whose provider sends that, and by how many MB the process grew; see `measured_call`."""
+    """Return the end of a turn whose provider sends that, and the growth of the process in MB; see `measured_call`."""
 
     async def do(exchange: Exchange) -> None:
         exchange.head(**headers)
@@ -275,7 +275,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def on(*wires: str) -> Callable[[Any], Any]:
-    """The wires on which a test runs each time."""
+    """Return the wires on which a test runs each time."""
 
     def mark(function: Any) -> Any:
         function.wires = wires

@@ -38,7 +38,7 @@ MILLISECOND = 0.001  # what a time of day leaves out
 
 @dataclass
 class Watched:
-    """A clock that keeps each time of day that it told, beside the true one, and the waits that it was asked for."""
+    """A clock that records the times of day it returned, with the true ones, and the waits it was asked for."""
 
     usual: Clock = field(default_factory=lambda: ScaledClock(SPEED))
     told: list[tuple[datetime, datetime]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Watched:
 
 @dataclass
 class Case:
-    """A chain of models, what each does request by request, and what may be done about it."""
+    """A chain of models, the behaviour of each request by request, and the retries allowed."""
 
     seed: int
     attempts: int
@@ -76,7 +76,7 @@ class Case:
     silent: bool = False
 
     def clock(self) -> Clock:
-        """Who stops a wait must come in time, and who is silent must be known from who is slow."""
+        """Return the clock of the case: real time where a wait must be stopped or silence told from slowness."""
         return ScaledClock(STANDING) if self.stopped else LoopClock() if self.silent else ScaledClock(SPEED)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Case:
 
 @dataclass
 class Expected:
-    """What the contract makes of a case: how often each model is asked, the waits in between, and the end."""
+    """The outcome by the contract: the number of requests of each model, the waits in between, and the end."""
 
     asked: list[int]
     waits: list[Fault | None] = field(default_factory=list)  # what each is for; None: another model, at once
@@ -102,7 +102,7 @@ class Expected:
 
 
 def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
-    """The case of a seed, which anybody can have again; if it is `silent`, so is the first model."""
+    """Return the reproducible case of a seed; if it is `silent`, so is the first model."""
     rng = random.Random(seed)
     attempts, models = rng.randint(1, 4), rng.choices([1, 2, 3], [5, 3, 2])[0]
     case = Case(seed, attempts, [wire, *rng.choices(list(WIRES), k=models - 1)], [], [])
@@ -132,12 +132,12 @@ def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
 
 
 def soon(fault: Fault) -> bool:
-    """Whether it asks for a wait that a slow machine may find to be over."""
+    """Return True if it asks for a wait that may already be over on a slow machine."""
     return fault.dates is not None and (fault.retry_after or 0) < CEILING
 
 
 def expected(case: Case) -> Expected:
-    """By the contract, not by the code."""
+    """Return the outcome by the contract, independent of the code."""
     result = Expected([0] * len(case.wires))
     for model, script in enumerate(case.scripts):
         for number, fault in enumerate(script):
@@ -167,7 +167,7 @@ def usual(models: Sequence[Any], policy: RetryPolicy, clock: Clock) -> Any:
 
 @dataclass
 class Played:
-    """What a client saw of a case, what the clock told meanwhile, and when the models were asked."""
+    """The record of a case: the client's events, the clock's times, and the times of requests."""
 
     events: list[Any]
     clock: Watched
@@ -175,7 +175,7 @@ class Played:
     session: Session
 
     def announced(self, number: int, moment: str) -> tuple[float, datetime]:
-        """How far `moment` lay ahead of what the clock told for the `number`th time, and when that was."""
+        """Return how far `moment` was ahead of the clock's `number`th time of day, and when that was returned."""
         told, true = self.clock.told[number]
         return (datetime.fromisoformat(moment) - told).total_seconds(), true
 
@@ -219,14 +219,14 @@ async def played(case: Case, settings: Settings, retrying: Retrying = usual) -> 
 
 
 def waits(event: Any, clock: Watched) -> bool:
-    """Whether it says that the same model is asked again later."""
+    """Return True if the event announces that the same model is asked again later."""
     if event.type != "stall" or event.data["action"] != "retrying":
         return False
     return (datetime.fromisoformat(event.data["retry_at"]) - clock.told[-1][0]).total_seconds() > 0.5
 
 
 def judge(case: Case, run: Played) -> None:
-    """Hold a run to what the contract says of its case."""
+    """Check a run against the contract."""
     events, right = run.events, expected(case)
     check_grammar(events)
 
@@ -252,7 +252,7 @@ def judge(case: Case, run: Played) -> None:
 
 
 def judge_waits(run: Played, right: Expected) -> None:
-    """Every wait is announced, as long as it should be, and kept."""
+    """Check that every wait is announced, of the right length, and kept."""
     retries = [event.data for event in run.events if event.type == "stall" and event.data["action"] == "retrying"]
     said = [run.announced(number, data["retry_at"]) for number, data in enumerate(retries)]
     assert len(said) == len(right.waits)
@@ -267,7 +267,7 @@ def judge_waits(run: Played, right: Expected) -> None:
 
 
 def judge_wait(fault: Fault | None, wait: float, at: datetime) -> None:
-    """`wait` was announced `at` that moment; a date has whole seconds and had come nearer by then."""
+    """Check `wait`, announced `at` that time; a date has whole seconds and is nearer when it is announced."""
     wanted = 0.0 if fault is None else fault.retry_after
     if wanted is None:
         assert 4 - MILLISECOND <= wait <= 10
@@ -280,7 +280,7 @@ def judge_wait(fault: Fault | None, wait: float, at: datetime) -> None:
 async def wrongs(
     seeds: Sequence[int], settings: Settings, retrying: Retrying = usual, *, silent: bool = False
 ) -> list[str]:
-    """Play the cases, some at once; what is wrong with each that is."""
+    """Play the cases, some at once; return the findings of each that fails."""
     found: list[str] = []
     todo = list(enumerate(seeds))
 
@@ -348,7 +348,7 @@ async def test_a_refusal_whose_body_never_ends_counts_by_its_status(settings):
 
 @dataclass(frozen=True)
 class AsksAgain:
-    """Asks once more, whatever was shown by then."""
+    """A model that asks once more, whatever was shown before."""
 
     model: Any
 
@@ -372,7 +372,7 @@ class AsksAgain:
 
 
 class Hasty(RetryPolicy):
-    """Does not heed what the provider asks for."""
+    """A policy that ignores the provider's retry-after."""
 
     def wait(self, error, failed):
         wait = super().wait(error, failed)

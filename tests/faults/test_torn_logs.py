@@ -1,4 +1,4 @@
-"""Promise A2: a power cut that tears what was not yet synced takes nothing that was told as done."""
+"""Promise A2: a power cut that tears unsynced writes loses nothing that was reported as done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECTOR = 512
 
 
 class PowerCuts:
-    """After each kill: three images of the disk as a power cut at that moment could have left it, each looked at."""
+    """A kill loop that checks, after each kill, three images of the disk as a power cut could have left it."""
 
     def __init__(self, world: World, trace: Path, rng: random.Random) -> None:
         self.images = self.torn = 0
@@ -42,19 +42,19 @@ class PowerCuts:
         return found
 
     def _lost(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """Nothing of what was not synced came to the disk."""
+        """Undo all unsynced writes."""
         for offset, size in places:
             _overwrite(file, offset, bytes(size))
 
     def _cut(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """A part of it did, up to some byte; a log ends there."""
+        """Keep unsynced writes up to some byte, at which a log ends."""
         kept = self._rng.randrange(sum(size for _, size in places) + 1)
         for offset, size in places:
             _overwrite(file, offset + min(kept, size), bytes(size - min(kept, size)))
             kept = max(0, kept - size)
 
     def _garbled(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """Any of its sectors did, or came to be nonsense."""
+        """Keep, undo or garble each sector of the unsynced writes."""
         for offset, size in places:
             for start in range(offset, offset + size, SECTOR):
                 length = min(SECTOR, offset + size - start)

@@ -1,4 +1,4 @@
-"""What is damaged in the database keeps to its session: the others go on, and so does the program."""
+"""Damage in the database that affects one session only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def hub_of(store: SqliteStore, home: Path) -> Hub:
 
 
 async def left_running(home: Path, count: int) -> list[str]:
-    """Sessions whose process died in a turn, and one message that waits in each."""
+    """Create sessions whose process died in a turn, and a queued message in each."""
     store = SqliteStore(home / "sessions.db")
     ids: list[str] = []
     for number in range(count):
@@ -298,7 +298,7 @@ async def test_a_session_that_cannot_be_read_can_be_deleted(tmp_path: Path, what
 
 
 async def with_texts(home: Path) -> list[str]:
-    """Two sessions, of which each has said a word of its own and one that both have."""
+    """Create two sessions, each with a word of its own and one in both."""
     store = SqliteStore(home / "sessions.db")
     ids: list[str] = []
     for name in ("alpha", "beta"):

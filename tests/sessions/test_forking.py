@@ -1,4 +1,4 @@
-"""What a session that was made of another one has of its own, and what a search finds of it."""
+"""Forks of a session: their own ids, and the texts that a search finds in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def compacted_session(store: Store, tmp_path: Path) -> str:
-    """A session in which each word was said and whose first ones the model reads no more."""
+    """Create a session with one word per message whose first messages are compacted."""
     record = SessionRecord(name="Old", workspace=str(tmp_path), created_at=NOW)
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})

@@ -1,4 +1,4 @@
-"""The log of all sessions read back from the file: in its order, from any place, and in nobody's way."""
+"""Reading the log of all sessions from the file: in order, from any position, without delaying others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def session_in(store: SqliteStore) -> str:
 
 
 async def streaming(store: SqliteStore) -> list[StoredEvent]:
-    """Sessions that stream at the same time, of which the turns of some are over; returns the log."""
+    """Create sessions that stream at the same time, the turns of some being over; return the log."""
     ids = [await session_in(store) for _ in range(STREAMING)]
     log: list[StoredEvent] = []
     for round_ in range(60):
@@ -61,7 +61,7 @@ async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[
 
 
 async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
-    """A turn that says a word at the log's beginning and goes on far behind; its session and the log."""
+    """Store a turn with one event at the log's beginning and more far behind it; return its session and the log."""
     slow, quick = await session_in(store), await session_in(store)
     log = list(await store.append(slow, "turn", tokens(1), expected_seq=0))
     for number in range(40):

@@ -1,4 +1,4 @@
-"""Rewinds that storage or the end of the process cuts off."""
+"""Rewinds that are interrupted by a storage failure or the end of the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class StoreThatBreaks(MemoryStore):
-    """Refuses appends while `broken`."""
+    """A store that refuses appends while `broken`."""
 
     broken = False
 
@@ -54,7 +54,7 @@ async def session_in(store: Store, workspace: Path) -> str:
 
 
 async def told(hub: Hub, store: Store, session_id: str, text: str) -> None:
-    """One turn, to its end."""
+    """Run one turn to its end."""
     turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
     with store.subscribe(session_id, news):
         while not any(event.terminal for event in await store.read(session_id, turn.after_seq or 0, 1000)):

@@ -1,4 +1,4 @@
-"""Searching what was said and counting what it used, in each store."""
+"""Search of texts and sums of usage, in each store."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(t
 
 
 class Calendar(SystemClock):
-    """Real time on a day that a test chooses."""
+    """A clock with real time on a day that a test chooses."""
 
     day = 1
 

@@ -1,4 +1,4 @@
-"""What files held: kept outside the workspace, for the owner alone, up to an amount, and never a way out of it."""
+"""Snapshots: stored outside the workspace, for the owner alone, up to a limit, and only there."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: P
     done = restore_files(
         folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
     )
-    assert done == [RestoredFile("home/token", "left", "It is one of AgenticX's own files, which a rewind does not change.")]
+    assert done == [
+        RestoredFile("home/token", "left", "It is one of AgenticX's own files, which a rewind does not change.")
+    ]
     assert (workspace / "home" / "token").read_text() == "x"
 
 

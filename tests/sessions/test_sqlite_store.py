@@ -1,4 +1,4 @@
-"""What only the store in a file can show: it is all there again, in little room, for one process at a time."""
+"""Properties of the SQLite store alone: persistence, size on disk, and one process at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def final() -> RuntimeEvent:
 
 
 async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
-    """Two sessions that stream at the same time, the first one's turn being over."""
+    """Create two sessions that stream at the same time, the first one's turn being over."""
     one, two = record(), record()
     for made in (one, two):
         await store.create(made)

@@ -1,4 +1,4 @@
-"""What every store keeps to, run against each implementation."""
+"""The suite of the `Store` protocol, run against each implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The write-ahead log that a killed process left, with damage: what SQLite passes over in silence is told and kept."""
+"""The damaged write-ahead log of a killed process, of which SQLite's silent losses are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER, FRAME = 32, 24 + 4096
 
 
 async def killed(tmp_path: Path, *, begun_anew: bool = False, in_the_database: bool = False) -> Path:
-    """The files of a store as a killed process leaves them."""
+    """Return the database of a store as a killed process leaves it."""
     store = SqliteStore(tmp_path / "alive" / "sessions.db")
     names = [f"session {number}" for number in range(8)]
     for name in names:
