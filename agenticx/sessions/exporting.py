@@ -43,8 +43,8 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
 def _render_call(call: dict[str, Any], result: str | None) -> str:
     arguments = call["arguments"]
     shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
-    answer = "*(no result)*" if result is None else _fenced(result)
-    return f"**{_escape_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{answer}"
+    shown_result = "*(no result)*" if result is None else _fenced(result)
+    return f"**{_escape_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{shown_result}"
 
 
 def _fenced(text: str, language: str = "") -> str:

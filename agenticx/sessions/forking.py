@@ -48,10 +48,8 @@ async def fork(
     `created_at`. Raises `SessionNotFound` and `MessageNotFound`.
     """
     old = await store.get(session_id)
-    state_now, (events, conversation) = (
-        await store.session_state(session_id),
-        await read_conversation(store, session_id),
-    )
+    state = await store.session_state(session_id)
+    events, conversation = await read_conversation(store, session_id)
     path = conversation.path(message_id)
     name = None if old.name is None else f"{old.name[: _MAX_NAME_CHARS - 7]} (fork)"
     record = replace(
@@ -63,34 +61,36 @@ async def fork(
         forked_from=session_id,
         created_at=now,
     )
-    current = await _current_history(store, session_id, state_now)
+    current = await _current_history(store, session_id, state)
     messages = rebuild_history(path, conversation, current)
-    past = _ForkedLog(record.id)
+    log = _ForkedLog(record.id)
     for turn in _turns_on_path(events, conversation, path):
-        past.add(turn)
-    state_now = _forked_state(messages, current, state_now.state_json)
-    await store.create(record, initial_events=past.events, texts=searchable_path_texts(path), state=state_now)
+        log.add(turn)
+    forked = _forked_state(messages, current, state.state_json)
+    await store.create(record, initial_events=log.events, texts=searchable_path_texts(path), state=forked)
     if snapshots is not None:
         await run_in_thread(snapshots.copy, session_id, record.id, tool_call_ids(path))
     return record
 
 
-async def _current_history(store: Store, session_id: str, state_now: SessionState) -> CurrentHistory:
+async def _current_history(store: Store, session_id: str, state: SessionState) -> CurrentHistory:
     with map_decode_errors("the state of a session"):
-        front, _ = front_of(state_now.state_json)
-    return CurrentHistory(state_now.messages, front, await store.compacted_messages(session_id))
+        summary_count, _ = front_of(state.state_json)
+    return CurrentHistory(state.messages, summary_count, await store.compacted_messages(session_id))
 
 
-def _forked_state(messages: Sequence[Message], current: CurrentHistory, state: str | None) -> SessionState:
+def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> SessionState:
     """Return the state of the fork, without permissions, and with compacted messages only if it has their summaries."""
-    front, compacted = current.summary_count, current.compacted
-    if not (front and len(messages) >= front and all(map(is_, messages, current.messages[:front]))):
-        front, compacted = 0, ()
-    if state is not None:
+    summary_count, compacted = current.summary_count, current.compacted
+    if not (
+        summary_count and len(messages) >= summary_count and all(map(is_, messages, current.messages[:summary_count]))
+    ):
+        summary_count, compacted = 0, ()
+    if state_json is not None:
         with map_decode_errors("the state of a session"):
-            new = {"allowed": [], "front": [front, len(compacted)]}
-            state = json.dumps(json.loads(state) | new, separators=(",", ":"))
-    return SessionState(messages, state, compacted=compacted, keep_compacted=0)
+            new = {"allowed": [], "front": [summary_count, len(compacted)]}
+            state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
+    return SessionState(messages, state_json, compacted=compacted, keep_compacted=0)
 
 
 def _turns_on_path(
@@ -100,7 +100,7 @@ def _turns_on_path(
     last_entries = {entry.turn_id: entry for entry in path}
     final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
     turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
-    # by turn, also those of sub-agents, the root turn it belongs to
+    # the root turn of each turn, also of sub-agents
     root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
     for event in events:
         if event.type == "turn_started" and event.turn_id not in root_turns:

@@ -49,19 +49,17 @@ async def rewind(
     messages = rebuild_history(target_path, conversation, current)
     files: list[RestoredFile] = []
     if snapshots is not None:
-        undone, redone = (
-            tool_call_ids(current_path) - tool_call_ids(target_path),
-            tool_call_ids(target_path) - tool_call_ids(current_path),
-        )
+        current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
+        undone, redone = current_calls - target_calls, target_calls - current_calls
         of_session, workspace = snapshots.for_session(live.session.id), live.session.workspace
         files = await run_in_thread(restore_files, of_session, workspace, undone=undone, redone=redone, private=private)
         _update_known_versions(live, files)
-    before, live.session.messages = live.session.messages, messages
+    previous, live.session.messages = live.session.messages, messages
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
         await live.append(None, [event], findable=frozenset(entry.id for entry in target_path))
     except BaseException:
-        live.session.messages = before
+        live.session.messages = previous
         raise
     return RewindResult(message_id, conversation.head, files)
 

@@ -49,17 +49,17 @@ def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
 async def read_conversation(store: Store, session_id: str) -> tuple[list[StoredEvent], Conversation]:
     """Return all events of a session and the conversation folded from them."""
     events, conversation = list[StoredEvent](), Conversation()
-    async for piece in read_log_pages(store, session_id):
-        events += piece
-        conversation.feed(piece)
+    async for page in read_log_pages(store, session_id):
+        events += page
+        conversation.feed(page)
     return events, conversation
 
 
 async def read_messages(store: Store, session_id: str) -> list[dict[str, Any]]:
     """Return the `transcript` of a session's log, with no more than a page of it in memory."""
     conversation = Conversation()
-    async for piece in read_log_pages(store, session_id):
-        conversation.feed(piece)
+    async for page in read_log_pages(store, session_id):
+        conversation.feed(page)
     return conversation.messages()
 
 
@@ -88,10 +88,10 @@ def tool_call_ids(path: Iterable[TranscriptEntry]) -> set[str]:
 
 def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableText]:
     """Return the texts of a path that a search can find, including those that were compacted."""
-    told = (entry.message for entry in path)
+    messages = (entry.message for entry in path)
     return [
         SearchableText(message["message_id"], message["role"], message["content"])
-        for message in told
+        for message in messages
         if message["role"] in ("user", "assistant") and message["content"]
     ]
 
@@ -136,10 +136,10 @@ class Conversation:
         if message_id is not None and message_id not in self.entries:
             raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
         path: list[TranscriptEntry] = []
-        place = message_id or self.head
-        while place is not None:
-            path.append(self.entries[place])
-            place = path[-1].parent_id
+        current_id = message_id or self.head
+        while current_id is not None:
+            path.append(self.entries[current_id])
+            current_id = path[-1].parent_id
         return path[::-1]
 
     def messages(self) -> list[dict[str, Any]]:
@@ -194,9 +194,9 @@ class Conversation:
         return self._reply
 
     def _calling_entry(self, tool_call_id: str) -> TranscriptEntry:
-        speaking = self._reply or self._reply_entry(f"calls_{tool_call_id}")
-        speaking.last_seq = self._seq
-        return speaking
+        reply = self._reply or self._reply_entry(f"calls_{tool_call_id}")
+        reply.last_seq = self._seq
+        return reply
 
     def _add_entry(self, wanted: str, role: str, content: str) -> TranscriptEntry:
         message_id = wanted

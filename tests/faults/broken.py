@@ -24,33 +24,33 @@ BreaksStore = Callable[[SqliteStore], Store]
 
 def store(name: str | None, good: SqliteStore) -> Store:
     """Return the `good` store with the fault `name`."""
-    return _STORES.get(known(name) or "", _sound)(good)
+    return _STORES.get(checked_name(name) or "", _unchanged_store)(good)
 
 
 def services(name: str | None, services: Services) -> None:
     """Install a fault outside the store."""
-    _SERVICES.get(known(name) or "", _left_alone)(services)
+    _SERVICES.get(checked_name(name) or "", _unchanged_services)(services)
 
 
-def known(name: str | None) -> str | None:
+def checked_name(name: str | None) -> str | None:
     """Return `name`; raise `ValueError` unless it is None or one of `MUTANTS`."""
     if name is not None and name not in MUTANTS:
         raise ValueError(f"no server is broken so that it {name}; known: {', '.join(sorted(MUTANTS))}")
     return name
 
 
-def _sound(good: SqliteStore) -> Store:
+def _unchanged_store(good: SqliteStore) -> Store:
     return good
 
 
-def _left_alone(services: Services) -> None: ...
+def _unchanged_services(services: Services) -> None: ...
 
 
 def _around(good: Store, around: Around) -> Store:
     return Surrounded(good, around)  # type: ignore[return-value]
 
 
-class Early:
+class EarlyStore:
     """A store that shows events to readers before they are stored; with `hides_failures` also those that never are."""
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
@@ -94,7 +94,7 @@ class Early:
 
 
 def _early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
-    return Early(good, hides_failures=hides_failures)  # type: ignore[return-value]
+    return EarlyStore(good, hides_failures=hides_failures)  # type: ignore[return-value]
 
 
 def _never_syncs(good: SqliteStore) -> Store:
@@ -155,7 +155,7 @@ def _reads_all(good: SqliteStore) -> Store:
     return _around(good, around)
 
 
-def _saying(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
+def _appending(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
     """Append the event that `behind` returns for a turn's last event behind that event."""
 
     async def around(operation: Operation) -> Any:
@@ -181,9 +181,9 @@ def _run_again(services: Services) -> None:
     usual = turns.cut
 
     async def cut(turn: TurnRecord) -> Any:
-        known = await usual(turn)
-        known.began = frozenset()
-        return known
+        checked_name = await usual(turn)
+        checked_name.began = frozenset()
+        return checked_name
 
     def cut_again(_self: object, turn: TurnRecord) -> Any:
         return cut(turn)
@@ -191,7 +191,7 @@ def _run_again(services: Services) -> None:
     type(turns).cut = cut_again
 
 
-def _agree(services: Services) -> None:
+def _accept_all_answers(services: Services) -> None:
     """Report every answer as the one that counts."""
     confirms: Any = services.hub.confirms
     usual = confirms.answer
@@ -213,13 +213,13 @@ _STORES: dict[str, BreaksStore] = {
     "locks nothing": _locks_nothing,
     "says that all is well": partial(_early, hides_failures=True),
     "reads the whole log to resume": _reads_all,
-    "goes on behind the end": _saying(_more),
-    "ends twice": _saying(_again),
+    "goes on behind the end": _appending(_more),
+    "ends twice": _appending(_again),
 }
 
 _SERVICES: dict[str, Callable[[Services], None]] = {
     "runs calls again": _run_again,
-    "agrees with everybody": _agree,
+    "agrees with everybody": _accept_all_answers,
     **STREAMS,
 }
 

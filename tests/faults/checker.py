@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.log_file import Log, Logged
+from tests.faults.log_file import Log, LoggedEvent
 
 VOLATILE = frozenset(
     {
@@ -35,12 +35,12 @@ class Transcript:
     """The frames that one client received of one stream, over all its connections: `data` of each frame with an id."""
 
     frames: list[bytes] = field(default_factory=list[bytes])
-    odd: list[str] = field(default_factory=list[str])  # frames without id that have no business there
+    unexpected: list[str] = field(default_factory=list[str])  # frames without id that have no business there
     cursor: str | None = None
 
 
 @dataclass
-class Seen:
+class Observations:
     """All that was observed outside the server."""
 
     sessions: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
@@ -56,7 +56,7 @@ class Seen:
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
 
-def findings(log: Log, seen: Seen, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
+def findings(log: Log, seen: Observations, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
     """Return all findings; `over`: nothing runs any more. Events of the types `spared` may be lost."""
     if log.verdict != "ok":
         return [f"integrity_check: {log.verdict}"]
@@ -85,7 +85,7 @@ def _numbered(log: Log) -> Iterator[str]:
     yield from (f"position {place} was given out {times} times" for place, times in places.items() if times > 1)
 
 
-def _seen_is_there(log: Log, seen: Seen, spared: Collection[str]) -> Iterator[str]:
+def _seen_is_there(log: Log, seen: Observations, spared: Collection[str]) -> Iterator[str]:
     for session, transcript in seen.sessions.items():
         yield from _lost(f"client of {session}", log, transcript, spared)
         numbers = [json.loads(frame)["seq"] for frame in transcript.frames]
@@ -96,10 +96,10 @@ def _seen_is_there(log: Log, seen: Seen, spared: Collection[str]) -> Iterator[st
 
 
 def _lost(who: str, log: Log, transcript: Transcript, spared: Collection[str]) -> Iterator[str]:
-    yield from (f"{who}: {odd}" for odd in transcript.odd)
+    yield from (f"{who}: {unexpected}" for unexpected in transcript.unexpected)
     for frame in transcript.frames:
         told: dict[str, Any] = json.loads(frame)
-        events: list[Logged] = log.events.get(told["session_id"], [])
+        events: list[LoggedEvent] = log.events.get(told["session_id"], [])
         if told["seq"] > len(events):
             if told["type"] not in spared:
                 yield f"{who}: lost event {told['seq']} ({told['type']}) of {told['session_id']}"
@@ -122,11 +122,11 @@ def _missed(log: Log, everything: Transcript) -> Iterator[str]:
 
 def _place(log: Log, frame: bytes) -> int | None:
     told: dict[str, Any] = json.loads(frame)
-    events: list[Logged] = log.events.get(told["session_id"], [])
+    events: list[LoggedEvent] = log.events.get(told["session_id"], [])
     return events[told["seq"] - 1].position if told["seq"] <= len(events) else None
 
 
-def _accepted(log: Log, seen: Seen) -> Iterator[str]:
+def _accepted(log: Log, seen: Observations) -> Iterator[str]:
     started = {event.data.get("client_turn_id") for event in _of_type(log, "turn_started")}
     yield from (f"turn {id_} was accepted and is not there" for id_ in seen.accepted - started)
     yield from (f"turn {id_} was refused and is there" for id_ in seen.refused & (started | log.asked_for.keys()))
@@ -170,7 +170,7 @@ def _ended(log: Log) -> Iterator[str]:
 # --- E, F: answers and effects ----------------------------------------------------------------------------------------
 
 
-def _effects(log: Log, seen: Seen) -> Iterator[str]:
+def _effects(log: Log, seen: Observations) -> Iterator[str]:
     """Check that no call ran twice, and that each that ran is in the journal and not reported as not run."""
     began = {(fact.session, fact.data["call_id"]) for fact in log.facts("began")}
     outcomes = {
@@ -196,7 +196,7 @@ def _effects(log: Log, seen: Seen) -> Iterator[str]:
             yield f"call {call} is told as done and never ran"
 
 
-def _answered(log: Log, seen: Seen) -> Iterator[str]:
+def _answered(log: Log, seen: Observations) -> Iterator[str]:
     """Check that reported decisions are in the journal; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
         kept = [fact.data["approved"] for fact in log.facts("answered") if fact.key == question]
@@ -207,7 +207,7 @@ def _answered(log: Log, seen: Seen) -> Iterator[str]:
             yield f"question {question} was answered {approved} and closed by {closed[0]['by']}"
 
 
-def _carried_out(log: Log, seen: Seen) -> Iterator[str]:
+def _carried_out(log: Log, seen: Observations) -> Iterator[str]:
     """Check that each approved call ran, or is reported as unknown or denied by a restart; no denied one ran."""
     call_of = {
         event.data["id"]: (event.session, event.data["context"]["tool_call_id"])
@@ -229,13 +229,13 @@ def _carried_out(log: Log, seen: Seen) -> Iterator[str]:
             yield f"question {question} was answered no and its call is told as {outcome}, having run {ran} times"
 
 
-def _of_type(log: Log, *types: str) -> Iterator[Logged]:
+def _of_type(log: Log, *types: str) -> Iterator[LoggedEvent]:
     return (event for events in log.events.values() for event in events if event.type in types)
 
 
-Check = Callable[[Log, Seen], Iterable[str]]
+Check = Callable[[Log, Observations], Iterable[str]]
 
 
-def told(found: Sequence[Any], most: int = 10) -> str:
+def report_findings(found: Sequence[Any], most: int = 10) -> str:
     """Return findings as the message of a failed test."""
     return "\n".join([f"{len(found)} findings", *map(str, found[:most])])

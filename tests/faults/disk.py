@@ -67,9 +67,9 @@ class Fault:
         self._left = 0
         self._seconds = self._until = 0.0
 
-    def strikes(self, kinds: Callable[[str], bool]) -> str | None:
-        """Count an operation; return the kind of failure if it must fail now and is one of `kinds`, else None."""
-        self._look()
+    def next_failure(self, kinds: Callable[[str], bool]) -> str | None:
+        """Count an operation; return the failure that it must have now, if that is one of `kinds`, else None."""
+        self._read_control()
         if self._what is None or not kinds(self._what):
             return None
         self._left -= 1
@@ -79,7 +79,7 @@ class Fault:
             return self._what
         return self._what if time.monotonic() < self._until else None
 
-    def _look(self) -> None:
+    def _read_control(self) -> None:
         try:
             stamp = os.stat(self._control).st_ino
         except FileNotFoundError:
@@ -104,9 +104,9 @@ class Disk:
         self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._fault = None if control is None else Fault(Path(control), self.note)
 
-    def verdict(self, kind: str) -> int:
+    def error_code(self, kind: str) -> int:
         """Return the SQLite error code of this operation, 0 for none."""
-        what = self._fault and self._fault.strikes(lambda name: name in FAILURES and FAILURES[name][0] == kind)
+        what = self._fault and self._fault.next_failure(lambda name: name in FAILURES and FAILURES[name][0] == kind)
         return FAILURES[what][1] if what else 0
 
     def note(self, *words: object) -> None:
@@ -180,13 +180,13 @@ class _Wrapping:
 
     def _read(self, usual: Callable[..., int]) -> Callable[..., int]:
         def read(file: int, to: int, size: int, offset: int) -> int:
-            return self._disk.verdict("read") or usual(file, to, size, offset)
+            return self._disk.error_code("read") or usual(file, to, size, offset)
 
         return read
 
     def _write(self, usual: Callable[..., int]) -> Callable[..., int]:
         def write(file: int, content: int, size: int, offset: int) -> int:
-            error = self._disk.verdict("write")
+            error = self._disk.error_code("write")
             if error:
                 return error
             self._disk.note("write", self._names[file], offset, size)
@@ -203,7 +203,7 @@ class _Wrapping:
 
     def _sync(self, usual: Callable[..., int]) -> Callable[..., int]:
         def sync(file: int, flags: int) -> int:
-            code = self._disk.verdict("sync") or usual(file, flags)
+            code = self._disk.error_code("sync") or usual(file, flags)
             if code == 0:
                 self._disk.note("sync", self._names[file])
             return code
@@ -212,7 +212,7 @@ class _Wrapping:
 
     def _lock(self, usual: Callable[..., int]) -> Callable[..., int]:
         def lock(file: int, offset: int, count: int, flags: int) -> int:
-            if flags & _LOCK_FLAG and (error := self._disk.verdict("lock")):
+            if flags & _LOCK_FLAG and (error := self._disk.error_code("lock")):
                 return error
             return usual(file, offset, count, flags)
 

@@ -97,7 +97,7 @@ def failing(store: Store, fault: Fault) -> Store:
     """
 
     async def around(operation: Operation) -> Any:
-        what = fault.strikes(lambda name: name in {REFUSED, UNANSWERED})
+        what = fault.next_failure(lambda name: name in {REFUSED, UNANSWERED})
         if what == REFUSED:
             raise StoreError("the disk is full")
         result = await operation.do()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 WAL = "-wal"
 
 
-class Logged(NamedTuple):
+class LoggedEvent(NamedTuple):
     """An event as stored in the file."""
 
     session: str
@@ -50,7 +50,7 @@ class Log:
     """The content of a database file; `events` by session, in the order of the file."""
 
     verdict: str
-    events: dict[str, list[Logged]] = field(default_factory=dict[str, list[Logged]])
+    events: dict[str, list[LoggedEvent]] = field(default_factory=dict[str, list[LoggedEvent]])
     journal: list[Fact] = field(default_factory=list[Fact])
     asked_for: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
     running: dict[str, str] = field(default_factory=dict[str, str])  # session → turn
@@ -106,7 +106,7 @@ def _filled(log: Log, connection: sqlite3.Connection) -> Log:
     return log
 
 
-def _events(session: str, first_seq: int, lines: list[bytes]) -> Iterator[Logged]:
+def _events(session: str, first_seq: int, lines: list[bytes]) -> Iterator[LoggedEvent]:
     for seq, line in enumerate(lines, first_seq):
         position, turn, type_, terminal, frame = line.split(b"\t", 4)
-        yield Logged(session, turn.decode(), seq, int(position), type_.decode(), terminal == b"T", frame)
+        yield LoggedEvent(session, turn.decode(), seq, int(position), type_.decode(), terminal == b"T", frame)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import httpx
 from httpx_sse import aconnect_sse
 
-from tests.faults.checker import Seen, Transcript
+from tests.faults.checker import Observations, Transcript
 from tests.faults.light import LightTransport
 from tests.faults.log_file import Log, read_log, snapshot
 from tests.patience import PATIENCE
@@ -30,7 +30,7 @@ READY_SECONDS = SETTLE_SECONDS = PATIENCE
 TOKEN = "k" * 43
 
 
-class Died(Exception):
+class ServerDied(Exception):
     """An error for a server that ended before it was ready."""
 
 
@@ -51,7 +51,7 @@ class Commands:
         process = await agx(home, "serve", "--port", "0", AGX_WORKSPACE_ROOT=str(workspace))
         ready = READY.search(line := await process.stderr.readline())
         if ready is None:
-            raise Died((line + await process.stderr.read()).decode())
+            raise ServerDied((line + await process.stderr.read()).decode())
         url, token = f"http://127.0.0.1:{int(ready[1])}", (home / "token").read_text().strip()
         return Studio(process.pid, url, token, home, asyncio.ensure_future(_ended(process)))
 
@@ -82,7 +82,7 @@ class Nursery:
         async with asyncio.timeout(READY_SECONDS):
             told = await self._ready.get()
         if "port" not in told:
-            raise Died((home / "stderr").read_text())
+            raise ServerDied((home / "stderr").read_text())
         return Studio(told["pid"], f"http://127.0.0.1:{told['port']}", TOKEN, home, self._gone_of(told["pid"]))
 
     def _gone_of(self, pid: int) -> asyncio.Future[int]:
@@ -180,7 +180,7 @@ class World:
     """A data folder, its sessions, and the records of its clients over any number of servers."""
 
     home: Path
-    seen: Seen = field(default_factory=Seen)
+    seen: Observations = field(default_factory=Observations)
     posts: int = 0
 
     def __post_init__(self) -> None:
@@ -241,4 +241,4 @@ class World:
                         transcript.frames.append(event.data.encode())
                         transcript.cursor = event.id
                     elif told["type"] != "server_closing":
-                        transcript.odd.append(event.data)
+                        transcript.unexpected.append(event.data)

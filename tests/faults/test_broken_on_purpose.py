@@ -14,7 +14,7 @@ from tests.faults.checker import VOLATILE, findings
 from tests.faults.disk import arm
 from tests.faults.killing import KillLoop
 from tests.faults.plan_model import plan
-from tests.faults.studios import Died, World, nursery
+from tests.faults.studios import ServerDied, World, nursery
 from tests.faults.test_confirms_across_kills import racing_answers
 from tests.faults.test_torn_logs import PowerCuts
 from tests.patience import PATIENCE
@@ -96,7 +96,7 @@ async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, brok
         order = {} if broken is None else {"broken": broken}
         first = await nursing.serve(tmp_path / "home", **order)
         if broken is None:
-            with pytest.raises(Died, match=f"process {first.pid}"):
+            with pytest.raises(ServerDied, match=f"process {first.pid}"):
                 await nursing.serve(tmp_path / "home", **order)
         else:
             await nursing.serve(tmp_path / "home", **order)

@@ -50,8 +50,8 @@ async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and
     tmp_path: Path,
 ) -> None:
     crowd = Crowd(running=20, asking=5, streams=100)
-    await crowd.is_sent_away(tmp_path / "home")
-    await crowd.comes_back(tmp_path / "home")
+    await crowd.check_shutdown(tmp_path / "home")
+    await crowd.check_restart(tmp_path / "home")
 
 
 @dataclass
@@ -69,14 +69,14 @@ class Crowd:
         return [*self.of_all, *(reader for one in self.by_session.values() for reader in one)]
 
     @property
-    def that_run(self) -> list[list[Reader]]:
+    def running_sessions(self) -> list[list[Reader]]:
         return list(self.by_session.values())[: self.running]
 
     @property
-    def that_ask(self) -> list[list[Reader]]:
+    def asking_sessions(self) -> list[list[Reader]]:
         return list(self.by_session.values())[self.running :]
 
-    async def is_sent_away(self, home: Path, mutant: str | None = None) -> None:
+    async def check_shutdown(self, home: Path, mutant: str | None = None) -> None:
         """Check that a server ends in time, and that each reader has got a last event and a farewell."""
         async with agx_serve(home, mutant=mutant or SOUND) as served, served.client(200) as client:
             await self._open(served, client)
@@ -92,7 +92,7 @@ class Crowd:
         assert took < PATIENCE / 2, "nobody waits until a time-out ends it"
         assert (len(self.readers), all(ended)) == (self.streams, True)
         assert [reader.others for reader in self.readers] == [[FAREWELL]] * self.streams
-        for sessions, last in ((self.that_run, "error"), (self.that_ask, "confirm_required")):
+        for sessions, last in ((self.running_sessions, "error"), (self.asking_sessions, "confirm_required")):
             assert [envelope_of(one[0].frames[-1])["type"] for one in sessions] == [last] * len(sessions)
 
     async def _open(self, served: Served, client: httpx.AsyncClient) -> None:
@@ -107,10 +107,10 @@ class Crowd:
         for number, path in enumerate(self.by_session):
             said = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
             assert (await client.post(path.replace("events", "turns"), json={"input": said})).status_code == 202
-        await all_have([one[0] for one in self.that_run], "token")
-        await all_have([one[0] for one in self.that_ask], "confirm_required")
+        await all_have([one[0] for one in self.running_sessions], "token")
+        await all_have([one[0] for one in self.asking_sessions], "confirm_required")
 
-    async def comes_back(self, home: Path) -> None:
+    async def check_restart(self, home: Path) -> None:
         """Check that on a new server all turns go on and every reader gets the whole log."""
         async with agx_serve(home, mutant=SOUND) as served, served.client(200) as client:
             whole = [Reader(served.port, path, served.token) for path in self.by_session]

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.light import LightTransport
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
@@ -73,7 +73,7 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
                 assert await world.answer(client, question, number % 2 == 0) == 200
             await settled(world)
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
     assert sorted(world.seen.executions().values()) == [1] * (QUESTIONS // 2)
 
 
@@ -96,7 +96,7 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
                     await world.answer(client, question, False)
                 await settled(world)
             found = findings(world.log(), world.seen, over=True)
-            assert found == [], told(found)
+            assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("E2")
@@ -105,7 +105,7 @@ async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_questio
 ) -> None:
     async with nursery() as nursing:
         found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(100, 400, 10_000))
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
 async def racing_answers(nursing: Nursery, world: World, rng: random.Random, answers: int, **order: Any) -> list[str]:
@@ -125,7 +125,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
 
     async with serving(nursing, world) as client:
         await ask(world, client)
-    async with serving(nursing, world, **order) as one, serving_too(one) as other:
+    async with serving(nursing, world, **order) as one, second_client(one) as other:
         questions = await waiting(one, QUESTIONS)
         racing = [(question, number % 2 == 0) for question in questions for number in range(answers // QUESTIONS)]
         rng.shuffle(racing)
@@ -147,7 +147,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
     return [*found, *findings(world.log(), world.seen, over=True)]
 
 
-def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
+def second_client(client: httpx.AsyncClient) -> httpx.AsyncClient:
     """Yield a second client of the same server."""
     return httpx.AsyncClient(
         base_url=client.base_url, headers=client.headers, trust_env=False, verify=False, transport=LightTransport()

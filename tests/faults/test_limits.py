@@ -20,7 +20,7 @@ import pytest
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
 from agenticx.exhaustion import OUT_OF_MEMORY
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.studios import World
 from tests.patience import PATIENCE
 from tests.studio.serving import Served, agx_serve, environment, outcome
@@ -74,7 +74,7 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
         sessions = await world.make_sessions(client, ["auto"] * 8)
         following = [asyncio.create_task(follow(world, client, session)) for session in sessions]
         limit_memory(served, spare)
-        await press(world, served, client, sessions)
+        await run_growing_turns(world, served, client, sessions)
         for task in following:
             task.cancel()
         if served.process.returncode is None:
@@ -87,10 +87,10 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
             assert (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is None
             assert (await client.get(f"/api/sessions/{session}/messages")).status_code == 200
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
-async def press(world: World, served: Served, client: httpx.AsyncClient, sessions: list[str]) -> None:
+async def run_growing_turns(world: World, served: Served, client: httpx.AsyncClient, sessions: list[str]) -> None:
     """Run turns in all sessions at once, each round longer, until the server ends or all rounds are over."""
     for size in (1000, 200_000, 800_000):
         posted = [world.start(client, session, f"say {'x' * size}") for session in sessions]
@@ -175,7 +175,7 @@ asyncio.run(main())
     assert out.startswith("no thread can be started")
 
 
-async def test_a_thread_that_never_takes_its_first_step_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_never_starts_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def start_nothing(*_: object, **__: object) -> int:
         return 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, World, nursery
 from tests.support.lanes import Count
@@ -47,7 +47,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
         assert await (await nursing.serve(world.home)).end(signal.SIGTERM) == 0
     log = world.log()
     found = findings(log, world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
     assert log.asked_for.keys() >= world.seen.accepted
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.disk import FAILURES, arm
 from tests.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.faults.plan_model import plan
@@ -101,7 +101,7 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
     errors = (folder / "home" / "stderr").read_text()
     assert "Traceback" not in errors, errors
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("A4")

@@ -123,7 +123,7 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
     await store.aclose()
 
 
-async def test_a_packed_row_that_is_damaged_is_a_failure_of_the_storage_for_whoever_reads_it(tmp_path: Path) -> None:
+async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     store = SqliteStore(tmp_path / "sessions.db")
     await store.append(session_id, "turn_0", [FINAL], expected_seq=2)
@@ -151,7 +151,7 @@ async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: 
     await store.aclose()
 
 
-async def test_a_byte_that_is_no_text_spoils_neither_searches_nor_sums_nor_tells_what_was_said(tmp_path: Path) -> None:
+async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is_logged(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     used = {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1}
     for name in ("one", "two"):
@@ -188,7 +188,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("what", RECORDS)
-async def test_a_record_whose_fields_are_not_what_is_stored_there_is_damaged(tmp_path: Path, what: str) -> None:
+async def test_a_record_with_wrong_field_values_is_damaged(tmp_path: Path, what: str) -> None:
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, f"UPDATE sessions SET record = {RECORDS[what]} WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
@@ -218,7 +218,7 @@ USAGES = {
 
 
 @pytest.mark.parametrize("what", USAGES)
-async def test_usage_that_cannot_be_read_keeps_nobody_from_the_rest_of_it(tmp_path: Path, what: str) -> None:
+async def test_unreadable_usage_does_not_hide_the_rest(tmp_path: Path, what: str) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     used = RuntimeEvent(EventType.USAGE, {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1})
     ids: list[str] = []
@@ -324,7 +324,7 @@ INDEX_DAMAGES = {
 
 
 @pytest.mark.parametrize("what", INDEX_DAMAGES)
-async def test_what_searches_find_is_made_anew_at_the_start_where_it_is_damaged(
+async def test_a_damaged_index_is_rebuilt_at_the_start(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await with_texts(tmp_path)
@@ -351,7 +351,7 @@ BROKEN_BLOCKS = ["x'00'", "x'0000000000000000000000000000'", f"x'{'ff' * 20}'", 
 
 @pytest.mark.parametrize("block", BROKEN_BLOCKS)
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_an_index_that_is_damaged_in_use_stops_nothing_but_searches(
+async def test_an_index_damaged_in_use_stops_searches_only(
     tmp_path: Path, leaves: bool, block: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await with_texts(tmp_path)
@@ -387,7 +387,7 @@ def break_index(home: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_an_append_whose_journal_cannot_be_read_leaves_nothing_and_those_beside_it_stand(tmp_path: Path) -> None:
+async def test_an_append_with_an_unreadable_journal_stores_nothing_and_others_are_committed(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, f"UPDATE journal SET data = '{{' WHERE session = {SESSION}", one)
     store = SqliteStore(tmp_path / "sessions.db")
@@ -411,7 +411,7 @@ async def test_an_append_whose_journal_cannot_be_read_leaves_nothing_and_those_b
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-async def test_a_damaged_write_ahead_log_is_told_of(
+async def test_a_damaged_write_ahead_log_is_logged(
     tmp_path: Path, damaged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     await left_running(tmp_path / "first", 1)

@@ -53,9 +53,7 @@ async def found(store: Store, word: str) -> set[str]:
     return {found.record.id for found in await store.search(word)}
 
 
-async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_compacted(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(store: Store, tmp_path: Path) -> None:
     old = await compacted_session(store, tmp_path)
     assert "alpha" not in str((await store.session_state(old)).messages)
     shown = await read_messages(store, old)
@@ -71,7 +69,7 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
     assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
 
 
-async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(desk: Desk) -> None:
+async def test_an_open_question_has_a_new_id_in_a_fork(desk: Desk) -> None:
     hub, question = await desk.asks()
     made = await fork(desk.store, desk.session_id, now=NOW)
     events = [json.loads(event.frame_json) for event in await desk.store.read(made.id, 0, 1000)]

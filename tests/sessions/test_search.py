@@ -104,7 +104,7 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
 
 @pytest.mark.parametrize("offset", [0, 3_990, 7_999, 8_000, 12_345, 150_000])
 @pytest.mark.parametrize("filling", ["word ", "字", "x"])
-async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, filling: str, offset: int) -> None:
+async def test_an_excerpt_deep_in_a_long_text_is_exact(store: Store, filling: str, offset: int) -> None:
     before = (filling * 200_000)[:offset]
     await session_with(store, UserMessage(content=f"{before} Größe der 会议 {filling * 1000}"))
     (hit,) = await store.search("grosse 会议")
@@ -132,7 +132,7 @@ async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, f
         ("", [], ["", "   ", "++", "!", "a"]),
     ],
 )
-async def test_what_finds_a_text_and_what_does_not(
+async def test_a_query_finds_the_texts_that_have_its_terms(
     store: Store, text: str, found_by: list[str], not_found_by: list[str]
 ) -> None:
     session_id = await session_with(store, UserMessage(content=text))
@@ -221,7 +221,7 @@ async def test_compacted_messages_are_found_and_those_that_are_no_longer_findabl
     assert [len(await store.search(query)) for query in queries] == [0, 1, 1, 1]
 
 
-async def test_an_index_of_another_idea_of_words_is_made_anew(tmp_path: Path) -> None:
+async def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
     store = in_a_file(tmp_path)
     session_id = await session_with(store, UserMessage(content="会议"))
     await store.aclose()
@@ -288,7 +288,7 @@ def used(model: str, into: int | None = 10, out: int | None = 2, **more: Any) ->
 
 
 @pytest.mark.parametrize("make", STORES)
-async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a_deletion(
+async def test_usage_is_summed_by_session_day_and_model_until_a_deletion(
     make: Callable[..., Store], tmp_path: Path
 ) -> None:
     calendar = Calendar()

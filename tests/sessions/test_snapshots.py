@@ -38,9 +38,7 @@ def folder(tmp_path: Path) -> SnapshotFolder:
     return SnapshotFolder(tmp_path / "home" / "snapshots")
 
 
-async def test_a_call_that_changes_a_file_leaves_both_contents_and_who_it_was(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     await write(folder, workspace, "call_2", "a.txt", "two")
     kept, path = folder.for_session("ses_1"), str(workspace / "a.txt")
@@ -82,7 +80,7 @@ async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: Snaps
     assert modes == [0o755, 0o600]
 
 
-async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_and_can_be_gone_from_again(
+async def test_a_rewind_stops_at_what_a_person_wrote_between_two_edits_and_can_be_reversed(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     file, kept = workspace / "a.txt", folder.for_session("ses_1")
@@ -101,7 +99,7 @@ async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_
     assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
 
 
-async def test_going_over_to_another_branch_keeps_what_a_person_wrote_where_the_branches_part(
+async def test_switching_branches_keeps_what_a_person_wrote_between_them(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     file, kept = workspace / "a.txt", folder.for_session("ses_1")
@@ -131,7 +129,7 @@ async def test_a_file_that_a_person_took_away_between_two_edits_is_taken_away_an
     assert (one.outcome, one.reason is None, (workspace / "a.txt").exists()) == ("removed", False, False)
 
 
-async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_private_files_are_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "home/token", "x")
     done = restore_files(
         folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
@@ -142,7 +140,7 @@ async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: P
     assert (workspace / "home" / "token").read_text() == "x"
 
 
-async def test_what_is_too_large_is_changed_all_the_same_and_left_by_a_rewind(
+async def test_a_file_too_large_for_a_snapshot_is_edited_but_not_restored(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     (workspace / "big").write_bytes(b"x" * (LARGEST_FILE + 1))
@@ -152,7 +150,7 @@ async def test_what_is_too_large_is_changed_all_the_same_and_left_by_a_rewind(
     assert (workspace / "big").read_text() == "small"
 
 
-async def test_a_full_session_keeps_no_more_and_the_oldest_make_room_for_others(
+async def test_a_full_session_stores_no_more_and_the_oldest_contents_are_deleted(
     tmp_path: Path, workspace: Path
 ) -> None:
     full = SnapshotFolder(tmp_path / "full", session_bytes=6_000)
@@ -205,7 +203,7 @@ NOT_OURS = [
 
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("row", NOT_OURS, ids=range(len(NOT_OURS)))
-async def test_a_line_that_nobody_of_ours_wrote_refuses_a_rewind_and_changes_nothing(
+async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_nothing(
     folder: SnapshotFolder, workspace: Path, name: str, row: str
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
@@ -217,9 +215,7 @@ async def test_a_line_that_nobody_of_ours_wrote_refuses_a_rewind_and_changes_not
     assert ((workspace / "a.txt").read_text(), (workspace / "b.txt").read_text()) == ("one", "two")
 
 
-async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_damage_of_any_byte_of_a_list_is_never_ignored(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     await write(folder, workspace, "call_2", "b.txt", "two")
     kept = folder.for_session("ses_1")
@@ -248,7 +244,7 @@ async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence
 
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("what", ["folder", "link", "pipe", "unreadable"])
-async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_and_keeps_nobody_waiting(
+async def test_a_list_that_is_no_regular_file_refuses_rewinds_and_edits_without_blocking(
     folder: SnapshotFolder, workspace: Path, name: str, what: str
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
@@ -274,7 +270,7 @@ async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_
     assert not kept.folder.exists()
 
 
-async def test_what_a_fork_takes_over_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     (folder.for_session("ses_1").folder / "edits.jsonl").write_text("\nnonsense\n")
     folder.copy("ses_1", "ses_2", {"call_1"})
@@ -284,7 +280,7 @@ async def test_what_a_fork_takes_over_of_a_damaged_list_is_damaged_too(folder: S
     assert restore_files(folder.for_session("ses_4"), workspace, undone={"call_1"}, redone=()) == []
 
 
-async def test_a_line_that_a_crash_left_unfinished_spoils_no_other(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     edits = folder.for_session("ses_1").folder / "edits.jsonl"
     with edits.open("ab") as file:

@@ -152,7 +152,7 @@ async def test_what_is_deleted_is_in_no_file_any_more(tmp_path: Path) -> None:
     await store.aclose()
 
 
-async def test_the_room_of_what_is_deleted_is_given_back(tmp_path: Path) -> None:
+async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     kept, made = record(), record()
     large = RuntimeEvent(EventType.TOKEN, {"text": os.urandom(500_000).hex(), "message_id": "m", "offset": 0})
@@ -178,7 +178,7 @@ async def test_files_of_the_store_are_the_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("A5")
-async def test_a_second_owner_is_refused_and_told_who_the_first_one_is(tmp_path: Path) -> None:
+async def test_a_second_owner_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(OwnedElsewhere, match=f"process {os.getpid()}") as refused:
         SqliteStore(tmp_path / "sessions.db")
@@ -209,7 +209,7 @@ async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path
     )
 
 
-async def test_a_store_that_was_overtaken_in_its_file_asks_the_file_where_the_log_ends(tmp_path: Path) -> None:
+async def test_a_store_that_is_behind_its_file_reads_the_end_of_the_log_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -245,7 +245,7 @@ async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path
 
 @pytest.mark.promise("A1")
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_store_whose_file_is_gone_stores_nothing_and_says_so(tmp_path: Path, replaced: bool) -> None:
+async def test_a_store_whose_file_is_gone_stores_nothing_and_raises(tmp_path: Path, replaced: bool) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -274,7 +274,7 @@ async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> Non
     await SqliteStore(tmp_path / "sessions.db").aclose()
 
 
-async def test_a_lock_that_is_only_looked_at_is_waited_for_where_its_note_is_of_a_dead_process(tmp_path: Path) -> None:
+async def test_a_briefly_held_lock_with_the_note_of_a_dead_process_is_waited_for(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     lock = tmp_path / "sessions.db.owner"
@@ -287,7 +287,7 @@ async def test_a_lock_that_is_only_looked_at_is_waited_for_where_its_note_is_of_
     await store.aclose()
 
 
-async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) -> None:
+async def test_a_database_from_before_search_is_indexed(tmp_path: Path) -> None:
     path, made, named = tmp_path / "sessions.db", record(), replace(record(), name="A name", pinned=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:1])
@@ -304,7 +304,7 @@ async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) 
     await store.aclose()
 
 
-async def test_a_database_of_before_compacted_messages_were_kept_keeps_them_from_now_on(tmp_path: Path) -> None:
+async def test_a_database_from_before_compacted_messages_stores_them_from_now_on(tmp_path: Path) -> None:
     path, made = tmp_path / "sessions.db", record()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:2])

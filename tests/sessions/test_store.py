@@ -72,7 +72,7 @@ async def session_in(store: Store) -> str:
     return made.id
 
 
-async def test_a_session_is_found_changed_and_gone(store: Store) -> None:
+async def test_a_session_is_created_updated_and_deleted(store: Store) -> None:
     made = record("one")
     await store.create(made)
     assert await store.get(made.id) == made
@@ -161,7 +161,7 @@ async def test_the_log_of_all_sessions_keeps_the_order_of_appends(store: Store) 
     assert [event.position for event in await store.read_all(events[0].position, 100)] == [events[2].position]
 
 
-async def test_a_session_can_begin_with_the_past_of_another(store: Store) -> None:
+async def test_a_session_can_begin_with_events_of_another(store: Store) -> None:
     one, made = await session_in(store), replace(record("made of it"), forked_from="ses_x")
     await store.append(one, "turn_1", [started(), token("a"), final()], expected_seq=0)
     past = [event._replace(session_id=made.id) for event in await store.read(one, 0, 100)]
@@ -248,7 +248,7 @@ async def test_a_released_turn_that_stored_nothing_is_forgotten(store: Store) ->
     assert await store.claim(second) == second
 
 
-async def test_what_names_an_unknown_session_says_so(store: Store) -> None:
+async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:
     turn = TurnRecord(session_id="ses_none", input="x")
     for attempt in (
         store.get("ses_none"),
@@ -268,7 +268,7 @@ async def test_two_logs_have_different_names() -> None:
     assert MemoryStore().log_id != MemoryStore().log_id
 
 
-async def test_what_the_next_turn_builds_on_is_kept_with_the_events(store: Store) -> None:
+async def test_the_session_state_is_stored_with_the_events(store: Store) -> None:
     session_id = await session_in(store)
     said = [UserMessage(content="one"), AssistantMessage(content="two"), UserMessage(content="three")]
     assert await store.session_state(session_id) == SessionState([], None)
@@ -319,7 +319,7 @@ async def test_compacted_messages_are_added_to_cut_and_read_by_themselves(store:
         await store.compacted_messages(session_id)
 
 
-async def test_of_two_facts_of_one_kind_and_key_the_first_stands(store: Store) -> None:
+async def test_of_two_journal_entries_of_one_kind_and_key_the_first_is_kept(store: Store) -> None:
     session_id = await session_in(store)
     yes = JournalEntry(kind="answered", key="cnf_1", session_id=session_id, turn_id="turn_1", data={"approved": True})
     no = replace(yes, data={"approved": False})
@@ -334,7 +334,7 @@ async def test_of_two_facts_of_one_kind_and_key_the_first_stands(store: Store) -
     assert await store.journal_entry("answered", "cnf_1") is None
 
 
-async def test_turns_that_have_not_ended_are_known(store: Store) -> None:
+async def test_unfinished_turns_are_listed(store: Store) -> None:
     first, second = await session_in(store), await session_in(store)
     one, two = (TurnRecord(session_id=session_id, input="x") for session_id in (first, second))
     for turn in (one, two):
@@ -364,7 +364,7 @@ async def test_long_logs_are_read_back_whole_however_they_are_stored(store: Stor
     assert len(everything) == 701 + 234
 
 
-async def test_the_journal_tells_what_was_begun_and_not_closed_in_any_session(store: Store) -> None:
+async def test_open_journal_entries_of_all_sessions_are_listed(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
     posted = [
         JournalEntry(kind="posted", key=key, session_id=session_id, turn_id="turn_1", data={"message": key})
@@ -380,7 +380,7 @@ async def test_the_journal_tells_what_was_begun_and_not_closed_in_any_session(st
     assert await store.open_journal_entries("posted", "taken") == [posted[3]]
 
 
-async def test_a_record_takes_its_place_with_the_events_that_tell_of_it_or_not_at_all(store: Store) -> None:
+async def test_a_record_is_replaced_with_the_events_of_its_append_or_not_at_all(store: Store) -> None:
     made = record("one")
     await store.create(made)
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {"name": "two", "pinned": True})
@@ -393,7 +393,7 @@ async def test_a_record_takes_its_place_with_the_events_that_tell_of_it_or_not_a
     assert await store.get(made.id) == two
 
 
-async def test_a_fact_that_is_closed_is_forgotten(store: Store) -> None:
+async def test_a_closed_journal_entry_is_deleted(store: Store) -> None:
     session_id = await session_in(store)
     posted = JournalEntry(kind="posted", key="k", session_id=session_id, turn_id="turn_1", data={"message": "large"})
     await store.add_journal_entry(posted)

@@ -34,7 +34,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             id TEXT NOT NULL UNIQUE,
             record TEXT NOT NULL,                      -- JSON of SessionRecord
             running TEXT,                              -- the turn that runs
-            state TEXT                                 -- JSON, see Keepsake
+            state TEXT                                 -- JSON, see SessionState
         );
 
         CREATE TABLE turns (
@@ -55,7 +55,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             body BLOB NOT NULL
         );
 
-        CREATE TABLE events (                          -- a row for each pack
+        CREATE TABLE events (                          -- a row for each segment, see `_packs`
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             last_seq INTEGER NOT NULL,
             first_position INTEGER NOT NULL,
@@ -92,7 +92,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         UPDATE sessions SET pinned = json_extract(record, '$.pinned'), archived = json_extract(record, '$.archived');
         CREATE INDEX sessions_listed ON sessions (pinned, number);
 
-        CREATE TABLE said (                            -- what a search finds; its index is made by `_search`
+        CREATE TABLE said (                            -- the texts that a search finds, see `_search`
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             message_id TEXT NOT NULL,                  -- '' for the session's name
@@ -111,7 +111,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                   AND NOT coalesce(json_extract(message, '$.injected'), 0)
             ORDER BY session, place;
 
-        CREATE TABLE usage (                           -- what calls used, summed
+        CREATE TABLE usage (                           -- the usage of calls, summed
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             day TEXT NOT NULL,
             model TEXT NOT NULL,
@@ -130,7 +130,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "0003 compacted messages",
         """
-        CREATE TABLE compacted (                       -- the originals for which the first messages stand
+        CREATE TABLE compacted (                       -- the originals of summarised messages
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             place INTEGER NOT NULL,
             message TEXT NOT NULL,                     -- JSON of Message
@@ -197,10 +197,10 @@ def _statements(sql: str) -> list[str]:
     `executescript` would commit the transaction around them.
     """
     statements: list[str] = []
-    waiting = ""
+    pending = ""
     for line in sql.splitlines():
-        waiting += line.partition("--")[0].rstrip() + "\n"
-        if sqlite3.complete_statement(waiting):
-            statements.append(waiting.strip())
-            waiting = ""
+        pending += line.partition("--")[0].rstrip() + "\n"
+        if sqlite3.complete_statement(pending):
+            statements.append(pending.strip())
+            pending = ""
     return statements
