@@ -79,9 +79,9 @@ def _numbered(log: Log) -> Iterator[str]:
         if positions != sorted(positions):
             yield f"{session}: positions fall"
         for event in events:
-            said = event.envelope
-            if (said["session_id"], said["seq"], said["type"]) != (session, event.seq, event.type):
-                yield f"{session}: event {event.seq} says that it is {said['seq']} of {said['session_id']}"
+            envelope = event.envelope
+            if (envelope["session_id"], envelope["seq"], envelope["type"]) != (session, event.seq, event.type):
+                yield f"{session}: event {event.seq} has an envelope of {envelope['seq']} of {envelope['session_id']}"
     yield from (f"position {place} was given out {times} times" for place, times in places.items() if times > 1)
 
 
@@ -98,13 +98,13 @@ def _seen_is_there(log: Log, seen: Observations, spared: Collection[str]) -> Ite
 def _lost(who: str, log: Log, transcript: Transcript, spared: Collection[str]) -> Iterator[str]:
     yield from (f"{who}: {unexpected}" for unexpected in transcript.unexpected)
     for frame in transcript.frames:
-        told: dict[str, Any] = json.loads(frame)
-        events: list[LoggedEvent] = log.events.get(told["session_id"], [])
-        if told["seq"] > len(events):
-            if told["type"] not in spared:
-                yield f"{who}: lost event {told['seq']} ({told['type']}) of {told['session_id']}"
-        elif events[told["seq"] - 1].frame != frame:
-            yield f"{who}: event {told['seq']} of {told['session_id']} is another one in the log"
+        envelope: dict[str, Any] = json.loads(frame)
+        events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
+        if envelope["seq"] > len(events):
+            if envelope["type"] not in spared:
+                yield f"{who}: lost event {envelope['seq']} ({envelope['type']}) of {envelope['session_id']}"
+        elif events[envelope["seq"] - 1].frame != frame:
+            yield f"{who}: event {envelope['seq']} of {envelope['session_id']} is another one in the log"
 
 
 def _missed(log: Log, everything: Transcript) -> Iterator[str]:
@@ -114,16 +114,16 @@ def _missed(log: Log, everything: Transcript) -> Iterator[str]:
     if not known:
         return
     if known != sorted(set(known)):
-        yield "the stream of all sessions was not in the order of the log, or told something twice"
+        yield "the stream of all sessions was not in the order of the log, or had an event twice"
     logged = {event.position for events in log.events.values() for event in events}
     if lacking := {place for place in logged if known[0] <= place <= known[-1]} - set(known):
         yield f"the stream of all sessions left out the positions {sorted(lacking)[:10]}"
 
 
 def _place(log: Log, frame: bytes) -> int | None:
-    told: dict[str, Any] = json.loads(frame)
-    events: list[LoggedEvent] = log.events.get(told["session_id"], [])
-    return events[told["seq"] - 1].position if told["seq"] <= len(events) else None
+    envelope: dict[str, Any] = json.loads(frame)
+    events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
+    return events[envelope["seq"] - 1].position if envelope["seq"] <= len(events) else None
 
 
 def _accepted(log: Log, seen: Observations) -> Iterator[str]:
@@ -184,16 +184,16 @@ def _effects(log: Log, seen: Observations) -> Iterator[str]:
     asked_for = {(event.session, event.data["tool_call_id"]) for event in _of_type(log, "tool_call")}
     for call, times in seen.executions().items():
         if call not in asked_for:
-            yield f"call {call} ran and the log does not tell of it"
+            yield f"call {call} ran and is not in the log"
         if times > 1:
             yield f"call {call} ran {times} times"
         if call not in began:
             yield f"call {call} ran and is not in the journal"
         if outcomes.get(call, "ok") not in RAN and call not in doubted:
-            yield f"call {call} ran and is told as {outcomes[call]}"
+            yield f"call {call} ran and is reported as {outcomes[call]}"
     for call, outcome in outcomes.items():
         if outcome == "ok" and call in began and not seen.executions()[call]:
-            yield f"call {call} is told as done and never ran"
+            yield f"call {call} is reported as done and never ran"
 
 
 def _answered(log: Log, seen: Observations) -> Iterator[str]:
@@ -222,11 +222,11 @@ def _carried_out(log: Log, seen: Observations) -> Iterator[str]:
         call = call_of[question]
         outcome, ran = outcomes.get(call), executions[call]
         if question in given_up and ran:
-            yield f"question {question} is told as denied by a restart, and its call ran"
+            yield f"question {question} is reported as denied by a restart, and its call ran"
         if approved and outcome not in {"ok", "unknown"} and question not in given_up:
-            yield f"question {question} was answered yes and its call is told as {outcome}"
+            yield f"question {question} was answered yes and its call is reported as {outcome}"
         if not approved and (outcome != "denied" or ran):
-            yield f"question {question} was answered no and its call is told as {outcome}, having run {ran} times"
+            yield f"question {question} was answered no and its call is reported as {outcome}, having run {ran} times"
 
 
 def _of_type(log: Log, *types: str) -> Iterator[LoggedEvent]:

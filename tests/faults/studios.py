@@ -80,10 +80,10 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"home": str(home), **order}).encode() + b"\n")
         async with asyncio.timeout(READY_SECONDS):
-            told = await self._ready.get()
-        if "port" not in told:
+            message = await self._ready.get()
+        if "port" not in message:
             raise ServerDied((home / "stderr").read_text())
-        return Studio(told["pid"], f"http://127.0.0.1:{told['port']}", TOKEN, home, self._gone_of(told["pid"]))
+        return Studio(message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._gone_of(message["pid"]))
 
     def _gone_of(self, pid: int) -> asyncio.Future[int]:
         return self._gone.setdefault(pid, asyncio.get_running_loop().create_future())
@@ -92,14 +92,14 @@ class Nursery:
         assert self._process.stdout is not None
         served: set[int] = set()
         async for line in self._process.stdout:
-            told = json.loads(line)
-            if "port" in told:
-                served.add(told["pid"])
-                self._ready.put_nowait(told)
-            elif told["pid"] in served:
-                self._gone_of(told["pid"]).set_result(told["status"])
+            message = json.loads(line)
+            if "port" in message:
+                served.add(message["pid"])
+                self._ready.put_nowait(message)
+            elif message["pid"] in served:
+                self._gone_of(message["pid"]).set_result(message["status"])
             else:
-                self._ready.put_nowait(told)
+                self._ready.put_nowait(message)
 
     async def close(self) -> None:
         assert self._process.stdin is not None
@@ -236,9 +236,9 @@ class World:
                 async for event in source.aiter_sse():
                     if not event.data:  # `retry` alone
                         continue
-                    told = json.loads(event.data)
-                    if "seq" in told:
+                    message = json.loads(event.data)
+                    if "seq" in message:
                         transcript.frames.append(event.data.encode())
                         transcript.cursor = event.id
-                    elif told["type"] != "server_closing":
+                    elif message["type"] != "server_closing":
                         transcript.unexpected.append(event.data)

@@ -34,7 +34,7 @@ LONGEST_LIFE = 1.5
         ("forgets that calls began", "is not in the journal"),
         ("forgets answers", r"and is kept as \[\]"),
         ("lets any turn begin", "kept as running|began while"),
-        ("runs calls again", "ran 2 times|ran and is told as"),
+        ("runs calls again", "ran 2 times|ran and is reported as"),
     ],
 )
 async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
@@ -49,7 +49,7 @@ async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, bro
 async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
     async with nursery() as nursing:
         found = await racing_answers(nursing, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
-    assert any("was told yes and no" in one for one in found), found
+    assert any("was answered both yes and no" in one for one in found), found
 
 
 @pytest.mark.promise("A2")

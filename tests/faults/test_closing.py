@@ -83,10 +83,10 @@ class Crowd:
             async with streams_of(served, self.readers) as reading:
                 await all_open(client, self.streams)
                 await self._post(client)
-                told = asyncio.get_running_loop().time()
+                began = asyncio.get_running_loop().time()
                 served.process.send_signal(signal.SIGTERM)
                 code, out, err = await outcome(served.process)
-                took = asyncio.get_running_loop().time() - told
+                took = asyncio.get_running_loop().time() - began
                 ended = await asyncio.gather(*reading)
         assert (code, out, err) == (0, "", "")
         assert took < PATIENCE / 2, "nobody waits until a time-out ends it"
@@ -105,13 +105,13 @@ class Crowd:
 
     async def _post(self, client: httpx.AsyncClient) -> None:
         for number, path in enumerate(self.by_session):
-            said = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
-            assert (await client.post(path.replace("events", "turns"), json={"input": said})).status_code == 202
+            text = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
+            assert (await client.post(path.replace("events", "turns"), json={"input": text})).status_code == 202
         await all_have([one[0] for one in self.running_sessions], "token")
         await all_have([one[0] for one in self.asking_sessions], "confirm_required")
 
     async def check_restart(self, home: Path) -> None:
-        """Check that on a new server all turns go on and every reader gets the whole log."""
+        """Check that on a new server the waiting turns go on and every reader gets the whole log."""
         async with agx_serve(home, mutant=SOUND) as served, served.client(200) as client:
             whole = [Reader(served.port, path, served.token) for path in self.by_session]
             async with streams_of(served, [*self.readers, *whole]) as reading:

@@ -63,8 +63,8 @@ async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, 
             cursor = (await last_cursors(client, session, events))[0]
             before = studio.cpu_seconds
             for _ in range(resumes):
-                told = await first_event(client, session, cursor)
-                assert told["seq"] == events + 2
+                event = await first_event(client, session, cursor)
+                assert event["seq"] == events + 2
             resumed = (studio.cpu_seconds - before) / resumes
             grown = resident(studio) - resident_before
         await studio.end()

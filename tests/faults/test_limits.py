@@ -97,13 +97,13 @@ async def run_growing_turns(world: World, served: Served, client: httpx.AsyncCli
         statuses = await asyncio.gather(*posted)
         assert set(statuses) <= {0, 202, 409, 500, 503}, statuses
         async with asyncio.timeout(PATIENCE):
-            while served.process.returncode is None and await running(client):
+            while served.process.returncode is None and await is_turn_running(client):
                 await asyncio.sleep(0.05)
         if served.process.returncode is not None:
             return
 
 
-async def running(client: httpx.AsyncClient) -> bool:
+async def is_turn_running(client: httpx.AsyncClient) -> bool:
     """Return True if a turn runs, or if it cannot be determined."""
     try:
         answer = await client.get("/api/sessions")

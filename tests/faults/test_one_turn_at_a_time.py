@@ -39,7 +39,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
                 for _ in range(ROUNDS_PER_LIFE):
                     statuses = await asyncio.gather(*(world.start(client, session, LONG) for _ in range(POSTS)))
                     assert Counter(statuses) == {202: 1, 409: POSTS - 1}
-                    await stopped(client, session)
+                    await wait_until_stopped(client, session)
                 posting = [asyncio.create_task(world.start(client, session, LONG)) for _ in range(POSTS)]
                 await asyncio.sleep(rng.uniform(0, 0.05))
                 await studio.end()
@@ -51,7 +51,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
     assert log.asked_for.keys() >= world.seen.accepted
 
 
-async def stopped(client: httpx.AsyncClient, session: str) -> None:
+async def wait_until_stopped(client: httpx.AsyncClient, session: str) -> None:
     """Return once the session's turn is over."""
     await client.post(f"/api/sessions/{session}/stop", json={})
     async with asyncio.timeout(SETTLE_SECONDS):

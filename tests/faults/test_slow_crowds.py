@@ -59,12 +59,12 @@ class Follower:
             *whole, rest = (rest + piece).split(b"\n\n")
             for frame in whole:
                 if frame.startswith(b"id: "):
-                    told = json.loads(frame.partition(b"\ndata: ")[2])["ts"]
-                    lags.append(arrival - datetime.fromisoformat(told).timestamp())
+                    timestamp = json.loads(frame.partition(b"\ndata: ")[2])["ts"]
+                    lags.append(arrival - datetime.fromisoformat(timestamp).timestamp())
         return lags
 
 
-async def all_at(followers: list[Follower], log: Reader) -> None:
+async def wait_until_all_have(followers: list[Follower], log: Reader) -> None:
     """Return once all readers have the last event of the log, and so the same number."""
     async with asyncio.timeout(PATIENCE):
         while not all(log.frames[-1] in b"".join(piece for _, piece in one.arrived[-20:]) for one in followers):
@@ -113,7 +113,7 @@ async def read_slowly(sockets: list[socket.socket]) -> None:
         await asyncio.sleep(SLOW_SECONDS)
 
 
-def left_in(quiet: socket.socket) -> bytes:
+def remaining_bytes(quiet: socket.socket) -> bytes:
     """Return all that is still in the socket of a closed connection."""
     got = b""
     with suppress(ConnectionResetError):
@@ -138,7 +138,7 @@ async def streams_until(client: httpx.AsyncClient, count: int) -> None:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def dropped(client: httpx.AsyncClient, left: int) -> None:
+async def wait_until_dropped(client: httpx.AsyncClient, left: int) -> None:
     """Return once so many streams are left; fail if there are more for too long."""
     for _ in range(DROPPED_LOOKS):
         if await streams(client) == left:
@@ -176,7 +176,7 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
         async with following(path, served, cursor) as followers:
             await streams_until(client, READING)
             await a_turn(client, log, "count to 120")
-            await all_at(followers, log)
+            await wait_until_all_have(followers, log)
             undisturbed = typical_p99(followers)
         await streams_until(client, 0)
         with ExitStack() as stack:
@@ -186,14 +186,14 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
                 await streams_until(client, READING + SLOW + STOPPED)
                 slow = asyncio.create_task(read_slowly(quiet[:SLOW]))
                 await a_turn(client, log, "count to 400")
-                await all_at(followers, log)
+                await wait_until_all_have(followers, log)
                 disturbed, grown = typical_p99(followers), resident(served) - before
-                await dropped(client, READING + SLOW)
+                await wait_until_dropped(client, READING + SLOW)
                 assert not slow.done()
                 slow.cancel()
             for stopped in quiet[SLOW:]:
                 resumed = Reader(served.port, path, served.token)
-                resumed.take(left_in(stopped))
+                resumed.take(remaining_bytes(stopped))
                 await resumed.read(lambda reader: len(reader.over) == 3)
                 assert resumed.frames == log.frames
     assert grown <= 150 * MEGABYTE
