@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agenticx.errors import AgenticXError
 from agenticx.sessions.opening import database_path
-from agenticx.sessions.sqlite.owner import owner_of
+from agenticx.sessions.sqlite.owner import owner_pid
 from agenticx.settings import Settings, load_settings
 from studio.auth import load_token
 
@@ -109,7 +109,7 @@ def find_studio(home: Path) -> StudioAddress:
 
 def _start_hint(settings: Settings) -> str:
     """Return what the user can do when no studio responds: none can start while a process owns the sessions."""
-    pid = owner_of(database_path(settings))
+    pid = owner_pid(database_path(settings))
     if pid is None:
         return "`agx serve` starts one"
     if pid == 0:

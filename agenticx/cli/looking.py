@@ -12,9 +12,9 @@ from typing import Literal
 from agenticx.cli.finding import server_with_pid
 from agenticx.cli.loopback import RequestRejected, ServerEndpoint
 from agenticx.sessions.opening import database_path
-from agenticx.sessions.sqlite._file import check_integrity, naming, read_only_uri, refuse_what_is_no_database
-from agenticx.sessions.sqlite.migrations import check
-from agenticx.sessions.sqlite.owner import owner_of
+from agenticx.sessions.sqlite._file import check_integrity, map_file_errors, read_only_uri, require_database_file
+from agenticx.sessions.sqlite.migrations import applied_migrations
+from agenticx.sessions.sqlite.owner import owner_pid
 from agenticx.settings import Settings
 from agenticx.token_file import read_token, token_path
 
@@ -36,7 +36,7 @@ async def check_store(settings: Settings) -> CheckResult:
     server that does not answer.
     """
     path = database_path(settings)
-    pid = owner_of(path)
+    pid = owner_pid(path)
     if pid is None:
         return _check_file(path)
     server = server_with_pid(settings, pid)
@@ -54,14 +54,14 @@ async def _check_health(server: ServerEndpoint) -> None:
 
 
 def _check_file(path: Path) -> CheckResult:
-    refuse_what_is_no_database(path)
-    with naming(path):
+    require_database_file(path)
+    with map_file_errors(path):
         if not path.exists() or not path.stat().st_size:
             return f"{path} is created on first use", "note"
         if _has_log_without_index(path):
             return f"{path} has a write-ahead log that is applied at the next start", "note"
         with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
-            check(connection)
+            applied_migrations(connection)
             check_integrity(connection)
     return f"{path} is intact", "ok"
 

@@ -17,7 +17,7 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.base import SessionRecord, Store
 from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.hub import Hub, TurnRequest
-from agenticx.sessions.reading import log_in_pieces
+from agenticx.sessions.reading import read_log_pages
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import Settings
@@ -63,7 +63,7 @@ class LocalClient:
             tools=self._tools_of,
             settings=settings,
             gate=gate,
-            snapshots=SnapshotFolder(settings.home / "snapshots") if store.outlives_the_process else None,
+            snapshots=SnapshotFolder(settings.home / "snapshots") if store.is_persistent else None,
         )
 
     async def recover(self, resume: Collection[str] = ()) -> None:
@@ -79,7 +79,7 @@ class LocalClient:
 
     @property
     def persistent(self) -> bool:
-        return self._store.outlives_the_process
+        return self._store.is_persistent
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class LocalClient:
         yield self._all_events(session_id)
 
     async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
-        async for events in log_in_pieces(self._store, session_id):
+        async for events in read_log_pages(self._store, session_id):
             for event in events:
                 yield Envelope.parse(event.frame_json)
 
@@ -172,7 +172,7 @@ class LocalClient:
         yield self._jsonl(session_id) if form == "jsonl" else self._markdown(record)
 
     async def _jsonl(self, session_id: str) -> AsyncGenerator[bytes]:
-        async for events in log_in_pieces(self._store, session_id):
+        async for events in read_log_pages(self._store, session_id):
             yield as_jsonl(events)
 
     async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:

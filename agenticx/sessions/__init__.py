@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agenticx.sessions.base import (
-    Archived,
-    Found,
-    Journalled,
-    Keepsake,
+    ArchivedFilter,
+    JournalEntry,
+    SearchResult,
     SequenceConflict,
     SessionRecord,
+    SessionState,
     Store,
     StoredEvent,
     TurnRecord,
@@ -16,26 +16,25 @@ from agenticx.sessions.base import (
 from agenticx.sessions.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.memory import MemoryStore
 from agenticx.sessions.posting import Submission
-from agenticx.sessions.search import Excerpt
+from agenticx.sessions.search import SearchExcerpt
 from agenticx.sessions.sqlite import SqliteStore
 from agenticx.sessions.sqlite.owner import OwnedElsewhere
 from agenticx.sessions.transcript import transcript
-from agenticx.sessions.usage import Counts, Spent
+from agenticx.sessions.usage import DailyUsage, UsageCounts
 
 __all__ = [
-    "Archived",
-    "Counts",
-    "Excerpt",
-    "Found",
+    "ArchivedFilter",
+    "DailyUsage",
     "Hub",
     "HubClosed",
-    "Journalled",
-    "Keepsake",
+    "JournalEntry",
     "MemoryStore",
     "OwnedElsewhere",
+    "SearchExcerpt",
+    "SearchResult",
     "SequenceConflict",
     "SessionRecord",
-    "Spent",
+    "SessionState",
     "SqliteStore",
     "Store",
     "StoredEvent",
@@ -44,5 +43,6 @@ __all__ = [
     "TurnFailed",
     "TurnRecord",
     "TurnRequest",
+    "UsageCounts",
     "transcript",
 ]

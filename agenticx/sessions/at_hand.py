@@ -6,8 +6,8 @@ from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 from agenticx.logs import get_logger
-from agenticx.sessions.base import Keepsake, SessionRecord, Store
-from agenticx.sessions.damage import Damaged, readable
+from agenticx.sessions.base import SessionRecord, SessionState, Store
+from agenticx.sessions.damage import DamagedData, map_decode_errors
 from agenticx.sessions.keeping import load_session
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.snapshots import SnapshotFolder
@@ -38,10 +38,10 @@ class SessionCache:
         """Return the session, read from the store if it is not in memory; raises `Damaged` where it cannot be read."""
         live = self._live.get(record.id)
         if live is None:
-            kept = await self._store.keepsake(record.id)
-            with readable(f"what session {record.id!r} keeps"):
+            kept = await self._store.session_state(record.id)
+            with map_decode_errors(f"what session {record.id!r} keeps"):
                 session = load_session(record, kept)
-            session.snapshots = None if self._snapshots is None else self._snapshots.of(record.id)
+            session.snapshots = None if self._snapshots is None else self._snapshots.for_session(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))
         self._recent[record.id] = live
@@ -60,11 +60,11 @@ class SessionCache:
             return live
         try:
             return await self.open(await self._store.get(session_id))
-        except Damaged as exc:
+        except DamagedData as exc:
             _log.error("a session that cannot be read is to be deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
         # not cached: any other caller of `open` still gets `Damaged`
-        return LiveSession(load_session(record, Keepsake()), self._store, await self._store.last_seq(session_id))
+        return LiveSession(load_session(record, SessionState()), self._store, await self._store.last_seq(session_id))
 
     def discard(self, session_id: str) -> None:
         """Remove a deleted session from the cache."""

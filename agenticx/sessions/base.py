@@ -1,4 +1,4 @@
-"""What is remembered of sessions: the records, the stored event, and the protocol every store keeps."""
+"""The records, the stored event and the protocol of every session store."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any, Literal, NamedTuple, Protocol
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
-from agenticx.sessions.search import Excerpt, Said
-from agenticx.sessions.usage import Spent
+from agenticx.sessions.search import SearchableText, SearchExcerpt
+from agenticx.sessions.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "CLOSED_BY",
-    "DURABLE",
-    "Archived",
-    "Found",
+    "CLOSED_KINDS",
+    "DURABLE_EVENTS",
+    "ArchivedFilter",
+    "JournalEntry",
     "JournalKind",
-    "Journalled",
-    "Keepsake",
+    "SearchResult",
     "SequenceConflict",
     "SessionRecord",
+    "SessionState",
     "Store",
     "StoredEvent",
     "TurnRecord",
     "encode_events",
 ]
 
-DURABLE = frozenset(EventType) - {
+DURABLE_EVENTS = frozenset(EventType) - {
     EventType.ROUND_START,
     EventType.STATE,
     EventType.TOKEN,
@@ -42,18 +42,18 @@ DURABLE = frozenset(EventType) - {
     EventType.STALL,
     EventType.ARTIFACT,
 }
-"""What survives even a power cut once `append` returned; the other events survive the death of the process."""
+"""The events that survive even a power cut once `append` returned; the others survive the death of the process."""
 
 
 class SequenceConflict(StoreError):
-    """Somebody else appended to the session first; nothing was written."""
+    """An append whose `expected_seq` is not the last one: another writer appended first; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """What a session is apart from its events.
+    """The properties of a session apart from its events.
 
-    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made of.
+    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made from.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -68,35 +68,36 @@ class SessionRecord:
     created_at: str
 
 
-Archived = Literal["without", "only", "with"]
-"""Which sessions a list holds: those that are not put away (what a person sees first), those that are, or both."""
+ArchivedFilter = Literal["without", "only", "with"]
+"""The sessions that a list contains: those that are not archived (the default view), those that are, or both."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A session that a search found, with the first places where."""
+class SearchResult:
+    """A session that a search found, with its first matches."""
 
     record: SessionRecord
-    matches: Sequence[Excerpt]
+    matches: Sequence[SearchExcerpt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """One claimed turn. `after_seq` is the sequence number just before its first event, None until that is stored.
+    """A claimed turn.
 
-    `attached` is the fingerprint of what came with the input, "" for nothing.
+    `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
+    the fingerprint of the attachments of the input, "" for none.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
     session_id: str
     input: str
-    attached: str = ""
+    attachments_digest: str = ""
     client_turn_id: str | None = None
     after_seq: int | None = None
 
 
 class StoredEvent(NamedTuple):
-    """One event as it lies in the log.
+    """An event as it is stored in the log.
 
     `seq` counts within the session from 1 without gaps, `position` rises over the whole log (gaps allowed).
     `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay. `type` is a
@@ -113,41 +114,42 @@ class StoredEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Keepsake:
-    """What a session's next turn builds on: the conversation as the model reads it, and what tools and person left.
+class SessionState:
+    """The state that a session's next turn starts from: the model's messages, and tool state with permissions.
 
-    As a change: the first `keep` of the messages stay, `messages` follow them; `state` is JSON, None for unchanged.
-    `compacted` are messages for which others stand now, behind the first `compacted_keep` of those that are stored
-    already; with None nothing of these changes. As what is read back: all of the messages, `keep` being 0, without
-    `compacted`, which only `Store.compacted` reads.
+    As a change: the first `keep_messages` of the messages stay, `messages` follow them; `state_json` is JSON, None for
+    unchanged. `compacted` are messages that summaries have replaced since, stored behind the first `keep_compacted` of
+    those that are stored already; with None nothing of these changes. As a value read back: all of the messages,
+    `keep_messages` being 0, without `compacted`, which only `Store.compacted_messages` reads.
 
-    What was said in `messages` can be found by a search from then on, after compaction too; where `findable` is given,
-    nothing but those messages (by their ids) can.
+    A search finds the text of `messages` from then on, after compaction too; if `searchable_ids` is given, it finds
+    only messages with these ids.
     """
 
     messages: Sequence[Message] = ()
-    state: str | None = None
-    keep: int = 0
-    findable: frozenset[str] | None = None
+    state_json: str | None = None
+    keep_messages: int = 0
+    searchable_ids: frozenset[str] | None = None
     compacted: Sequence[Message] = ()
-    compacted_keep: int | None = None
+    keep_compacted: int | None = None
 
 
 JournalKind = Literal["began", "process", "asked", "answered", "closed", "posted", "taken", "named", "told"]
 
-CLOSED_BY: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "named"}
-"""Facts that end others: once one of the first kind stands, that of the second kind and the same key is forgotten."""
+CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "named"}
+"""By kind, the kind that it closes: storing an entry removes the one of the closed kind with the same key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journalled:
-    """A durable fact beside the log, of which there can only be one for its `kind` and `key`.
+class JournalEntry:
+    """A durable fact beside the log; there is at most one for its `kind` and `key`.
 
-    `began`: a call is about to run, {call_id, name, arguments}. `process`: a call started one, {call_id, pid,
-    started, mark}; models repeat their call ids, so the keys of these two name the turn as well. `asked`: the question
-    `key` was put, {digest, …}. `answered`: the person's answer to it, {approved, …}. `closed`: what came of it, the
-    same with {by}. `posted`: the person's message `key` was accepted and waits, {message, …}. `taken`: what came of it,
-    {state, after_seq, …}. `named`: the turn `key` gave its session the name {name}. `told`: the log has told of it.
+    `began`: a call is about to run, {call_id, name, arguments}. `process`: a call started one, {call_id, pid, started,
+    mark}; models repeat their call ids, so the keys of these two contain the turn as well. `asked`: the question `key`
+    was asked, {digest, …}. `answered`: the user's answer to it, {approved, …}. `closed`: its final decision, the same
+    with {by}. `posted`: the user's message `key` was accepted and is queued, {message, …}. `taken`: the outcome of that
+    message, {state, after_seq, …}. `named`: the turn `key` gave its session the name {name}. `told`: the event that
+    reports this name is in the log.
     """
 
     kind: JournalKind
@@ -158,60 +160,61 @@ class Journalled:
 
 
 class Store(Protocol):
-    """Where sessions and their events are kept.
+    """The storage of sessions and their events.
 
-    What `append` returned is durable and visible to readers; what it did not return is neither. All methods that
-    name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
+    Events that `append` returned are durable and visible to readers; events that it did not return are neither. All
+    methods that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
     """
 
     @property
-    def outlives_the_process(self) -> bool:
-        """Whether what is stored will be there after a restart."""
+    def is_persistent(self) -> bool:
+        """True if stored data survives a restart of the process."""
         ...
 
     @property
     def log_id(self) -> str:
-        """Names this log, for as long as it exists: positions of another log mean nothing here."""
+        """The identifier of this log, constant for its lifetime: positions of another log mean nothing here."""
         ...
 
     async def create(
         self,
         record: SessionRecord,
         *,
-        past: Sequence[StoredEvent] = (),
-        said: Sequence[Said] = (),
-        kept: Keepsake | None = None,
+        initial_events: Sequence[StoredEvent] = (),
+        texts: Sequence[SearchableText] = (),
+        state: SessionState | None = None,
     ) -> None:
-        """Begin a session, with the `past` of another one in its log where it has one (the store numbers positions).
+        """Create a session; `initial_events` are put at the start of its log.
 
-        What past events spent was spent there and does not count here. A search finds what was `said` in them.
+        Those are copied from another session; the store numbers their positions. The usage that they report was counted
+        in that session and does not count here. A search finds `texts`, which belong to them.
         """
         ...
 
     async def get(self, session_id: str) -> SessionRecord: ...
 
     async def sessions(
-        self, *, limit: int = 50, before: str | None = None, archived: Archived = "without"
+        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
     ) -> Sequence[SessionRecord]:
-        """Pinned ones first, then newest first.
+        """Return sessions: pinned ones first, then newest first.
 
-        `before` is the id of the last one already known (an unknown id matches nothing).
+        `before` is the id of the last session of the previous page (an unknown id matches nothing).
         """
         ...
 
     async def search(
-        self, query: str, *, limit: int = 50, before: str | None = None, archived: Archived = "without"
-    ) -> Sequence[Found]:
-        """The sessions whose name has all terms of `query`, or one of whose messages has, in the same order.
+        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
+    ) -> Sequence[SearchResult]:
+        """Return the sessions whose name or one of whose messages has all terms of `query`, in the order of `sessions`.
 
-        `search.Terms` says what a term is and when a text has it.
+        `search.SearchQuery` defines what a term is and when a text has it.
         """
         ...
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
-    ) -> Sequence[Spent]:
-        """What model calls used, summed by session, day and model, oldest first.
+    ) -> Sequence[DailyUsage]:
+        """Return the usage of model calls, summed by session, day and model, oldest first.
 
         `since` and `until` are the first and last day that count, as `YYYY-MM-DD`; days are those of UTC.
         """
@@ -220,25 +223,25 @@ class Store(Protocol):
     async def update(self, record: SessionRecord) -> None: ...
 
     async def delete(self, session_id: str) -> None:
-        """Forget the session with all that is kept of it; its readers are woken. No byte of it is left in a file."""
+        """Delete the session with everything stored of it, and notify its readers; no byte of it is left in a file."""
         ...
 
     async def claim(self, turn: TurnRecord) -> TurnRecord:
         """Make `turn` the running turn of its session, atomically.
 
-        Returns `turn`; or, if its `client_turn_id` was claimed before, that earlier turn, running or over.
-        Raises `SessionBusy` while another turn runs. Either exception leaves no trace.
+        Returns `turn`; or, if its `client_turn_id` was claimed before, that earlier turn, running or ended. Raises
+        `SessionBusy` while another turn runs. Nothing is stored if either exception is raised.
         """
         ...
 
     async def release(self, turn: TurnRecord) -> None:
-        """Free the session of a turn that ended without a stored terminal event; forget it if it stored nothing."""
+        """Free the session of a turn that ended without a stored terminal event; delete a turn without events."""
         ...
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None: ...
 
-    async def unfinished(self) -> Sequence[TurnRecord]:
-        """The turns that run, or ran when the process before this one died, oldest first."""
+    async def unfinished_turns(self) -> Sequence[TurnRecord]:
+        """Return the turns that are running, or ran when the previous process died, oldest first."""
         ...
 
     async def append(
@@ -248,60 +251,66 @@ class Store(Protocol):
         events: Sequence[RuntimeEvent],
         *,
         expected_seq: int,
-        kept: Keepsake | None = None,
-        journal: Sequence[Journalled] = (),
+        state: SessionState | None = None,
+        journal: Sequence[JournalEntry] = (),
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
-        """Add `events` right behind `expected_seq`, all or none; `SequenceConflict` if that is not the last.
+        """Add `events` right behind `expected_seq`, all or none; raise `SequenceConflict` if that is not the last one.
 
-        A terminal event of the running turn frees the session in the same step; `kept` and `journal` are stored in it
-        too, and `record` takes the place of the session's.
+        A terminal event of the running turn frees the session in the same transaction; `state` and `journal` are stored
+        in it too, and `record` replaces the session's record.
         """
         ...
 
-    async def journal(self, entry: Journalled) -> Journalled:
-        """Store a fact durably and return the one that stands: an earlier one of the same kind and key wins.
+    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
+        """Store an entry durably and return the stored one: an earlier one of the same kind and key is kept instead.
 
-        Here as in `append` it ends another one as `CLOSED_BY` says.
+        Here as in `append` it removes the entry that it closes, see `CLOSED_KINDS`.
         """
         ...
 
-    async def journalled(self, kind: JournalKind, key: str) -> Journalled | None:
-        """The fact of that kind and key, in whatever session."""
+    async def journal_entry(self, kind: JournalKind, key: str) -> JournalEntry | None:
+        """Return the entry of that kind and key, of any session, else None."""
         ...
 
-    async def journal_of(self, session_id: str, turn_id: str) -> Sequence[Journalled]:
-        """All facts of a turn, in the order they were stored."""
+    async def turn_journal(self, session_id: str, turn_id: str) -> Sequence[JournalEntry]:
+        """Return all entries of a turn, in the order they were stored."""
         ...
 
-    async def journal_open(self, kind: JournalKind, closing: JournalKind) -> Sequence[Journalled]:
-        """The facts of `kind` for whose key none of the kind `closing` stands, in the order they were stored."""
+    async def open_journal_entries(self, kind: JournalKind, closing: JournalKind) -> Sequence[JournalEntry]:
+        """Return the entries of `kind` without an entry of kind `closing` for the same key, in the order of storage."""
         ...
 
-    async def keepsake(self, session_id: str) -> Keepsake:
-        """What the session's next turn builds on."""
+    async def session_state(self, session_id: str) -> SessionState:
+        """Return the state that the session's next turn starts from."""
         ...
 
-    async def compacted(self, session_id: str) -> Sequence[Message]:
-        """Return the original messages, in order, for which the first ones of the conversation stand."""
+    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
+        """Return the original messages, in order, that the summaries at the start of the conversation replace."""
         ...
 
     async def last_seq(self, session_id: str) -> int: ...
     async def last_position(self) -> int: ...
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Up to `limit` events of the session with a higher `seq` than `after`, in order.
+        """Return up to `limit` events of the session with a higher `seq` than `after`, in order.
 
-        Fewer where they are large, but never none while there are any.
+        Fewer if they are large, but at least one if there is any.
         """
         ...
 
     async def read_all(self, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Up to `limit` events of all sessions with a higher `position` than `after`, in order; fewer as in `read`."""
+        """Return up to `limit` events of all sessions with a higher `position` than `after`, in order.
+
+        Fewer as in `read`.
+        """
         ...
 
     def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        """While the block lasts, set `news` after each append to the session (None: to any). Subscribe, then read."""
+        """Set `news` after each append to the session (None: to any) while the block lasts.
+
+        Subscribe first, then read: an append in between then sets `news`.
+        """
         ...
 
     async def check(self) -> None:
@@ -309,14 +318,14 @@ class Store(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give back what the store holds; nothing is called afterwards."""
+        """Release the resources of the store; no method is called afterwards."""
         ...
 
 
 def encode_events(
     session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
 ) -> list[StoredEvent]:
-    """`events` as stored right behind `seq` and `position`; a store that leaves gaps in positions numbers its own."""
+    """Return `events` as stored right behind `seq` and `position`; a store with gaps between positions sets its own."""
     return [
         StoredEvent(
             session_id,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmClosed, ConfirmRequest, DigestMismatch
 from agenticx.runtime.confirm import UnknownConfirm
-from agenticx.sessions.base import Journalled, Store
+from agenticx.sessions.base import JournalEntry, Store
 from agenticx.sessions.recovery import answer_from_data, answer_to_data
 
 __all__ = ["DurableConfirmations"]
@@ -29,7 +29,7 @@ class DurableConfirmations:
         """Return the open questions whose `confirm_required` is stored, oldest first."""
         left = [one for one in self._left_open.values() if session_id in {None, one.session_id}]
         waiting = [*left, *(one for one in self._gate.pending(session_id) if one.id not in self._left_open)]
-        return [request for request in waiting if await self._store.journalled("asked", request.id) is not None]
+        return [request for request in waiting if await self._store.journal_entry("asked", request.id) is not None]
 
     def leave_open(self, requests: Iterable[ConfirmRequest]) -> None:
         """Keep `requests` open until their turns resume after the next start; until then the store takes answers."""
@@ -40,7 +40,7 @@ class DurableConfirmations:
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late.
         """
-        asked = await self._store.journalled("asked", request_id)
+        asked = await self._store.journal_entry("asked", request_id)
         if asked is None:
             raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
         if asked.data["digest"] != digest:
@@ -52,16 +52,16 @@ class DurableConfirmations:
             )
         return counted
 
-    async def _record_answer(self, asked: Journalled, answer: ConfirmAnswer) -> ConfirmAnswer | None:
+    async def _record_answer(self, asked: JournalEntry, answer: ConfirmAnswer) -> ConfirmAnswer | None:
         """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
-        closed = await self._store.journalled("closed", asked.key)
+        closed = await self._store.journal_entry("closed", asked.key)
         if closed is not None:
             return answer_from_data(closed.data) if closed.data["by"] == "user" else None
         decided = self._decide(asked.key, answer)  # no await between the decision and queueing its write
         if decided is not None:
-            entry = await self._store.journal(replace(asked, kind="answered", data=answer_to_data(decided)))
+            entry = await self._store.add_journal_entry(replace(asked, kind="answered", data=answer_to_data(decided)))
         else:
-            entry = await self._store.journalled("answered", asked.key)
+            entry = await self._store.journal_entry("answered", asked.key)
         return None if entry is None else answer_from_data(entry.data)
 
     def _decide(self, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:

@@ -1,4 +1,4 @@
-"""Stored bytes that nobody can read any more: the session that they are of says so, and all others go on."""
+"""The error for damaged stored data: only the session it belongs to fails."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 
-__all__ = ["Damaged", "readable"]
+__all__ = ["DamagedData", "map_decode_errors"]
 
 _log = get_logger(__name__)
 
 
-class Damaged(StoreError):
-    """What was stored is not what was written."""
+class DamagedData(StoreError):
+    """An error that says that stored bytes differ from the bytes that were written."""
 
 
 @contextmanager
-def readable(what: str) -> Generator[None]:
-    """Raise `Damaged` where reading stored bytes shows that they are not what was written.
+def map_decode_errors(what: str) -> Generator[None]:
+    """Raise `DamagedData` if decoding stored bytes in this block shows that they are not the bytes that were written.
 
-    Of those bytes it says nothing: they are what somebody said.
+    The message and the log do not quote the bytes: they are the user's content.
     """
     try:
         yield
     except (zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as exc:
         _log.error("stored bytes are not what was written", what=what, error=type(exc).__name__)
-        raise Damaged(f"{what} is damaged in the storage ({type(exc).__name__})") from exc
+        raise DamagedData(f"{what} is damaged in the storage ({type(exc).__name__})") from exc

@@ -1,4 +1,4 @@
-"""A session as a file: its log line by line, or its conversation as Markdown."""
+"""Export of a session as a file: its log as JSON lines, or its conversation as Markdown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ __all__ = ["as_jsonl", "as_markdown"]
 
 
 def as_jsonl(events: Iterable[StoredEvent]) -> bytes:
-    """The envelopes, a line each, byte for byte as they were sent."""
+    """Return the envelopes, one per line, byte for byte as they were sent."""
     return b"".join(event.frame_json + b"\n" for event in events)
 
 
 def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> str:
-    """The conversation, `messages` being its transcript: a heading for each speaker, calls with their results folded.
+    """Return the conversation as Markdown: a heading per speaker, each call followed by its result.
 
-    What was said stands as it was said; what tools were given and returned stands in fences that it cannot leave.
+    `messages` is its transcript. The text of messages is copied unchanged; arguments and results of tools are put in
+    fences that their content cannot close.
     """
-    parts = [f"# {_one_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
+    parts = [f"# {_escape_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
     results = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
     speaker = ""
     for message in messages:
@@ -34,25 +35,25 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
             parts.append("## You" if speaker == "user" else "## Assistant")
         if message["content"]:
             parts.append(message["content"].strip("\n"))
-        parts += (f"*Attached: {_one_line(file['name'])}*" for file in message.get("attachments", ()))
-        parts += (_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
+        parts += (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))
+        parts += (_render_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
     return "\n\n".join(parts) + "\n"
 
 
-def _call(call: dict[str, Any], result: str | None) -> str:
-    given = call["arguments"]
-    shown = given if isinstance(given, str) else json.dumps(given, indent=2, ensure_ascii=False)
-    answer = "*(no result)*" if result is None else _fenced(result)
-    return f"**{_one_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{answer}"
+def _render_call(call: dict[str, Any], result: str | None) -> str:
+    arguments = call["arguments"]
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
+    shown_result = "*(no result)*" if result is None else _fenced(result)
+    return f"**{_escape_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{shown_result}"
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """In a fence longer than any in the text."""
+    """Return the text in a fence that is longer than any run of backticks in it."""
     longest = max((run.end() - run.start() for run in re.finditer(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _one_line(text: str) -> str:
-    """As a part of a line: neither Markdown nor control characters in it mean anything."""
+def _escape_line(text: str) -> str:
+    """Return the text as part of one line, with Markdown escaped and control characters removed."""
     return re.sub(r"([\\`*_<>\[\]#])", r"\\\1", escape_controls(" ".join(text.split())))

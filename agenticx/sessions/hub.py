@@ -18,13 +18,13 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.at_hand import SessionCache
 from agenticx.sessions.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.confirming import DurableConfirmations
-from agenticx.sessions.damage import readable
+from agenticx.sessions.damage import map_decode_errors
 from agenticx.sessions.live import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.naming import RecordUpdater
 from agenticx.sessions.posting import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest, check_same_input
 from agenticx.sessions.queueing import QueueDispatcher, turn_record
 from agenticx.sessions.recovery import resume_point
-from agenticx.sessions.rewinding import Rewound, rewind
+from agenticx.sessions.rewinding import RewindResult, rewind
 from agenticx.sessions.snapshots import SnapshotFolder
 from agenticx.sessions.titles import title_of
 from agenticx.sessions.turns import TurnRunner
@@ -240,15 +240,15 @@ class Hub:
         turn of any other session is left unchanged, with the messages queued behind it, for a later call or process.
         """
         await self._restore_queued(lambda session_id: resume_only is None or session_id in resume_only)
-        for turn in await self._store.unfinished():
+        for turn in await self._store.unfinished_turns():
             if self._turns.get(turn.id) is None:
                 with self._contain_store_errors(turn.session_id, turn):
                     await self._turns.end_leftover_processes(turn)
                     await self._recover(turn, may_resume=resume_only is None or turn.session_id in resume_only)
-        resumed = {turn.session_id for turn in await self._store.unfinished()}
+        resumed = {turn.session_id for turn in await self._store.unfinished_turns()}
         await self._restore_queued(lambda session_id: session_id not in resumed)
         await self._dispatcher.resume()
-        for entry in await self._store.journal_open("named", "told"):
+        for entry in await self._store.open_journal_entries("named", "told"):
             if entry.session_id not in resumed:
                 with self._contain_store_errors(entry.session_id):
                     await self._record_updater.announce_name(await self._open(entry.session_id), entry.turn_id)
@@ -269,7 +269,7 @@ class Hub:
 
     async def _restore_queued(self, wanted: Callable[[str], bool]) -> None:
         """Restore the queued messages of the previous process in the sessions that `wanted` accepts."""
-        for entry in await self._store.journal_open("posted", "taken"):
+        for entry in await self._store.open_journal_entries("posted", "taken"):
             if wanted(entry.session_id):
                 with self._contain_store_errors(entry.session_id):
                     self._dispatcher.restore(await self._open(entry.session_id), entry)
@@ -281,7 +281,7 @@ class Hub:
         record = await self._store.get(turn.session_id)
         live = await self._session_cache.open(record)
         interrupted = await self._turns.read_interrupted(turn)
-        with readable("the log of a turn"):
+        with map_decode_errors("the log of a turn"):
             point = (
                 resume_point(interrupted, live.session.messages, self._idempotency_check(record))
                 if self._turns.can_resume
@@ -337,14 +337,14 @@ class Hub:
             self._turns.discard(session_id)
             self._session_cache.discard(session_id)
 
-    async def rewind(self, session_id: str, message_id: str | None) -> Rewound:
+    async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
         """Truncate the session's conversation behind that message (None: to nothing) and restore files to that point.
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
         return await run_to_completion(self._rewind(await self._open(session_id), message_id))
 
-    async def _rewind(self, live: LiveSession, message_id: str | None) -> Rewound:
+    async def _rewind(self, live: LiveSession, message_id: str | None) -> RewindResult:
         async with live.lock:
             self._check_open()
             await self._dispatcher.dispatch(live)

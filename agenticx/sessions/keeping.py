@@ -16,7 +16,7 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.base import DURABLE, Keepsake, SessionRecord
+from agenticx.sessions.base import DURABLE_EVENTS, SessionRecord, SessionState
 from agenticx.tools.base import ToolState
 
 __all__ = ["StateTracker", "load_session", "read_front"]
@@ -24,7 +24,7 @@ __all__ = ["StateTracker", "load_session", "read_front"]
 _log = get_logger(__name__)
 
 
-def load_session(record: SessionRecord, kept: Keepsake) -> Session:
+def load_session(record: SessionRecord, kept: SessionState) -> Session:
     """Return the session as its last turn left it."""
     session = Session(
         id=record.id,
@@ -33,9 +33,9 @@ def load_session(record: SessionRecord, kept: Keepsake) -> Session:
         messages=list(kept.messages),
         resumed=bool(kept.messages),
     )
-    if kept.state is not None:
-        state: dict[str, Any] = json.loads(kept.state)
-        _mark_front(session, kept.state)
+    if kept.state_json is not None:
+        state: dict[str, Any] = json.loads(kept.state_json)
+        _mark_front(session, kept.state_json)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.incompressible = (size[0], size[1])
@@ -69,38 +69,38 @@ class StateTracker:
         self._messages: list[Message] = list(session.messages)
         self._state = _state_text(session)
 
-    def pending_change(self, events: Sequence[RuntimeEvent]) -> Keepsake | None:
+    def pending_change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
         """Return the change to store together with `events`, None if there is none.
 
         Messages are added and removed only beside durable events.
         """
-        if not any(event.type in DURABLE for event in events):
+        if not any(event.type in DURABLE_EVENTS for event in events):
             return None
         common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
         if common == len(self._messages) == len(self._session.messages) and state == self._state:
             return None
-        return Keepsake(
+        return SessionState(
             self._session.messages[common:],
             None if state == self._state else state,
             common,
             compacted=tuple(self._session.compacted) if self._session.replacement_count else (),
-            compacted_keep=_compacted_keep(self._session),
+            keep_compacted=_compacted_keep(self._session),
         )
 
-    def mark_stored(self, change: Keepsake | None) -> None:
+    def mark_stored(self, change: SessionState | None) -> None:
         """Take `change`, which is stored, as the base of the next one."""
         if change is not None:
-            self._messages[change.keep :] = change.messages
-            self._state = self._state if change.state is None else change.state
+            self._messages[change.keep_messages :] = change.messages
+            self._state = self._state if change.state_json is None else change.state_json
             _drop_stored_compacted(self._session, change)
 
-    def reset_to(self, stored: Keepsake) -> None:
+    def reset_to(self, stored: SessionState) -> None:
         """Drop the part of the conversation that was not stored; tool state is stored with the next change."""
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
-        self._state = stored.state or ""
+        self._state = stored.state_json or ""
         self._session.compacted.clear()
-        _mark_front(self._session, stored.state)
+        _mark_front(self._session, stored.state_json)
 
 
 def _compacted_keep(session: Session) -> int:
@@ -108,14 +108,14 @@ def _compacted_keep(session: Session) -> int:
     return session.stored_compacted if session.replacement_count else 0
 
 
-def _drop_stored_compacted(session: Session, stored: Keepsake) -> None:
+def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
     """Drop the compacted messages that are stored from memory."""
-    if stored.compacted_keep is None or not all(map(is_, stored.compacted, session.compacted)):
+    if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
         return  # compacted again meanwhile: `compacted_keep` of the next change says which stored messages stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
-    session.stored_compacted = stored.compacted_keep + len(stored.compacted)
+    session.stored_compacted = stored.keep_compacted + len(stored.compacted)
 
 
 def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:

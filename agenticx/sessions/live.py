@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from agenticx.runtime import EventType, RuntimeEvent, Session, Steering, StopSignal
-from agenticx.sessions.base import Journalled, Keepsake, SessionRecord, Store, StoredEvent, TurnRecord
+from agenticx.sessions.base import JournalEntry, SessionRecord, SessionState, Store, StoredEvent, TurnRecord
 from agenticx.sessions.keeping import StateTracker
 from agenticx.sessions.waiting import MessageQueue
 
@@ -75,7 +75,7 @@ class LiveSession:
         turn_id: str | None,
         events: Sequence[RuntimeEvent],
         *,
-        journal: Sequence[Journalled] = (),
+        journal: Sequence[JournalEntry] = (),
         findable: frozenset[str] | None = None,
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
@@ -90,7 +90,7 @@ class LiveSession:
             parked = self.running is not None and self.running.parked  # none of its further events is stored
             kept = None if parked else self._state_tracker.pending_change(events)
             if findable is not None:
-                kept = replace(kept or Keepsake(keep=len(self.session.messages)), findable=findable)
+                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), searchable_ids=findable)
             taken = self.queue.taken_entries(turn_id, events, self._seq)
             self._seq_unknown = True
             self.queue.mark_unconfirmed(events)
@@ -99,7 +99,7 @@ class LiveSession:
                 turn_id,
                 events,
                 expected_seq=self._seq,
-                kept=kept,
+                state=kept,
                 journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
                 record=record,
             )
@@ -112,14 +112,14 @@ class LiveSession:
     async def reload(self) -> None:
         """Reset the conversation to what is stored, after a failed write: nothing newer was reported to anybody."""
         async with self.append_lock:
-            self._state_tracker.reset_to(await self._store.keepsake(self.session.id))
+            self._state_tracker.reset_to(await self._store.session_state(self.session.id))
 
-    def _confirm_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Journalled]:
+    def _confirm_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[JournalEntry]:
         """Yield the journal entries that open and close questions, for the transaction that stores `events`."""
         for event in events:
             if turn_id is None or event.type not in _CONFIRM_EVENTS:
                 continue
-            yield Journalled(
+            yield JournalEntry(
                 kind="asked" if event.type is EventType.CONFIRM_REQUIRED else "closed",
                 key=event.data["id"],
                 session_id=self.session.id,

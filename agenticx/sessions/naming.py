@@ -13,7 +13,7 @@ from typing import Any
 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.at_hand import SessionCache
-from agenticx.sessions.base import JournalKind, Journalled, SessionRecord, Store, StoredEvent
+from agenticx.sessions.base import JournalEntry, JournalKind, SessionRecord, Store, StoredEvent
 from agenticx.sessions.live import LiveSession, RunningTurn, run_to_completion
 
 __all__ = ["RecordUpdater"]
@@ -54,17 +54,17 @@ class RecordUpdater:
 
     async def announce_name(self, live: LiveSession, turn_id: str) -> None:
         """Append, behind a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
-        named = await self._store.journalled("named", turn_id)
+        named = await self._store.journal_entry("named", turn_id)
         if named is None:
             return
         announced = _entry("told", live, turn_id, {})
         async with self._lock:
             if (await self._store.get(live.session.id)).name != named.data["name"]:
-                await self._store.journal(announced)
+                await self._store.add_journal_entry(announced)
                 return
             event = RuntimeEvent(EventType.SESSION_CHANGED, {"name": named.data["name"]})
             await run_to_completion(live.append(None, [event], journal=[announced]))
 
 
-def _entry(kind: JournalKind, live: LiveSession, turn_id: str, data: dict[str, Any]) -> Journalled:
-    return Journalled(kind=kind, key=turn_id, session_id=live.session.id, turn_id=turn_id, data=data)
+def _entry(kind: JournalKind, live: LiveSession, turn_id: str, data: dict[str, Any]) -> JournalEntry:
+    return JournalEntry(kind=kind, key=turn_id, session_id=live.session.id, turn_id=turn_id, data=data)

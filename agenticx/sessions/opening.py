@@ -1,4 +1,4 @@
-"""Which store the settings name, opened."""
+"""The store that the settings name, and its file."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SQLITE = "sqlite:///"
 
 
 def open_store(settings: Settings, clock: Clock | None = None) -> Store:
-    """The store of `AGX_STORE_URL`, by default the database in AGX_HOME, which from now on belongs to this process.
+    """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME, which this process owns from now on.
 
-    Raises `OwnedElsewhere` while another process has it, `StoreError` for a file that cannot be used and
-    `SettingsError` for a path that leads nowhere.
+    Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file that cannot be used and
+    `SettingsError` for a path that cannot be resolved.
     """
     return SqliteStore(database_path(settings), clock=clock)
 
 
 def database_path(settings: Settings) -> Path:
-    """The file of the embedded store, under the one name that every way to it leads to."""
+    """Return the resolved path of the embedded store's file, the same one for all paths and links that lead to it."""
     url = settings.store_url
     try:
         path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
         return path.resolve()
-    except (OSError, RuntimeError, ValueError) as exc:  # nobody's home, links in a circle, a NUL
+    except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
         raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} leads to no file: {exc}") from exc

@@ -71,7 +71,7 @@ def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessa
     if isinstance(earlier, UserMessage):
         earlier_input = (earlier.content, fingerprint(earlier.attachments))
     else:
-        earlier_input = (earlier.input, earlier.attached)
+        earlier_input = (earlier.input, earlier.attachments_digest)
     if earlier_input != (request.input, fingerprint(request.attachments)):
         raise TurnConflict(
             f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"

@@ -20,7 +20,7 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import EventType
-from agenticx.sessions.base import Journalled, Store, TurnRecord
+from agenticx.sessions.base import JournalEntry, Store, TurnRecord
 from agenticx.sessions.live import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.posting import Submission, TurnRequest, check_same_input
 from agenticx.sessions.waiting import QueuedMessage, journal_key, recorded_submission
@@ -40,7 +40,7 @@ def turn_record(message: QueuedMessage) -> TurnRecord:
         id=message.turn_id,
         session_id=message.session_id,
         input=message.message.content,
-        attached=fingerprint(message.message.attachments),
+        attachments_digest=fingerprint(message.message.attachments),
         client_turn_id=message.client_turn_id,
     )
 
@@ -117,8 +117,8 @@ class QueueDispatcher:
             return None
         key = journal_key(live.session.id, request.client_turn_id)
         async with live.append_lock:  # a message that becomes `taken` between the two reads would be in neither
-            taken = await self._store.journalled("taken", key)
-            entry = await self._store.journalled("posted", key) if taken is None else None
+            taken = await self._store.journal_entry("taken", key)
+            entry = await self._store.journal_entry("posted", key) if taken is None else None
         message = live.queue.get(key)
         if taken is not None:
             check_same_input(request.client_turn_id, recorded_submission(taken).turn, request)
@@ -152,7 +152,7 @@ class QueueDispatcher:
 
     async def current_submission(self, live: LiveSession, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
-        taken = await self._store.journalled("taken", message.key)
+        taken = await self._store.journal_entry("taken", message.key)
         if taken is not None:
             return await self._resolved_submission(taken)
         if message.resolved.is_set():
@@ -161,7 +161,7 @@ class QueueDispatcher:
         message_id = message.message.message_id
         return Submission(state=state, turn=turn_record(message), message_id=message_id, after_seq=live.seq)
 
-    async def _resolved_submission(self, taken: Journalled) -> Submission:
+    async def _resolved_submission(self, taken: JournalEntry) -> Submission:
         submission = recorded_submission(taken)
         return replace(submission, turn=await self._store.turn(taken.session_id, taken.turn_id) or submission.turn)
 
@@ -194,8 +194,8 @@ class QueueDispatcher:
         """Remove messages whose failed writes had committed their outcome, and those that were never stored."""
         async with live.append_lock:
             for message in [message for message in live.queue if message.unconfirmed]:
-                taken = await self._store.journalled("taken", message.key)
-                if taken is not None or await self._store.journalled("posted", message.key) is None:
+                taken = await self._store.journal_entry("taken", message.key)
+                if taken is not None or await self._store.journal_entry("posted", message.key) is None:
                     live.queue.remove(message)
                 message.unconfirmed = False
 
@@ -278,7 +278,7 @@ class QueueDispatcher:
         for message in list(live.queue):
             live.queue.remove(message)
 
-    def restore(self, live: LiveSession, entry: Journalled) -> None:
+    def restore(self, live: LiveSession, entry: JournalEntry) -> None:
         """Queue the message of `entry`, which the previous process posted and did not resolve."""
         if live.queue.get(entry.key) is None:
             live.queue.add(QueuedMessage.from_journal(entry))

@@ -1,4 +1,4 @@
-"""A session's log as it is read from the store: piece by piece, with the loop free in between, however long it is."""
+"""Paged reading of a session's log, which returns control to the event loop between pages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 from agenticx.sessions.base import Store, StoredEvent
 
-__all__ = ["log_in_pieces"]
+__all__ = ["read_log_pages"]
 
-_EVENTS_A_PIECE = 256  # about two milliseconds of work
+_PAGE_EVENTS = 256  # about two milliseconds of work
 
 
-async def log_in_pieces(store: Store, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
-    """The events behind `after`, as far as the log goes when its end is reached."""
-    while events := await store.read(session_id, after, _EVENTS_A_PIECE):
+async def read_log_pages(store: Store, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
+    """Yield the events behind `after` page by page, up to the end of the log at the time it is reached."""
+    while events := await store.read(session_id, after, _PAGE_EVENTS):
         yield events
         after = events[-1].seq
         await asyncio.sleep(0)

@@ -19,8 +19,8 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.resuming import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.sessions.base import Journalled, StoredEvent
-from agenticx.sessions.damage import readable
+from agenticx.sessions.base import JournalEntry, StoredEvent
+from agenticx.sessions.damage import map_decode_errors
 
 __all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "resume_point"]
 
@@ -48,10 +48,10 @@ class InterruptedTurn:
     answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
 
     @classmethod
-    def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[Journalled]) -> InterruptedTurn:
+    def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[JournalEntry]) -> InterruptedTurn:
         """Fold the events of one turn and its journal; raises `Damaged`."""
         turn = cls()
-        with readable(f"the log of turn {events[0].turn_id if events else None!r}"):
+        with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
                 turn.session_id = event.session_id
                 turn.ended = turn.ended or event.terminal

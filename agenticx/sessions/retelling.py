@@ -1,4 +1,4 @@
-"""A conversation up to one of its messages, as a model reads it: cut from what is at hand, else told anew."""
+"""Rebuilding of the message history up to a message, from memory or, failing that, from the log."""
 
 from __future__ import annotations
 
@@ -8,97 +8,99 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from agenticx.sessions.transcript import Conversation, Entry
+from agenticx.sessions.transcript import Conversation, TranscriptEntry
 
-__all__ = ["NEVER_RUN", "AtHand", "messages_up_to"]
+__all__ = ["NOT_RUN_RESULT", "CurrentHistory", "rebuild_history"]
 
-NEVER_RUN = "Cancelled: the conversation was taken back to a point before this call ran."
+NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
 
 
 @dataclass(frozen=True, slots=True)
-class AtHand:
-    """The conversation as it is now; its first `front` messages stand for `compacted`."""
+class CurrentHistory:
+    """The conversation as it is now; its first `summary_count` messages replace `compacted`."""
 
     messages: Sequence[Message]
-    front: int = 0
+    summary_count: int = 0
     compacted: Sequence[Message] = ()
 
-    def up_to(self, last: Entry) -> list[Message] | None:
-        """Return the messages up to that one, without summaries if it was compacted; None if it is not here."""
-        for place in range(self.front, len(self.messages)):
-            if _is(self.messages[place], last.message):
-                return list(self.messages[: place + 1])
-        for place, message in enumerate(self.compacted):
-            if _is(message, last.message):
-                return list(self.compacted[: place + 1])
+    def messages_until(self, last: TranscriptEntry) -> list[Message] | None:
+        """Return the messages up to that one, the originals if it was compacted; None if it is in neither list."""
+        for index in range(self.summary_count, len(self.messages)):
+            if _is_same_message(self.messages[index], last.message):
+                return list(self.messages[: index + 1])
+        for index, message in enumerate(self.compacted):
+            if _is_same_message(message, last.message):
+                return list(self.compacted[: index + 1])
         return None
 
 
-def messages_up_to(path: Sequence[Entry], conversation: Conversation, at_hand: AtHand) -> list[Message]:
+def rebuild_history(
+    path: Sequence[TranscriptEntry], conversation: Conversation, current: CurrentHistory
+) -> list[Message]:
     """Return the messages of `path`.
 
-    Those `at_hand`, compacted ones too, are what the model said, to the last byte that its provider wants back. What is
-    told anew from the log, because it was rewound away or compacted by an earlier release, is plain text and calls, and
-    of attachments only the names.
+    The `current` ones, compacted ones too, have exactly the bytes that the provider expects back. Messages rebuilt from
+    the log, because they were rewound away or compacted by an earlier release, have plain text and calls, and only the
+    names of attachments.
     """
     if not path:
         return []
-    now = {entry.id for entry in conversation.path()}
-    cut = at_hand.up_to(path[-1]) if path[-1].id in now else None
-    return _answered(_told(path) if cut is None else cut)
+    current_ids = {entry.id for entry in conversation.path()}
+    history = current.messages_until(path[-1]) if path[-1].id in current_ids else None
+    return _with_missing_results(_messages_from_log(path) if history is None else history)
 
 
-def _is(message: Message, told: dict[str, Any]) -> bool:
+def _is_same_message(message: Message, logged: dict[str, Any]) -> bool:
     match message:
         case UserMessage():
-            return message.message_id == told["message_id"]
+            return message.message_id == logged["message_id"]
         case AssistantMessage():
             calls = [call.id for call in message.tool_calls]
-            by_call = told["message_id"] == f"calls_{calls[0]}" if calls else False
-            return message.message_id == told["message_id"] or by_call
+            by_call = logged["message_id"] == f"calls_{calls[0]}" if calls else False
+            return message.message_id == logged["message_id"] or by_call
         case ToolMessage():
-            return message.tool_call_id == told.get("tool_call_id")
+            return message.tool_call_id == logged.get("tool_call_id")
         case _:
             return False
 
 
-def _told(path: Sequence[Entry]) -> list[Message]:
-    return [_message(entry) for entry in path]
+def _messages_from_log(path: Sequence[TranscriptEntry]) -> list[Message]:
+    return [_to_message(entry) for entry in path]
 
 
-def _message(entry: Entry) -> Message:
-    told = entry.message
-    match told["role"]:
+def _to_message(entry: TranscriptEntry) -> Message:
+    logged = entry.message
+    match logged["role"]:
         case "user":
-            names = "".join(f"\n[attached: {file['name']}]" for file in told.get("attachments", ()))
-            return UserMessage(content=told["content"] + names, message_id=entry.id)
+            names = "".join(f"\n[attached: {file['name']}]" for file in logged.get("attachments", ()))
+            return UserMessage(content=logged["content"] + names, message_id=entry.id)
         case "assistant":
-            calls = tuple(_call(call) for call in told.get("tool_calls", ()))
-            return AssistantMessage(content=told["content"], tool_calls=calls, message_id=entry.id)
+            calls = tuple(_to_tool_call(call) for call in logged.get("tool_calls", ()))
+            return AssistantMessage(content=logged["content"], tool_calls=calls, message_id=entry.id)
         case _:
             result = entry.result or {}
             return ToolMessage(
-                tool_call_id=told["tool_call_id"],
+                tool_call_id=logged["tool_call_id"],
                 name=result.get("name", ""),
-                content=told["content"],
+                content=logged["content"],
                 outcome=result.get("outcome", "error" if result.get("is_error") else "ok"),
                 message_id=entry.id,
             )
 
 
-def _call(call: dict[str, Any]) -> ToolCall:
+def _to_tool_call(call: dict[str, Any]) -> ToolCall:
     given = call["arguments"]
     return ToolCall(id=call["id"], name=call["name"], arguments=given if isinstance(given, str) else json.dumps(given))
 
 
-def _answered(messages: list[Message]) -> list[Message]:
-    """With an answer to each call of the last reply."""
+def _with_missing_results(messages: list[Message]) -> list[Message]:
+    """Return the messages with a result for each call of the last reply."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             open_calls = (call for call in message.tool_calls if call.id not in answered)
             return messages + [
-                ToolMessage(tool_call_id=call.id, name=call.name, content=NEVER_RUN, outcome="cancelled")
+                ToolMessage(tool_call_id=call.id, name=call.name, content=NOT_RUN_RESULT, outcome="cancelled")
                 for call in open_calls
             ]
     return messages

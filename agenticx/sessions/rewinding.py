@@ -1,4 +1,4 @@
-"""A conversation taken back to one of its messages, and the files that the agent changed with it; or forth again."""
+"""Rewinding of a conversation to one of its messages, with the files that the agent changed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.base import Store
 from agenticx.sessions.live import LiveSession
 from agenticx.sessions.restoring import RestoredFile, restore_files
-from agenticx.sessions.retelling import AtHand, messages_up_to
+from agenticx.sessions.retelling import CurrentHistory, rebuild_history
 from agenticx.sessions.snapshots import SnapshotFolder
-from agenticx.sessions.transcript import calls_on, read_conversation
+from agenticx.sessions.transcript import read_conversation, tool_call_ids
 from agenticx.threads import run_in_thread
 
-__all__ = ["Rewound", "rewind"]
+__all__ = ["RewindResult", "rewind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rewound:
-    """What a rewind did; a rewind to `undo` takes it back. None stands for the beginning, before any message."""
+class RewindResult:
+    """The result of a rewind; a rewind to `undo` reverses it, None being the beginning, before any message."""
 
     rewound_to: str | None
     undo: str | None
@@ -34,37 +34,40 @@ async def rewind(
     snapshots: SnapshotFolder | None,
     *,
     private: Collection[Path] = (),
-) -> Rewound:
-    """Let the conversation end with that message, which may be one that was rewound away; no turn may run.
+) -> RewindResult:
+    """Make that message, which may be one that was rewound away, the last of the conversation; no turn may run.
 
-    Files come first: should the program end in between, the same rewind again finds them as they should be. Raises
-    `MessageNotFound`; and `Damaged`, with nothing changed, where it cannot be read which files the calls in between
-    changed: a conversation that says less than the files hold helps nobody. What lies in `private` is not restored.
+    Files come first: if the process ends in between, the same rewind finds them already restored. Raises
+    `MessageNotFound`; and `DamagedData`, with nothing changed, if the list of files that the calls in between changed
+    cannot be read: the conversation would no longer match the files. Files in `private` are not restored.
     """
     _, conversation = await read_conversation(store, live.session.id)
-    now, then = conversation.path(), conversation.path(message_id) if message_id is not None else []
+    current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
-        return Rewound(message_id, message_id)
-    at_hand = AtHand(live.session.messages, live.session.replacement_count, await store.compacted(live.session.id))
-    messages = messages_up_to(then, conversation, at_hand)
+        return RewindResult(message_id, message_id)
+    current = CurrentHistory(
+        live.session.messages, live.session.replacement_count, await store.compacted_messages(live.session.id)
+    )
+    messages = rebuild_history(target_path, conversation, current)
     files: list[RestoredFile] = []
     if snapshots is not None:
-        undone, redone = calls_on(now) - calls_on(then), calls_on(then) - calls_on(now)
-        of_session, workspace = snapshots.of(live.session.id), live.session.workspace
+        current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
+        undone, redone = current_calls - target_calls, target_calls - current_calls
+        of_session, workspace = snapshots.for_session(live.session.id), live.session.workspace
         files = await run_in_thread(restore_files, of_session, workspace, undone=undone, redone=redone, private=private)
-        _know(live, files)
-    before, live.session.messages = live.session.messages, messages
+        _update_known_versions(live, files)
+    previous, live.session.messages = live.session.messages, messages
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        await live.append(None, [event], findable=frozenset(entry.id for entry in then))
+        await live.append(None, [event], findable=frozenset(entry.id for entry in target_path))
     except BaseException:
-        live.session.messages = before
+        live.session.messages = previous
         raise
-    return Rewound(message_id, conversation.head, files)
+    return RewindResult(message_id, conversation.head, files)
 
 
-def _know(live: LiveSession, files: Sequence[RestoredFile]) -> None:
-    """Let the tools know of the files as they are now, so that they are not taken for somebody else's change."""
+def _update_known_versions(live: LiveSession, files: Sequence[RestoredFile]) -> None:
+    """Set the versions of restored files in the tool state, so that they do not count as changed by somebody else."""
     known = live.session.state.files
     for file in files:
         path = str(live.session.workspace.resolve() / file.path)

@@ -1,15 +1,14 @@
-"""What files held before and after the agent changed them, kept outside every workspace.
+"""Snapshots of files before and after the agent changed them, stored outside every workspace.
 
 A session has a folder of its own, named after the digest of its id, with one file for each content (compressed, named
-after the digest of what it holds), `edits.jsonl`, a line for each edit, and `rewinds.jsonl`, a line for each file that
-a rewind changed, each synced before the file is touched. Contents are kept up to an amount for each session and for
-all; beyond it an edit is noted all the same, and the contents of the sessions that were not written to for longest go
-first.
+after the digest of the content), `edits.jsonl`, a line for each edit, and `rewinds.jsonl`, a line for each file that a
+rewind changed, each synced before the file is touched. Contents are stored up to a limit for each session and for all;
+beyond it an edit is recorded all the same, and the contents of the least recently written sessions are deleted first.
 
-A line ends in a checksum of the rest of it. One that a crash left unfinished is no edit: its file was not touched, and
-the next line begins where it broke off. Any other that is not as it was written is damage, and then both lists are
-refused as a whole (`Damaged`): who does not know what was changed cannot say what is as it was. So a rewind that would
-concern files changes nothing at all then, neither files nor the conversation, and says so.
+A line ends in a checksum of the rest of it. A line that a crash left unfinished is no edit: its file was not touched,
+and the next line begins where it broke off. Any other line that is not as it was written is damage, and then both lists
+are refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
+that would concern files then changes neither files nor the conversation, and raises.
 """
 
 from __future__ import annotations
@@ -32,17 +31,25 @@ from agenticx.errors import ToolError
 from agenticx.exhaustion import raise_if_exhausted
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
-from agenticx.sessions.damage import Damaged
+from agenticx.sessions.damage import DamagedData
 
-__all__ = ["LARGEST_FILE", "TOO_LARGE", "Edit", "Moved", "SessionSnapshots", "SnapshotFolder", "digest_of"]
+__all__ = [
+    "LARGEST_FILE",
+    "TOO_LARGE",
+    "FileEdit",
+    "RewindEdit",
+    "SessionSnapshots",
+    "SnapshotFolder",
+    "content_digest",
+]
 
 T = TypeVar("T")
 
 LARGEST_FILE = 16 * 1024 * 1024
-"""Contents of more bytes are not kept."""
+"""The size in bytes above which a content is not stored."""
 
-_SESSION_BYTES = 256 * 1024 * 1024
-_ALL_BYTES = 2 * 1024 * 1024 * 1024
+_MAX_SESSION_BYTES = 256 * 1024 * 1024
+_MAX_TOTAL_BYTES = 2 * 1024 * 1024 * 1024
 _EDITS = "edits.jsonl"
 _REWINDS = "rewinds.jsonl"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -54,8 +61,8 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """One call's change of one file: the digests of what was there (None: no file) and of what came there."""
+class FileEdit:
+    """A call's change of one file: the digests of its content before (None: no file) and after."""
 
     call_id: str
     path: str
@@ -64,75 +71,77 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A rewind's change of one file: whose edits it took back and whose it made again (ids of calls).
+class RewindEdit:
+    """A rewind's change of one file: the ids of the calls whose edits it undid and of those whose edits it redid.
 
-    `mode` are the permissions of a file that it took away.
+    `mode` are the permissions of a file that it removed.
     """
 
     path: str
-    back: Collection[str]
-    forth: Collection[str]
+    undone: Collection[str]
+    redone: Collection[str]
     mode: int | None = None
 
 
 TOO_LARGE = "too large"
-"""Stands for the digest of a content that is too large to be kept, and with which nothing can be compared."""
+"""The digest of any content that is too large to be stored; it says nothing about equality, so never compare it."""
 
 
-def digest_of(content: bytes) -> str:
-    """The name of a content."""
+def content_digest(content: bytes) -> str:
+    """Return the digest of a content, or TOO_LARGE."""
     return hashlib.sha256(content).hexdigest() if len(content) <= LARGEST_FILE else TOO_LARGE
 
 
 class SnapshotFolder:
-    """The snapshots of all sessions, below `root`, which is made when there is something to keep."""
+    """The snapshots of all sessions, below `root`, which is created when there is something to store."""
 
-    def __init__(self, root: Path, *, session_bytes: int = _SESSION_BYTES, all_bytes: int = _ALL_BYTES) -> None:
+    def __init__(
+        self, root: Path, *, session_bytes: int = _MAX_SESSION_BYTES, all_bytes: int = _MAX_TOTAL_BYTES
+    ) -> None:
         self._root = root
         self._session_bytes = session_bytes
         self._all_bytes = all_bytes
-        self._total: int | None = None
+        self._total_bytes: int | None = None
 
-    def of(self, session_id: str) -> SessionSnapshots:
-        """Those of one session."""
+    def for_session(self, session_id: str) -> SessionSnapshots:
+        """Return the snapshots of one session."""
         name = hashlib.sha256(session_id.encode()).hexdigest()[:40]  # an id from outside is never part of a path
         return SessionSnapshots(self, self._root / name, self._session_bytes)
 
     def delete(self, session_id: str) -> None:
-        """Forget all of a session."""
-        folder = self.of(session_id).folder
+        """Delete all snapshots of a session."""
+        folder = self.for_session(session_id).folder
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
-            self._total = None
-        else:  # what somebody put in its place
+            self._total_bytes = None
+        else:  # a link or file that somebody put in its place
             folder.unlink(missing_ok=True)
 
     def copy(self, session_id: str, new_id: str, calls: Collection[str]) -> None:
-        """Give a session that was made of another one what these calls changed.
+        """Give a session that was forked from another one the edits of these calls.
 
-        Where that cannot be read the new one's list is damaged as well: nobody knows what was in it.
+        If the old list cannot be read the new one is written as damaged as well, since its content is unknown.
         """
-        old, new = self.of(session_id), self.of(new_id)
+        old, new = self.for_session(session_id), self.for_session(new_id)
         try:
             edits = [edit for edit in old.edits() if edit.call_id in calls]
-        except Damaged as exc:
+        except DamagedData as exc:
             _log.error("what a conversation changed cannot be taken over into a new one", error=str(exc))
-            return new.take_over_damage()
+            return new.write_damaged_list()
         if edits:
-            new.take_over(old, edits)
-            self._total = None
+            new.copy_from(old, edits)
+            self._total_bytes = None
 
-    def make_room(self, size: int, keeping: Path) -> None:
-        """Let contents of other sessions go until `size` more bytes fit, those of the oldest first."""
-        if self._total is None:
-            self._total = sum(_size(folder) for folder in self._folders())
-        if self._total + size > self._all_bytes:
-            for folder in sorted((folder for folder in self._folders() if folder != keeping), key=_last_used):
-                self._total -= _drop_contents(folder)
-                if self._total + size <= self._all_bytes:
+    def make_room(self, size: int, exempt: Path) -> None:
+        """Delete contents of other sessions than `exempt`, oldest first, until `size` more bytes fit."""
+        if self._total_bytes is None:
+            self._total_bytes = sum(_folder_bytes(folder) for folder in self._folders())
+        if self._total_bytes + size > self._all_bytes:
+            for folder in sorted((folder for folder in self._folders() if folder != exempt), key=_last_used):
+                self._total_bytes -= _drop_contents(folder)
+                if self._total_bytes + size <= self._all_bytes:
                     break
-        self._total += size
+        self._total_bytes += size
 
     def _folders(self) -> list[Path]:
         with suppress(FileNotFoundError):
@@ -141,107 +150,105 @@ class SnapshotFolder:
 
 
 class SessionSnapshots:
-    """`Snapshots` of one session."""
+    """The `Snapshots` of one session."""
 
-    def __init__(self, whole: SnapshotFolder, folder: Path, most_bytes: int) -> None:
+    def __init__(self, root_folder: SnapshotFolder, folder: Path, max_bytes: int) -> None:
         self.folder = folder
-        self._whole = whole
-        self._most_bytes = most_bytes
-        self._used: int | None = None  # read from the folder when it is first needed
+        self._root_folder = root_folder
+        self._max_bytes = max_bytes
+        self._used_bytes: int | None = None  # read from the folder when it is first needed
 
     def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
-        """Keep both contents, as far as there is room, and the edit."""
-        edit = Edit(call_id, str(path), None if before is None else digest_of(before), digest_of(after))
+        """Store the edit, and both contents as far as there is room; raise `ToolError` if the storage fails."""
+        edit = FileEdit(call_id, str(path), None if before is None else content_digest(before), content_digest(after))
         try:
-            with _Opened(self.folder) as folder:
+            with _OpenFolder(self.folder) as folder:
                 if before is not None:
-                    self._keep(folder, before, synced=True)
-                self._keep(folder, after, synced=False)  # until it is on disk it is in the file itself
-                folder.append(_EDITS, _line(_row_of(edit)))
+                    self._store_content(folder, before, synced=True)
+                self._store_content(folder, after, synced=False)  # the same content is about to be written to the file
+                folder.append(_EDITS, _encode_line(_edit_row(edit)))
         except OSError as exc:
-            raise ToolError(
-                f"nothing was changed, because what is there now could not be kept: {exc.strerror}"
-            ) from exc
+            raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc.strerror}") from exc
 
-    def edits(self) -> list[Edit]:
-        """All edits, in the order they were made; a line that a crash left unfinished is none. Raises `Damaged`."""
-        return self._read(_EDITS, _edit)
+    def edits(self) -> list[FileEdit]:
+        """Return all edits in order, without a line that a crash left unfinished; raise `DamagedData`."""
+        return self._read_list(_EDITS, _parse_edit)
 
-    def moving(self, move: Moved) -> None:
-        """Note what a rewind is about to do to a file; raises `ToolError`."""
-        row = [move.path, sorted(move.back), sorted(move.forth), move.mode]
+    def record_rewind(self, edit: RewindEdit) -> None:
+        """Store a change that a rewind is about to make to a file; raise `ToolError` if the storage fails."""
+        row = [edit.path, sorted(edit.undone), sorted(edit.redone), edit.mode]
         try:
-            with _Opened(self.folder) as folder:
-                folder.append(_REWINDS, _line(row))
+            with _OpenFolder(self.folder) as folder:
+                folder.append(_REWINDS, _encode_line(row))
         except OSError as exc:
-            raise ToolError(f"what is done to it could not be noted: {exc.strerror}") from exc
+            raise ToolError(f"the change could not be recorded: {exc.strerror}") from exc
 
-    def moved(self) -> list[Moved]:
-        """All that rewinds did to files, in order. Raises `Damaged`."""
-        return self._read(_REWINDS, _moved)
+    def rewind_edits(self) -> list[RewindEdit]:
+        """Return all changes of files by rewinds, in order; raise `DamagedData`."""
+        return self._read_list(_REWINDS, _parse_rewind_edit)
 
-    def _read(self, name: str, parse: Callable[[Any], T | None]) -> list[T]:
+    def _read_list(self, name: str, parse: Callable[[Any], T | None]) -> list[T]:
         try:
-            with _Opened(self.folder, create=False) as folder:
+            with _OpenFolder(self.folder, create=False) as folder:
                 text = folder.read(name)
         except FileNotFoundError:
             return []
         except OSError as exc:
             raise_if_exhausted(exc)
-            raise _damaged(name, exc.strerror or type(exc).__name__) from exc
+            raise _damaged_list_error(name, exc.strerror or type(exc).__name__) from exc
         found: list[T] = []
-        for line in _whole_lines(text):
-            row = parse(_row(line))
+        for line in _complete_lines(text):
+            row = parse(_decode_line(line))
             if row is None:
-                raise _damaged(name, "a line is not what was written")
+                raise _damaged_list_error(name, "a line is not what was written")
             found.append(row)
         return found
 
-    def content(self, digest: str) -> bytes | None:
-        """The content of that name, None if it was not kept."""
+    def read_content(self, digest: str) -> bytes | None:
+        """Return the content of that digest, None if it is not stored."""
         if not _DIGEST.fullmatch(digest):
             return None
         try:
-            with _Opened(self.folder, create=False) as folder:
+            with _OpenFolder(self.folder, create=False) as folder:
                 content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_FILE + 1)
         except (OSError, zlib.error):
             return None
-        return content if digest_of(content) == digest else None
+        return content if content_digest(content) == digest else None
 
-    def take_over(self, other: SessionSnapshots, edits: Sequence[Edit]) -> None:
-        """Begin with edits of another session and the contents that they name, which take no room of their own."""
+    def copy_from(self, other: SessionSnapshots, edits: Sequence[FileEdit]) -> None:
+        """Start with edits of another session and hard links to the contents that they name."""
         contents = {digest for edit in edits for digest in (edit.before, edit.after) if digest is not None}
-        with _Opened(self.folder) as folder, _Opened(other.folder) as theirs:
+        with _OpenFolder(self.folder) as folder, _OpenFolder(other.folder) as theirs:
             for digest in filter(_DIGEST.fullmatch, contents):
                 folder.link(digest, theirs)
-            folder.append(_EDITS, b"".join(_line(_row_of(edit)) for edit in edits))
+            folder.append(_EDITS, b"".join(_encode_line(_edit_row(edit)) for edit in edits))
 
-    def take_over_damage(self) -> None:
-        """Begin with a list of edits that nobody can read."""
-        with _Opened(self.folder) as folder:
+    def write_damaged_list(self) -> None:
+        """Start with a list of edits that cannot be read."""
+        with _OpenFolder(self.folder) as folder:
             folder.append(_EDITS, b"\nnull\n")
 
-    def _keep(self, folder: _Opened, content: bytes, *, synced: bool) -> None:
-        name = digest_of(content)
+    def _store_content(self, folder: _OpenFolder, content: bytes, *, synced: bool) -> None:
+        name = content_digest(content)
         if name == TOO_LARGE or folder.has(name):
             return
         body = zlib.compress(content, 1)
-        self._used = _size(self.folder) if self._used is None else self._used
-        if self._used + len(body) > self._most_bytes:
+        self._used_bytes = _folder_bytes(self.folder) if self._used_bytes is None else self._used_bytes
+        if self._used_bytes + len(body) > self._max_bytes:
             return _log.warning("a file is changed without a snapshot: its session has no room", size=len(content))
-        self._whole.make_room(len(body), self.folder)
+        self._root_folder.make_room(len(body), self.folder)
         folder.create(name, body, synced=synced)
-        self._used += len(body)
+        self._used_bytes += len(body)
 
 
-class _Opened:
-    """A folder held open, so that nobody can put another one in its place; new files are the owner's alone."""
+class _OpenFolder:
+    """A folder held open, so that it cannot be replaced by another one; new files are readable by the owner only."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
         self._create = create
 
-    def __enter__(self) -> _Opened:
+    def __enter__(self) -> _OpenFolder:
         if self._create:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.mkdir(mode=0o700, exist_ok=True)
@@ -270,7 +277,7 @@ class _Opened:
                 os.fsync(file.fileno())
         os.rename(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
-    def link(self, name: str, other: _Opened) -> None:
+    def link(self, name: str, other: _OpenFolder) -> None:
         with suppress(FileNotFoundError, FileExistsError):
             os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
 
@@ -282,7 +289,7 @@ class _Opened:
         os.fsync(self._descriptor)
 
     def _regular(self, name: str, flags: int) -> int:
-        """A descriptor of that file; a pipe in its place keeps nobody waiting."""
+        """Return a descriptor of that file; opening does not block if it is a pipe."""
         descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -290,12 +297,12 @@ class _Opened:
         return descriptor
 
 
-def _row_of(edit: Edit) -> list[Any]:
+def _edit_row(edit: FileEdit) -> list[Any]:
     return [edit.call_id, edit.path, edit.before, edit.after]
 
 
-def _line(row: list[Any]) -> bytes:
-    """A blank line first, so that what a crash left unfinished spoils no more than itself."""
+def _encode_line(row: list[Any]) -> bytes:
+    """Return the row as a line behind an empty one, so that a line that a crash left unfinished damages only itself."""
     return f"\n{json.dumps([*row, _checksum(row)])}\n".encode()
 
 
@@ -303,8 +310,8 @@ def _checksum(row: list[Any]) -> str:
     return f"{zlib.crc32(json.dumps(row).encode()):08x}"
 
 
-def _whole_lines(text: bytes) -> Iterator[bytes]:
-    """All but blank lines and those that were broken off: such a one has no end of its own, and is the start of one."""
+def _complete_lines(text: bytes) -> Iterator[bytes]:
+    """Yield all lines but empty ones and those that a crash cut off, which no empty line follows."""
     lines = text.split(b"\n")
     for line, following in zip(lines, [*lines[1:], b"?"], strict=True):
         if line and not (following and _is_unfinished(line)):
@@ -312,7 +319,7 @@ def _whole_lines(text: bytes) -> Iterator[bytes]:
 
 
 def _is_unfinished(line: bytes) -> bool:
-    if not line.strip(b"\0"):  # a file that a power cut left longer than what was written
+    if not line.strip(b"\0"):  # a power cut can leave the file longer than the data written to it
         return True
     try:
         json.JSONDecoder().raw_decode(line.decode("latin-1"))
@@ -321,31 +328,31 @@ def _is_unfinished(line: bytes) -> bool:
     return False
 
 
-def _edit(row: Any) -> Edit | None:
+def _parse_edit(row: Any) -> FileEdit | None:
     match row:
         case [str() as call_id, str() as path, None | str() as before, str() as after] if _is_path(path):
-            return Edit(call_id, path, before, after)
+            return FileEdit(call_id, path, before, after)
         case _:
             return None
 
 
-def _moved(row: Any) -> Moved | None:
+def _parse_rewind_edit(row: Any) -> RewindEdit | None:
     match row:
         case [str() as path, [*back], [*forth], None | int() as mode] if _is_path(path):
             mode = None if mode is None else mode & 0o777
-            return Moved(path, _names(back), _names(forth), mode)
+            return RewindEdit(path, _strings(back), _strings(forth), mode)
         case _:
             return None
 
 
-def _names(found: list[Any]) -> frozenset[str]:
+def _strings(found: list[Any]) -> frozenset[str]:
     return frozenset(name for name in found if isinstance(name, str))
 
 
-def _row(line: bytes) -> Any:
-    """What a line holds without its checksum, which those of the first releases do not have.
+def _decode_line(line: bytes) -> Any:
+    """Return the row of a line without its checksum, which lines of the first releases do not have.
 
-    None where it is not what was written.
+    None if the line is not as it was written.
     """
     try:
         row = json.loads(line)
@@ -360,12 +367,12 @@ def _row(line: bytes) -> Any:
             return None
 
 
-def _damaged(name: str, why: str) -> Damaged:
-    what = "what it changed" if name == _EDITS else "what rewinds changed"
+def _damaged_list_error(name: str, why: str) -> DamagedData:
+    what = "file edits" if name == _EDITS else "rewound files"
     _log.error("a session's list of changed files is damaged", list=name, why=why)
-    return Damaged(
-        f"the session's list of {what} is damaged ({name}: {why}), so nothing was taken back, neither files nor the"
-        " conversation; a fork of the session leaves the files as they are"
+    return DamagedData(
+        f"the session's list of {what} is damaged ({name}: {why}), so neither files nor the conversation were"
+        " rewound; a fork of the session leaves the files as they are"
     )
 
 
@@ -376,7 +383,7 @@ def _is_path(text: str) -> bool:
         return False
 
 
-def _size(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     with os.scandir(folder) as entries:
         return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
 
@@ -389,7 +396,7 @@ def _last_used(folder: Path) -> float:
 
 
 def _drop_contents(folder: Path) -> int:
-    """Delete the contents, not the lists; returns how many bytes that freed."""
+    """Delete the contents, not the lists; return the number of bytes freed."""
     freed = 0
     with os.scandir(folder) as entries:
         for entry in entries:

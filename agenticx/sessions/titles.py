@@ -1,4 +1,4 @@
-"""A session's name, taken from its first message: no model is asked."""
+"""Session names derived from the first message, without a model call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
 
 
 def title_of(text: str) -> str | None:
-    """The first line that says something, shortened at a word; None for a message without one.
+    """Return the first line with a letter or digit, shortened at a word; None for a message without one.
 
     >>> title_of("\\n## Fix the build\\nIt fails since yesterday.")
     'Fix the build'
     """
     lines = (_MARKS.sub("", " ".join(line.split())) for line in text[:10_000].splitlines())
     line = next((line for line in lines if any(character.isalnum() for character in line)), "")
-    return visible(_shortened(line)) or None
+    return visible(_shorten(line)) or None
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     if len(line) <= _TITLE_CHARS:
         return line
     head = line[:_TITLE_CHARS]

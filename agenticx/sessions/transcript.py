@@ -1,7 +1,7 @@
-"""What was said in a session, folded from its events: each text once, in the order it was said.
+"""The messages of a session, folded from its events: each text once, in order.
 
-A session that was rewound has said more than is still part of it. Its messages form a tree, each following the one that
-was last when it was said; the conversation is the path to `head`, and a rewind moves `head`, to and fro.
+A session that was rewound has more messages than its conversation. Its messages form a tree, in which the parent of
+each is the message that was last when it was added; the conversation is the path to `head`, and a rewind moves `head`.
 """
 
 from __future__ import annotations
@@ -13,66 +13,66 @@ from typing import Any
 
 from agenticx.errors import AgenticXError
 from agenticx.sessions.base import Store, StoredEvent
-from agenticx.sessions.damage import readable
-from agenticx.sessions.reading import log_in_pieces
-from agenticx.sessions.search import Said
+from agenticx.sessions.damage import map_decode_errors
+from agenticx.sessions.reading import read_log_pages
+from agenticx.sessions.search import SearchableText
 
 __all__ = [
     "Conversation",
-    "Entry",
     "MessageNotFound",
-    "calls_on",
+    "TranscriptEntry",
     "read_conversation",
     "read_messages",
-    "said_on",
+    "searchable_path_texts",
+    "tool_call_ids",
     "transcript",
 ]
 
-_TELLING = frozenset(
+_MESSAGE_EVENTS = frozenset(
     ("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed")
 )
 
 
 class MessageNotFound(AgenticXError):
-    """The session has no message of that id."""
+    """An error for a message id that the session does not have."""
 
 
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """The messages of a session: `{message_id, role, content, attachments?, tool_calls?, tool_call_id?}`.
+    """Return the messages of a session: `{message_id, role, content, attachments?, tool_calls?, tool_call_id?}`.
 
-    Sub-agents speak in turns of their own and are left out. An assistant message that had no text but calls takes
-    its id from the first call.
+    Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
+    from the first call.
     """
-    return Conversation.of(events).messages()
+    return Conversation.from_events(events).messages()
 
 
 async def read_conversation(store: Store, session_id: str) -> tuple[list[StoredEvent], Conversation]:
-    """All events of a session and what they tell."""
+    """Return all events of a session and the conversation folded from them."""
     events, conversation = list[StoredEvent](), Conversation()
-    async for piece in log_in_pieces(store, session_id):
-        events += piece
-        conversation.take(piece)
+    async for page in read_log_pages(store, session_id):
+        events += page
+        conversation.feed(page)
     return events, conversation
 
 
 async def read_messages(store: Store, session_id: str) -> list[dict[str, Any]]:
-    """What `transcript` tells of a session's log, of which no more than a piece is held."""
+    """Return the `transcript` of a session's log, with no more than a page of it in memory."""
     conversation = Conversation()
-    async for piece in log_in_pieces(store, session_id):
-        conversation.take(piece)
+    async for page in read_log_pages(store, session_id):
+        conversation.feed(page)
     return conversation.messages()
 
 
 @dataclass(slots=True)
-class Entry:
-    """One message; `follows` is the one before it, `last_seq` the event with which it was all said.
+class TranscriptEntry:
+    """A message; `parent_id` is the one before it, `last_seq` the number of the event that completed it.
 
-    `result` is the data of the event, for what a tool returned.
+    `result` is the data of the event, for the result of a tool.
     """
 
     message: dict[str, Any]
     turn_id: str | None
-    follows: str | None
+    parent_id: str | None
     last_seq: int
     result: dict[str, Any] | None = None
 
@@ -81,128 +81,130 @@ class Entry:
         return self.message["message_id"]
 
 
-def calls_on(path: Iterable[Entry]) -> set[str]:
-    """The calls whose results are part of a path."""
+def tool_call_ids(path: Iterable[TranscriptEntry]) -> set[str]:
+    """Return the ids of the calls whose results are part of a path."""
     return {entry.message["tool_call_id"] for entry in path if entry.message["role"] == "tool"}
 
 
-def said_on(path: Iterable[Entry]) -> list[Said]:
-    """The texts of a path that a search can find, those that the model no longer reads among them."""
-    told = (entry.message for entry in path)
+def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableText]:
+    """Return the texts of a path that a search can find, including those that were compacted."""
+    messages = (entry.message for entry in path)
     return [
-        Said(message["message_id"], message["role"], message["content"])
-        for message in told
+        SearchableText(message["message_id"], message["role"], message["content"])
+        for message in messages
         if message["role"] in ("user", "assistant") and message["content"]
     ]
 
 
 class Conversation:
-    """All messages of a session, and which of them are the conversation now."""
+    """The tree of all messages of a session, and the path that is the conversation now."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
         self._seq = 0
         self._turn_id: str | None = None
-        self._speaking: Entry | None = None  # the assistant message that calls of this round belong to
-        self._growing: Entry | None = None  # the message that `_pieces` belong to, until they are joined
-        self._pieces: list[str] = []
-        self._copies: dict[str, int] = {}  # of an id that several messages have
+        self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
+        self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
+        self._chunks: list[str] = []
+        self._copies: dict[str, int] = {}  # by id, the number of messages that have it
 
     @classmethod
-    def of(cls, events: Iterable[StoredEvent]) -> Conversation:
+    def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
         """Fold the events of a session, from its first."""
         conversation = cls()
-        conversation.take(events)
+        conversation.feed(events)
         return conversation
 
-    def take(self, events: Iterable[StoredEvent]) -> None:
-        """Fold the next events of the session; raises `Damaged`."""
-        with readable("the log of a session"):
+    def feed(self, events: Iterable[StoredEvent]) -> None:
+        """Fold the next events of the session; raise `DamagedData`."""
+        with map_decode_errors("the log of a session"):
             for event in events:
-                if event.type not in _TELLING:
+                if event.type not in _MESSAGE_EVENTS:
                     continue
                 envelope: dict[str, Any] = json.loads(event.frame_json)
                 if envelope["agent_id"] == "meta":
                     self._seq, self._turn_id = event.seq, event.turn_id
-                    self._take(envelope["type"], envelope["data"])
-            self._join()
+                    self._feed_event(envelope["type"], envelope["data"])
+            self._join_chunks()
 
-    def path(self, message_id: str | None = None) -> list[Entry]:
-        """The messages up to and with that one, by default the last.
+    def path(self, message_id: str | None = None) -> list[TranscriptEntry]:
+        """Return the messages up to and including that one, by default the last.
 
         Raises `MessageNotFound` for an id that no message of the session has.
         """
         if message_id is not None and message_id not in self.entries:
             raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
-        path: list[Entry] = []
-        place = message_id or self.head
-        while place is not None:
-            path.append(self.entries[place])
-            place = path[-1].follows
+        path: list[TranscriptEntry] = []
+        current_id = message_id or self.head
+        while current_id is not None:
+            path.append(self.entries[current_id])
+            current_id = path[-1].parent_id
         return path[::-1]
 
     def messages(self) -> list[dict[str, Any]]:
-        """The path as `transcript` tells it."""
+        """Return the path in the form of `transcript`."""
         return [entry.message for entry in self.path()]
 
-    def _take(self, type_: str, data: dict[str, Any]) -> None:
+    def _feed_event(self, type_: str, data: dict[str, Any]) -> None:
         match type_:
             case "turn_started" | "steered":
-                entry = self._add(data["message_id"], "user", data["input" if type_ == "turn_started" else "text"])
+                entry = self._add_entry(
+                    data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
+                )
                 if attached := data.get("attachments"):
                     entry.message["attachments"] = attached
             case "round_start":
-                self._speaking = None
+                self._reply = None
             case "token" if data["text"]:
-                self._grow(self._assistant(data["message_id"]), data["text"])
+                self._append_text(self._reply_entry(data["message_id"]), data["text"])
             case "tool_call":
                 call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
-                self._calling(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
+                self._calling_entry(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
             case "tool_result":
-                entry = self._add(f"result_{data['tool_call_id']}", "tool", data["result"])
+                entry = self._add_entry(f"result_{data['tool_call_id']}", "tool", data["result"])
                 entry.message["tool_call_id"] = data["tool_call_id"]
                 entry.result = data
             case "final" if data["text"]:
-                self._join()
-                self._assistant(data["message_id"]).message["content"] = data["text"]
+                self._join_chunks()
+                self._reply_entry(data["message_id"]).message["content"] = data["text"]
             case "session_changed" if "rewound_to" in data:
                 self.head = data["rewound_to"]
-                self._speaking = None
+                self._reply = None
             case _:
                 pass
 
-    def _grow(self, entry: Entry, text: str) -> None:
-        """Add a piece of the message's text, which is joined once: adding to a long text copies it."""
-        if self._growing is not entry:
-            self._join()
-            self._growing = entry
-        self._pieces.append(text)
+    def _append_text(self, entry: TranscriptEntry, text: str) -> None:
+        """Collect a chunk of the message's text; chunks are joined once, as appending to a long string copies it."""
+        if self._streaming is not entry:
+            self._join_chunks()
+            self._streaming = entry
+        self._chunks.append(text)
 
-    def _join(self) -> None:
-        if self._growing is not None:
-            self._growing.message["content"] += "".join(self._pieces)
-            self._growing = None
-            self._pieces.clear()
+    def _join_chunks(self) -> None:
+        if self._streaming is not None:
+            self._streaming.message["content"] += "".join(self._chunks)
+            self._streaming = None
+            self._chunks.clear()
 
-    def _assistant(self, message_id: str) -> Entry:
+    def _reply_entry(self, message_id: str) -> TranscriptEntry:
         known = self.entries.get(message_id)
-        self._speaking = self._add(message_id, "assistant", "") if known is None else known
-        self._speaking.last_seq = self._seq
-        return self._speaking
+        self._reply = self._add_entry(message_id, "assistant", "") if known is None else known
+        self._reply.last_seq = self._seq
+        return self._reply
 
-    def _calling(self, tool_call_id: str) -> Entry:
-        speaking = self._speaking or self._assistant(f"calls_{tool_call_id}")
-        speaking.last_seq = self._seq
-        return speaking
+    def _calling_entry(self, tool_call_id: str) -> TranscriptEntry:
+        reply = self._reply or self._reply_entry(f"calls_{tool_call_id}")
+        reply.last_seq = self._seq
+        return reply
 
-    def _add(self, wanted: str, role: str, content: str) -> Entry:
+    def _add_entry(self, wanted: str, role: str, content: str) -> TranscriptEntry:
         message_id = wanted
-        while message_id in self.entries:  # nothing says it twice; a log that does is read all the same
+        while message_id in self.entries:  # never written by us; a log that repeats an id is read all the same
             self._copies[wanted] = self._copies.get(wanted, 1) + 1
             message_id = f"{wanted}.{self._copies[wanted]}"
         message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}
-        entry = self.entries[message_id] = Entry(message, self._turn_id, self.head, self._seq)
+        entry = self.entries[message_id] = TranscriptEntry(message, self._turn_id, self.head, self._seq)
         self.head = message_id
-        self._speaking = entry if role == "assistant" else None
+        self._reply = entry if role == "assistant" else None
         return entry

@@ -18,13 +18,13 @@ from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, RuntimeEvent
 from agenticx.runtime.resuming import ResumePoint
 from agenticx.runtime.system_prompt import default_system_prompt
-from agenticx.sessions.base import JournalKind, Journalled, Store, StoredEvent, TurnRecord
+from agenticx.sessions.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord
 from agenticx.sessions.batches import EventBatcher
 from agenticx.sessions.confirming import DurableConfirmations
-from agenticx.sessions.damage import Damaged
+from agenticx.sessions.damage import DamagedData
 from agenticx.sessions.live import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.posting import TurnFailed
-from agenticx.sessions.reading import log_in_pieces
+from agenticx.sessions.reading import read_log_pages
 from agenticx.sessions.recovery import InterruptedTurn
 from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
@@ -243,7 +243,7 @@ class TurnRunner:
     @property
     def can_resume(self) -> bool:
         """True if a turn that waits for a confirmation continues after a restart."""
-        return self.store.outlives_the_process and self.settings.resume_interrupted == "confirms"
+        return self.store.is_persistent and self.settings.resume_interrupted == "confirms"
 
     def park(self) -> None:
         """Leave turns that wait for a confirmation, and their questions, open if they continue after a restart."""
@@ -311,7 +311,7 @@ class TurnRunner:
 
     async def end_leftover_processes(self, turn: TurnRecord) -> None:
         """Terminate the processes that are left of a turn of an earlier process."""
-        for fact in await self.store.journal_of(turn.session_id, turn.id):
+        for fact in await self.store.turn_journal(turn.session_id, turn.id):
             if fact.kind == "process":
                 process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
                 await run_in_thread(kill_leftovers, process, name="agx ending processes")
@@ -320,17 +320,17 @@ class TurnRunner:
         """Return the state of the turn in its log and journal; if they are unreadable, only whether the turn ended."""
         try:
             return await self._read_interrupted(turn)
-        except Damaged as exc:
+        except DamagedData as exc:
             _log.error("what a turn did cannot be read any more", turn=turn.id, error=str(exc))
-            running = {one.id for one in await self.store.unfinished()}
+            running = {one.id for one in await self.store.unfinished_turns()}
             return InterruptedTurn(session_id=turn.session_id, ended=turn.id not in running)
 
     async def _read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
         known = await self.store.turn(turn.session_id, turn.id) or turn
         events: list[StoredEvent] = []
-        async for piece in log_in_pieces(self.store, turn.session_id, known.after_seq or 0):
+        async for piece in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
             events += (event for event in piece if event.turn_id == turn.id)
-        return InterruptedTurn.from_log(events, await self.store.journal_of(turn.session_id, turn.id))
+        return InterruptedTurn.from_log(events, await self.store.turn_journal(turn.session_id, turn.id))
 
 
 def _report_failure(task: asyncio.Task[None]) -> None:
@@ -360,5 +360,5 @@ class _StoreCallJournal:
 
     async def _write(self, kind: JournalKind, key: str, data: Mapping[str, Any]) -> None:
         turn = self.turn
-        entry = Journalled(kind=kind, key=f"{turn.id}/{key}", session_id=turn.session_id, turn_id=turn.id, data=data)
-        await self.store.journal(entry)
+        entry = JournalEntry(kind=kind, key=f"{turn.id}/{key}", session_id=turn.session_id, turn_id=turn.id, data=data)
+        await self.store.add_journal_entry(entry)

@@ -1,4 +1,4 @@
-"""What model calls used: sums by session, day and model, and sums of those."""
+"""Usage of model calls, summed by session, day and model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Counts", "Spent", "counted"]
+__all__ = ["DailyUsage", "UsageCounts", "counts_of_call"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What a number of calls used.
+class UsageCounts:
+    """The usage of a number of calls.
 
-    `uncounted` calls are those whose provider did not say how many tokens went in or came out, `unpriced` ones those
-    whose cost is not known: what they used is in no sum. `cost_usd` is None if no call's cost is known.
+    `uncounted` calls are those whose provider did not report both input and output tokens, `unpriced` ones those whose
+    cost is unknown: their usage is in no sum. `cost_usd` is None if no call's cost is known.
     """
 
     calls: int = 0
@@ -27,9 +27,9 @@ class Counts:
     reasoning_tokens: int = 0
     cost_usd: Decimal | None = None
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, other: UsageCounts) -> UsageCounts:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return Counts(
+        return UsageCounts(
             calls=self.calls + other.calls,
             uncounted=self.uncounted + other.uncounted,
             unpriced=self.unpriced + other.unpriced,
@@ -42,18 +42,18 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What one session used on one day (`YYYY-MM-DD`, UTC) of one model."""
+class DailyUsage:
+    """The usage of one model by one session on one day (`YYYY-MM-DD`, UTC)."""
 
     session_id: str
     day: str
     model: str
-    counts: Counts
+    counts: UsageCounts
 
     @staticmethod
-    def summed(rows: Iterable[Spent]) -> list[Spent]:
-        """One row for each session, day and model, by day."""
-        sums: dict[tuple[str, str, str], Spent] = {}
+    def merged(rows: Iterable[DailyUsage]) -> list[DailyUsage]:
+        """Return one row for each session, day and model, ordered by day."""
+        sums: dict[tuple[str, str, str], DailyUsage] = {}
         for row in rows:
             key = (row.day, row.session_id, row.model)
             known = sums.get(key)
@@ -61,11 +61,11 @@ class Spent:
         return sorted(sums.values(), key=lambda row: row.day)
 
 
-def counted(usage: Mapping[str, Any]) -> Counts:
-    """The data of one `usage` event as the use of one call."""
+def counts_of_call(usage: Mapping[str, Any]) -> UsageCounts:
+    """Return the data of one `usage` event as the counts of one call."""
     cost = usage.get("cost_usd")
     both_known = usage["input_tokens"] is not None and usage["output_tokens"] is not None
-    return Counts(
+    return UsageCounts(
         calls=1,
         uncounted=0 if both_known else 1,
         unpriced=1 if cost is None else 0,

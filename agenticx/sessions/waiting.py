@@ -18,8 +18,8 @@ from agenticx.errors import SessionBusy
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
-from agenticx.sessions.base import Journalled, TurnRecord
-from agenticx.sessions.damage import readable
+from agenticx.sessions.base import JournalEntry, TurnRecord
+from agenticx.sessions.damage import map_decode_errors
 from agenticx.sessions.posting import Submission, SubmissionState, TurnRequest
 
 __all__ = ["MessageQueue", "QueuedMessage", "journal_key", "recorded_submission"]
@@ -73,9 +73,9 @@ class QueuedMessage:
         )
 
     @classmethod
-    def from_journal(cls, entry: Journalled) -> QueuedMessage:
+    def from_journal(cls, entry: JournalEntry) -> QueuedMessage:
         """Return the message of a `posted` journal entry; raises `Damaged`."""
-        with readable(f"a message that waits in session {entry.session_id!r}"):
+        with map_decode_errors(f"a message that waits in session {entry.session_id!r}"):
             message = UserMessage.model_validate(entry.data["message"])
             fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
             fields["interrupts"] = entry.data.get("interrupts", False)
@@ -88,7 +88,7 @@ class QueuedMessage:
             return self.message.message_id
         return journal_key(self.session_id, self.client_turn_id)
 
-    def to_journal_entry(self) -> Journalled:
+    def to_journal_entry(self) -> JournalEntry:
         """Return the `posted` journal entry of the message."""
         data = {
             "message": self.message.model_dump(mode="json"),
@@ -97,7 +97,7 @@ class QueuedMessage:
             "steers": self.steers,
             "interrupts": self.interrupts,
         }
-        return Journalled(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
+        return JournalEntry(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
 
     def to_event(self, type_: EventType) -> RuntimeEvent:
         """Return the message's event of type `queued` or `handed_back`."""
@@ -157,10 +157,10 @@ class MessageQueue:
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def taken_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Journalled]:
+    def taken_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[JournalEntry]:
         """Yield the `taken` journal entries to store with `events`; the first event gets the number `seq + 1`."""
         for index, event, message in self._resolved_by(events):
-            yield Journalled(
+            yield JournalEntry(
                 kind="taken",
                 key=message.key,
                 session_id=message.session_id,
@@ -198,15 +198,15 @@ def _size(message: UserMessage) -> int:
     return text + sum(file.size for file in message.attachments)
 
 
-def recorded_submission(taken: Journalled) -> Submission:
+def recorded_submission(taken: JournalEntry) -> Submission:
     """Return the submission of a `taken` journal entry; its turn is the one that the message was to begin."""
     data = taken.data
-    with readable(f"the journal of session {taken.session_id!r}"):
+    with map_decode_errors(f"the journal of session {taken.session_id!r}"):
         turn = TurnRecord(
             id=taken.turn_id,
             session_id=taken.session_id,
             input=data["input"],
-            attached=data["attached"],
+            attachments_digest=data["attached"],
             client_turn_id=data["client_turn_id"],
         )
         return Submission(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])

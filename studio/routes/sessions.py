@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.exhaustion import raise_if_exhausted
-from agenticx.sessions.base import Archived, Found, SessionRecord
+from agenticx.sessions.base import ArchivedFilter, SearchResult, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.bodies import RequestBody, read_body
 from studio.openapi import Parameter
@@ -42,7 +42,7 @@ _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 200
 _MAX_TOOLS = 500
 _MAX_QUERY_CHARS = 500
-_ARCHIVED: dict[str | None, Archived] = {None: "without", "false": "without", "true": "only", "all": "with"}
+_ARCHIVED: dict[str | None, ArchivedFilter] = {None: "without", "false": "without", "true": "only", "all": "with"}
 
 
 QUERY = (
@@ -173,7 +173,7 @@ async def index(request: Request) -> Response:
     return JSONResponse(SessionListResponse(sessions=listed))
 
 
-def _matches(found: Found) -> list[SearchMatchItem]:
+def _matches(found: SearchResult) -> list[SearchMatchItem]:
     return [cast("SearchMatchItem", asdict(excerpt)) for excerpt in found.matches]
 
 
@@ -251,7 +251,7 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
-def _archived(text: str | None) -> Archived:
+def _archived(text: str | None) -> ArchivedFilter:
     if text not in _ARCHIVED:
         raise Problem(422, "bad_archived", "'archived' must be 'true', 'false' or 'all'.", field="archived")
     return _ARCHIVED[text]

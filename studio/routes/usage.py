@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.sessions.usage import Counts, Spent
+from agenticx.sessions.usage import DailyUsage, UsageCounts
 from studio.openapi import Parameter
 from studio.problems import Problem
 from studio.services import services
@@ -26,7 +26,7 @@ QUERY = (
 )
 
 
-class UsageCounts(TypedDict):
+class UsageItem(TypedDict):
     """The usage of model calls; the last two fields count the calls without token counts and without a cost."""
 
     calls: int
@@ -39,26 +39,26 @@ class UsageCounts(TypedDict):
     calls_without_cost: int
 
 
-class UsageByDay(UsageCounts):
+class UsageByDay(UsageItem):
     day: str
 
 
-class UsageBySession(UsageCounts):
+class UsageBySession(UsageItem):
     session_id: str
 
 
-class UsageByModel(UsageCounts):
+class UsageByModel(UsageItem):
     model: str
 
 
-class UsageRow(UsageCounts):
+class UsageRow(UsageItem):
     day: str
     session_id: str
     model: str
 
 
 class UsageResponse(TypedDict):
-    total: UsageCounts
+    total: UsageItem
     days: list[UsageByDay]
     sessions: list[UsageBySession]
     models: list[UsageByModel]
@@ -83,18 +83,18 @@ async def index(request: Request) -> Response:
     return JSONResponse(report)
 
 
-def _group_by(name: str, rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[dict[str, Any]]:
-    groups: dict[str, list[Spent]] = {}
+def _group_by(name: str, rows: Iterable[DailyUsage], key: Callable[[DailyUsage], str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[DailyUsage]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return [{name: value, **_counts_json(_sum(group))} for value, group in groups.items()]
 
 
-def _sum(rows: Iterable[Spent]) -> Counts:
-    return sum((row.counts for row in rows), Counts())
+def _sum(rows: Iterable[DailyUsage]) -> UsageCounts:
+    return sum((row.counts for row in rows), UsageCounts())
 
 
-def _counts_json(counts: Counts) -> UsageCounts:
+def _counts_json(counts: UsageCounts) -> UsageItem:
     return {
         "calls": counts.calls,
         "input_tokens": counts.input_tokens,

@@ -63,5 +63,5 @@ async def insert_sessions(database: Path, files: list[Path]) -> None:
             for seq, event in enumerate(map(Envelope.parse, lines), 1)
         ]
         record = SessionRecord(id=session_id, name=file.stem, workspace="/", created_at="2026-11-21T00:00:00.000Z")
-        await store.create(record, past=past)
+        await store.create(record, initial_events=past)
     await store.aclose()

@@ -13,7 +13,7 @@ from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
 from agenticx.sessions.base import encode_events
 from agenticx.sessions.bell import Notifier
-from agenticx.sessions.reading import log_in_pieces
+from agenticx.sessions.reading import read_log_pages
 from studio.services import Services
 from tests.faults.broken_streams import STREAMS
 from tests.faults.faulty_stores import Operation, Surrounded
@@ -23,47 +23,47 @@ BreaksStore = Callable[[SqliteStore], Store]
 
 
 def store(name: str | None, good: SqliteStore) -> Store:
-    """`good`, broken as `name` says."""
-    return _STORES.get(known(name) or "", _sound)(good)
+    """Return the `good` store with the fault `name`."""
+    return _STORES.get(checked_name(name) or "", _unchanged_store)(good)
 
 
 def services(name: str | None, services: Services) -> None:
-    """Break what is not the store."""
-    _SERVICES.get(known(name) or "", _left_alone)(services)
+    """Install a fault outside the store."""
+    _SERVICES.get(checked_name(name) or "", _unchanged_services)(services)
 
 
-def known(name: str | None) -> str | None:
-    """`name`, which is None or one of `MUTANTS`."""
+def checked_name(name: str | None) -> str | None:
+    """Return `name`; raise `ValueError` unless it is None or one of `MUTANTS`."""
     if name is not None and name not in MUTANTS:
         raise ValueError(f"no server is broken so that it {name}; known: {', '.join(sorted(MUTANTS))}")
     return name
 
 
-def _sound(good: SqliteStore) -> Store:
+def _unchanged_store(good: SqliteStore) -> Store:
     return good
 
 
-def _left_alone(services: Services) -> None: ...
+def _unchanged_services(services: Services) -> None: ...
 
 
 def _around(good: Store, around: Around) -> Store:
     return Surrounded(good, around)  # type: ignore[return-value]
 
 
-class Early:
-    """Tells readers of events before they are stored; with `hides_failures` also of those that never will be."""
+class EarlyStore:
+    """A store that shows events to readers before they are stored; with `hides_failures` also those that never are."""
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good
         self._hides = hides_failures
-        self._bell = Notifier()
+        self._notifier = Notifier()
         self._shown: dict[str, list[StoredEvent]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._good, name)
 
     def subscribe(self, session_id: str | None, news: asyncio.Event) -> Any:
-        return self._bell.subscribe(session_id, news)
+        return self._notifier.subscribe(session_id, news)
 
     async def append(
         self,
@@ -77,7 +77,7 @@ class Early:
         ts = "2026-01-01T00:00:00.000Z"
         early = encode_events(session_id, turn_id, events, seq=expected_seq, position=10**9, ts=ts)
         self._shown.setdefault(session_id, []).extend(early)
-        self._bell.notify(session_id)
+        self._notifier.notify(session_id)
         await asyncio.sleep(0.02)
         try:
             return await self._good.append(session_id, turn_id, events, expected_seq=expected_seq, **more)
@@ -94,17 +94,17 @@ class Early:
 
 
 def _early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
-    return Early(good, hides_failures=hides_failures)  # type: ignore[return-value]
+    return EarlyStore(good, hides_failures=hides_failures)  # type: ignore[return-value]
 
 
 def _never_syncs(good: SqliteStore) -> Store:
     writer: Any = good._writer  # pyright: ignore[reportPrivateUsage]
-    usual = writer.do
+    usual = writer.submit
 
-    def do(work: Any, *, durable: bool = False, committed: Any = None) -> Any:
-        return usual(work, durable=False, committed=committed)
+    def submit(work: Any, *, durable: bool = False, on_commit: Any = None) -> Any:
+        return usual(work, durable=False, on_commit=on_commit)
 
-    writer.do = do
+    writer.submit = submit
     return good
 
 
@@ -126,7 +126,7 @@ def _any_turn(good: SqliteStore) -> Store:
         if operation.name != "claim":
             return await operation.do()
         turn: TurnRecord = operation.args[0]
-        running = [one for one in await good.unfinished() if one.session_id == turn.session_id]
+        running = [one for one in await good.unfinished_turns() if one.session_id == turn.session_id]
         for one in running:
             await good.release(one)
         return await operation.do()
@@ -141,13 +141,13 @@ def _locks_nothing(good: SqliteStore) -> Store:
 
 
 def _reads_all(good: SqliteStore) -> Store:
-    """To go on anywhere in a session all of it is read first, and a page of memory kept for each event."""
+    """Read the whole log of a session before each read behind its beginning, and keep a page of memory per event."""
     kept: list[bytes] = []
 
     async def around(operation: Operation) -> Any:
         if operation.name == "read" and operation.args[1] > 0:
             pages: list[bytes] = []
-            async for events in log_in_pieces(good, operation.args[0]):
+            async for events in read_log_pages(good, operation.args[0]):
                 pages.extend(event.frame_json.ljust(4096) for event in events)
             kept[:] = pages
         return await operation.do()
@@ -155,8 +155,8 @@ def _reads_all(good: SqliteStore) -> Store:
     return _around(good, around)
 
 
-def _saying(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
-    """What `behind` makes of a turn's last event is stored behind it."""
+def _appending(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
+    """Append the event that `behind` returns for a turn's last event behind that event."""
 
     async def around(operation: Operation) -> Any:
         if operation.name != "append" or not operation.args[2][-1].terminal:
@@ -176,14 +176,14 @@ def _again(final: RuntimeEvent) -> RuntimeEvent:
 
 
 def _run_again(services: Services) -> None:
-    """Calls that had begun go on as if they had not."""
+    """Continue calls that had begun as if they had not."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
     usual = turns.read_interrupted
 
     async def cut(turn: TurnRecord) -> Any:
-        known = await usual(turn)
-        known.begun_calls = frozenset()
-        return known
+        checked_name = await usual(turn)
+        checked_name.begun_calls = frozenset()
+        return checked_name
 
     def cut_again(_self: object, turn: TurnRecord) -> Any:
         return cut(turn)
@@ -191,8 +191,8 @@ def _run_again(services: Services) -> None:
     type(turns).read_interrupted = cut_again
 
 
-def _agree(services: Services) -> None:
-    """Every answer is told to count."""
+def _accept_all_answers(services: Services) -> None:
+    """Report every answer as the one that counts."""
     confirms: Any = services.hub.confirms
     usual = confirms.answer
 
@@ -213,13 +213,13 @@ _STORES: dict[str, BreaksStore] = {
     "locks nothing": _locks_nothing,
     "says that all is well": partial(_early, hides_failures=True),
     "reads the whole log to resume": _reads_all,
-    "goes on behind the end": _saying(_more),
-    "ends twice": _saying(_again),
+    "goes on behind the end": _appending(_more),
+    "ends twice": _appending(_again),
 }
 
 _SERVICES: dict[str, Callable[[Services], None]] = {
     "runs calls again": _run_again,
-    "agrees with everybody": _agree,
+    "agrees with everybody": _accept_all_answers,
     **STREAMS,
 }
 

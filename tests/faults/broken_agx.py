@@ -1,6 +1,7 @@
-"""`agx` whose studio is broken on purpose, or SOUND: `python -m tests.faults.broken_agx MUTANT serve --port 0`.
+"""The program `agx` with a broken studio: `python -m tests.faults.broken_agx MUTANT serve --port 0`.
 
-Either has all the time that it needs to end: a slow machine cuts nothing off, and what hangs shows by taking so long.
+MUTANT may be SOUND. Shutdown has no time limit in either case: a slow machine cuts nothing off, and a hang shows in the
+time that it takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams that break a promise on purpose: the studio that is given is changed, and nothing beside it."""
+"""Streams that break a promise on purpose, by changes of the given studio alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Answer = Awaitable[tuple[int, bytes]]
 
 
 def _moving(steps: int) -> Breaks:
-    """A cursor stands so many events further than it says, though never behind the last one."""
+    """Move each cursor by so many events, though never behind the last one."""
 
     async def start(feed: Any, usual: Any, cursor: str | None) -> tuple[int, bytes]:
         place, reset = await usual(cursor)
@@ -42,7 +42,7 @@ def _moving(steps: int) -> Breaks:
 
 
 def _at_an_odd_one(answer: Callable[[Answer], Answer]) -> Breaks:
-    """One odd cursor is answered by what `answer` makes of the usual answer."""
+    """Answer one odd cursor with the result of `answer` for the usual answer."""
 
     async def start(_feed: Any, usual: Any, cursor: str | None) -> tuple[int, bytes]:
         return await (answer(usual(cursor)) if cursor == ODD_CURSOR else usual(cursor))
@@ -66,7 +66,7 @@ async def _failure(usual: Answer) -> tuple[int, bytes]:
 
 
 def _answer_cursors(start: Callable[..., Any], services: Services) -> None:
-    """`start(feed, usual, cursor)` takes the place of every feed's own."""
+    """Replace the `start` of every feed by `start(feed, usual, cursor)`."""
     relay: Any = services.relay
     usual = relay._feed
 
@@ -80,13 +80,13 @@ def _answer_cursors(start: Callable[..., Any], services: Services) -> None:
 
 
 def _keep_the_dead(services: Services) -> None:
-    """Readers that are gone stay in the list."""
+    """Keep readers that are gone in the list."""
     relay: Any = services.relay
     _when_one_is_gone(services, lambda _feed, news: relay._readers.add(news))
 
 
 def _stop_with_the_reader(services: Services) -> None:
-    """The turn that a reader followed is stopped when the reader is gone."""
+    """Stop the turn that a reader followed when the reader is gone."""
     stopping: set[asyncio.Task[Any]] = set()
 
     def stop(feed: Any, _news: asyncio.Event) -> None:
@@ -113,7 +113,7 @@ def _when_one_is_gone(services: Services, then: Callable[[Any, asyncio.Event], N
 
 
 def _close_streams_first(services: Services) -> None:
-    """Streams are ended before the turns are."""
+    """End streams before the turns."""
     hub: Any = services.hub
     usual = hub.close
 
@@ -141,7 +141,7 @@ def _close_badly(services: Services) -> None:
 
 
 def _queue_for_each(services: Services) -> None:
-    """What is to be told is copied for each reader at once, and kept after it was taken or the reader has gone."""
+    """Copy all messages for each reader at once, and keep them after they were sent or the reader has gone."""
     queues: list[list[Message]] = []
 
     def wrap(stream: ASGIApp) -> ASGIApp:
@@ -172,7 +172,7 @@ def _queue_for_each(services: Services) -> None:
 
 
 def _silent_behind(type_: str | None) -> Breaks:
-    """No heartbeat once an event of that type was told; None: none at all."""
+    """Send no heartbeat once an event of that type was sent; None: none at all."""
     marker = b"" if type_ is None else f'"type":"{type_}"'.encode()
 
     def of_a_stream() -> Callable[[bytes], bool]:
@@ -193,7 +193,7 @@ def _no_farewell(services: Services) -> None:
 
 
 def _leaving_out(of_a_stream: Callable[[], Callable[[bytes], bool]], services: Services) -> None:
-    """Each stream leaves out that of which its own `of_a_stream()` is true."""
+    """Drop from each stream the bodies for which its own `of_a_stream()` returns True."""
 
     def wrap(stream: ASGIApp) -> ASGIApp:
         async def quieter(scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,7 +211,7 @@ def _leaving_out(of_a_stream: Callable[[], Callable[[bytes], bool]], services: S
 
 
 def _through(wrap: Wrap, services: Services) -> None:
-    """Every stream goes out through what `wrap` makes of it."""
+    """Wrap every stream in `wrap`."""
     relay: Any = services.relay
     usual = relay.respond
 
@@ -225,7 +225,7 @@ def _through(wrap: Wrap, services: Services) -> None:
 
 
 def _framing(change: Callable[[bytes], bytes]) -> Breaks:
-    """The relay reads `change(frame)` of each frame."""
+    """Make the relay read `change(frame)` instead of each frame."""
 
     async def around(operation: Operation) -> Any:
         result = await operation.do()
@@ -242,7 +242,7 @@ def _framing(change: Callable[[bytes], bytes]) -> Breaks:
 
 
 def _unescaped(text: str) -> Callable[[bytes], bytes]:
-    """Writes that character as it is."""
+    """Return a change that writes that character unescaped."""
     escaped = json.dumps(text)[1:-1].encode()
     return lambda frame: frame.replace(escaped, text.encode())
 

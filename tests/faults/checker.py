@@ -1,4 +1,4 @@
-"""What must be true of a log beside what was seen of it: every check returns what it finds wrong, in words."""
+"""Checks of a log against what was observed of it: each returns its findings as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.log_file import Log, Logged
+from tests.faults.log_file import Log, LoggedEvent
 
 VOLATILE = frozenset(
     {
@@ -32,16 +32,16 @@ DOUBT = "whether it took effect is not known"  # what is said of a call that was
 
 @dataclass
 class Transcript:
-    """What one client holds of one stream, over all its connections: `data` of every frame that had an id."""
+    """The frames that one client received of one stream, over all its connections: `data` of each frame with an id."""
 
     frames: list[bytes] = field(default_factory=list[bytes])
-    odd: list[str] = field(default_factory=list[str])  # frames without id that have no business there
+    unexpected: list[str] = field(default_factory=list[str])  # frames without id that have no business there
     cursor: str | None = None
 
 
 @dataclass
-class Seen:
-    """All that the world outside the server holds."""
+class Observations:
+    """All that was observed outside the server."""
 
     sessions: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     everything: Transcript = field(default_factory=Transcript)
@@ -51,13 +51,13 @@ class Seen:
     marks: Path = Path("marks")  # a line "session call" for each time a tool ran
 
     def executions(self) -> Counter[tuple[str, str]]:
-        """How often each call ran, by session and call id."""
+        """Return how often each call ran, by session and call id."""
         lines = self.marks.read_text().splitlines() if self.marks.exists() else []
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
 
-def findings(log: Log, seen: Seen, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
-    """Everything wrong; `over`: nothing runs any more. Events of the types `spared` may be lost."""
+def findings(log: Log, seen: Observations, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
+    """Return all findings; `over`: nothing runs any more. Events of the types `spared` may be lost."""
     if log.verdict != "ok":
         return [f"integrity_check: {log.verdict}"]
     found = [*_numbered(log), *_seen_is_there(log, seen, spared), *_accepted(log, seen), *_turns(log)]
@@ -69,7 +69,7 @@ def findings(log: Log, seen: Seen, *, over: bool = False, spared: Collection[str
 
 
 def _numbered(log: Log) -> Iterator[str]:
-    """1, 2, 3 … in each session, positions of their own, and envelopes that say the same."""
+    """Check that sequence numbers have no gaps, positions are unique and rise, and envelopes agree."""
     places: Counter[int] = Counter()
     for session, events in log.events.items():
         if [event.seq for event in events] != list(range(1, len(events) + 1)):
@@ -79,13 +79,13 @@ def _numbered(log: Log) -> Iterator[str]:
         if positions != sorted(positions):
             yield f"{session}: positions fall"
         for event in events:
-            said = event.envelope
-            if (said["session_id"], said["seq"], said["type"]) != (session, event.seq, event.type):
-                yield f"{session}: event {event.seq} says that it is {said['seq']} of {said['session_id']}"
+            envelope = event.envelope
+            if (envelope["session_id"], envelope["seq"], envelope["type"]) != (session, event.seq, event.type):
+                yield f"{session}: event {event.seq} has an envelope of {envelope['seq']} of {envelope['session_id']}"
     yield from (f"position {place} was given out {times} times" for place, times in places.items() if times > 1)
 
 
-def _seen_is_there(log: Log, seen: Seen, spared: Collection[str]) -> Iterator[str]:
+def _seen_is_there(log: Log, seen: Observations, spared: Collection[str]) -> Iterator[str]:
     for session, transcript in seen.sessions.items():
         yield from _lost(f"client of {session}", log, transcript, spared)
         numbers = [json.loads(frame)["seq"] for frame in transcript.frames]
@@ -96,37 +96,37 @@ def _seen_is_there(log: Log, seen: Seen, spared: Collection[str]) -> Iterator[st
 
 
 def _lost(who: str, log: Log, transcript: Transcript, spared: Collection[str]) -> Iterator[str]:
-    yield from (f"{who}: {odd}" for odd in transcript.odd)
+    yield from (f"{who}: {unexpected}" for unexpected in transcript.unexpected)
     for frame in transcript.frames:
-        told: dict[str, Any] = json.loads(frame)
-        events: list[Logged] = log.events.get(told["session_id"], [])
-        if told["seq"] > len(events):
-            if told["type"] not in spared:
-                yield f"{who}: lost event {told['seq']} ({told['type']}) of {told['session_id']}"
-        elif events[told["seq"] - 1].frame != frame:
-            yield f"{who}: event {told['seq']} of {told['session_id']} is another one in the log"
+        envelope: dict[str, Any] = json.loads(frame)
+        events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
+        if envelope["seq"] > len(events):
+            if envelope["type"] not in spared:
+                yield f"{who}: lost event {envelope['seq']} ({envelope['type']}) of {envelope['session_id']}"
+        elif events[envelope["seq"] - 1].frame != frame:
+            yield f"{who}: event {envelope['seq']} of {envelope['session_id']} is another one in the log"
 
 
 def _missed(log: Log, everything: Transcript) -> Iterator[str]:
-    """The stream of all sessions in the order of the log, without gap or double."""
+    """Check that the stream of all sessions is in the order of the log, without gap or duplicate."""
     places = [_place(log, frame) for frame in everything.frames]
     known = [place for place in places if place is not None]
     if not known:
         return
     if known != sorted(set(known)):
-        yield "the stream of all sessions was not in the order of the log, or told something twice"
+        yield "the stream of all sessions was not in the order of the log, or had an event twice"
     logged = {event.position for events in log.events.values() for event in events}
     if lacking := {place for place in logged if known[0] <= place <= known[-1]} - set(known):
         yield f"the stream of all sessions left out the positions {sorted(lacking)[:10]}"
 
 
 def _place(log: Log, frame: bytes) -> int | None:
-    told: dict[str, Any] = json.loads(frame)
-    events: list[Logged] = log.events.get(told["session_id"], [])
-    return events[told["seq"] - 1].position if told["seq"] <= len(events) else None
+    envelope: dict[str, Any] = json.loads(frame)
+    events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
+    return events[envelope["seq"] - 1].position if envelope["seq"] <= len(events) else None
 
 
-def _accepted(log: Log, seen: Seen) -> Iterator[str]:
+def _accepted(log: Log, seen: Observations) -> Iterator[str]:
     started = {event.data.get("client_turn_id") for event in _of_type(log, "turn_started")}
     yield from (f"turn {id_} was accepted and is not there" for id_ in seen.accepted - started)
     yield from (f"turn {id_} was refused and is there" for id_ in seen.refused & (started | log.asked_for.keys()))
@@ -136,7 +136,7 @@ def _accepted(log: Log, seen: Seen) -> Iterator[str]:
 
 
 def _turns(log: Log) -> Iterator[str]:
-    """One turn at a time, each begun by turn_started and closed by one terminal event."""
+    """Check that turns do not overlap, each begun by turn_started and closed by one terminal event."""
     for session, events in log.events.items():
         running = None
         for event in events:
@@ -170,8 +170,8 @@ def _ended(log: Log) -> Iterator[str]:
 # --- E, F: answers and effects ----------------------------------------------------------------------------------------
 
 
-def _effects(log: Log, seen: Seen) -> Iterator[str]:
-    """No call ran twice, and each that ran is in the journal and is not told as one that did not run."""
+def _effects(log: Log, seen: Observations) -> Iterator[str]:
+    """Check that no call ran twice, and that each that ran is in the journal and not reported as not run."""
     began = {(fact.session, fact.data["call_id"]) for fact in log.facts("began")}
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
@@ -184,20 +184,20 @@ def _effects(log: Log, seen: Seen) -> Iterator[str]:
     asked_for = {(event.session, event.data["tool_call_id"]) for event in _of_type(log, "tool_call")}
     for call, times in seen.executions().items():
         if call not in asked_for:
-            yield f"call {call} ran and the log does not tell of it"
+            yield f"call {call} ran and is not in the log"
         if times > 1:
             yield f"call {call} ran {times} times"
         if call not in began:
             yield f"call {call} ran and is not in the journal"
         if outcomes.get(call, "ok") not in RAN and call not in doubted:
-            yield f"call {call} ran and is told as {outcomes[call]}"
+            yield f"call {call} ran and is reported as {outcomes[call]}"
     for call, outcome in outcomes.items():
         if outcome == "ok" and call in began and not seen.executions()[call]:
-            yield f"call {call} is told as done and never ran"
+            yield f"call {call} is reported as done and never ran"
 
 
-def _answered(log: Log, seen: Seen) -> Iterator[str]:
-    """What a person was told was decided stands in the journal; only a restart may have closed the question else."""
+def _answered(log: Log, seen: Observations) -> Iterator[str]:
+    """Check that reported decisions are in the journal; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
         kept = [fact.data["approved"] for fact in log.facts("answered") if fact.key == question]
         closed = [fact.data for fact in log.facts("closed") if fact.key == question]
@@ -207,8 +207,8 @@ def _answered(log: Log, seen: Seen) -> Iterator[str]:
             yield f"question {question} was answered {approved} and closed by {closed[0]['by']}"
 
 
-def _carried_out(log: Log, seen: Seen) -> Iterator[str]:
-    """Each yes ran, or is told as unknown or as denied by a restart; each no did not run."""
+def _carried_out(log: Log, seen: Observations) -> Iterator[str]:
+    """Check that each approved call ran, or is reported as unknown or denied by a restart; no denied one ran."""
     call_of = {
         event.data["id"]: (event.session, event.data["context"]["tool_call_id"])
         for event in _of_type(log, "confirm_required")
@@ -222,20 +222,20 @@ def _carried_out(log: Log, seen: Seen) -> Iterator[str]:
         call = call_of[question]
         outcome, ran = outcomes.get(call), executions[call]
         if question in given_up and ran:
-            yield f"question {question} is told as denied by a restart, and its call ran"
+            yield f"question {question} is reported as denied by a restart, and its call ran"
         if approved and outcome not in {"ok", "unknown"} and question not in given_up:
-            yield f"question {question} was answered yes and its call is told as {outcome}"
+            yield f"question {question} was answered yes and its call is reported as {outcome}"
         if not approved and (outcome != "denied" or ran):
-            yield f"question {question} was answered no and its call is told as {outcome}, having run {ran} times"
+            yield f"question {question} was answered no and its call is reported as {outcome}, having run {ran} times"
 
 
-def _of_type(log: Log, *types: str) -> Iterator[Logged]:
+def _of_type(log: Log, *types: str) -> Iterator[LoggedEvent]:
     return (event for events in log.events.values() for event in events if event.type in types)
 
 
-Check = Callable[[Log, Seen], Iterable[str]]
+Check = Callable[[Log, Observations], Iterable[str]]
 
 
-def told(found: Sequence[Any], most: int = 10) -> str:
-    """Findings as the message of a failed test."""
+def report_findings(found: Sequence[Any], most: int = 10) -> str:
+    """Return findings as the message of a failed test."""
     return "\n".join([f"{len(found)} findings", *map(str, found[:most])])

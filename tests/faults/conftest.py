@@ -1,4 +1,4 @@
-"""A turn player for the randomised fault tests."""
+"""The fixture of the randomised fault tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.runtime.playing import Player
 
 @pytest.fixture
 def play(tmp_path: Path) -> Player:
+    """Return a player of turns with a home and a workspace of its own."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     return Player(tmp_path / "home", workspace)

@@ -1,6 +1,7 @@
-"""The disk below SQLite: operations fail or are written down, through the interface that SQLite has for it (a VFS).
+"""A faulty disk below SQLite, made with its virtual file system interface (VFS).
 
-The shapes of its two tables: https://www.sqlite.org/c3ref/vfs.html and https://www.sqlite.org/c3ref/io_methods.html.
+Operations fail or are recorded. The shapes of its two tables: https://www.sqlite.org/c3ref/vfs.html and
+https://www.sqlite.org/c3ref/io_methods.html.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _LOCK_FLAG = 2  # SQLITE_SHM_LOCK
 
 
 class Fault:
-    """Fails the `nth` operation of one kind, as the file `control` says at that moment: `arm` writes it."""
+    """A fault of the `nth` operation of one kind, read from the file `control`, which `arm` writes."""
 
     def __init__(self, control: Path, note: Callable[..., None]) -> None:
         self._control = control
@@ -66,9 +67,9 @@ class Fault:
         self._left = 0
         self._seconds = self._until = 0.0
 
-    def strikes(self, kinds: Callable[[str], bool]) -> str | None:
-        """What fails now, if it is one of `kinds`."""
-        self._look()
+    def next_failure(self, kinds: Callable[[str], bool]) -> str | None:
+        """Count an operation; return the failure that it must have now, if that is one of `kinds`, else None."""
+        self._read_control()
         if self._what is None or not kinds(self._what):
             return None
         self._left -= 1
@@ -78,7 +79,7 @@ class Fault:
             return self._what
         return self._what if time.monotonic() < self._until else None
 
-    def _look(self) -> None:
+    def _read_control(self) -> None:
         try:
             stamp = os.stat(self._control).st_ino
         except FileNotFoundError:
@@ -90,22 +91,22 @@ class Fault:
 
 
 def arm(control: Path, what: str | None, nth: int = 0, seconds: float = 0.0) -> None:
-    """From now on the `nth` operation fails, and all others until `seconds` are over."""
+    """Make the `nth` operation fail, and all others until `seconds` have passed."""
     new = control.with_name(f"{control.name}.{time.monotonic_ns()}")
     new.write_text(json.dumps({"what": what, "nth": nth, "seconds": seconds}))
     new.replace(control)
 
 
 class Disk:
-    """`trace` tells what was written and what was synced; `control` what fails, by the names of FAILURES."""
+    """A disk that records writes and syncs in `trace`; `control` chooses failures, by the names of FAILURES."""
 
     def __init__(self, trace: str, control: str | None = None) -> None:
         self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._fault = None if control is None else Fault(Path(control), self.note)
 
-    def verdict(self, kind: str) -> int:
-        """The error of this operation, 0 for none."""
-        what = self._fault and self._fault.strikes(lambda name: name in FAILURES and FAILURES[name][0] == kind)
+    def error_code(self, kind: str) -> int:
+        """Return the SQLite error code of this operation, 0 for none."""
+        what = self._fault and self._fault.next_failure(lambda name: name in FAILURES and FAILURES[name][0] == kind)
         return FAILURES[what][1] if what else 0
 
     def note(self, *words: object) -> None:
@@ -116,7 +117,7 @@ _kept: list[Any] = []  # what SQLite has pointers to
 
 
 def install(disk: Disk) -> None:
-    """From now on all databases of this process lie on `disk`."""
+    """Put all databases that this process opens from now on on `disk`."""
     library = ctypes.CDLL(ctypes.util.find_library("sqlite3"))
     library.sqlite3_vfs_find.restype = POINTER(_Vfs)
     library.sqlite3_vfs_register.argtypes = [POINTER(_Vfs), c_int]
@@ -149,7 +150,7 @@ def _name_at(pointer: int) -> str:
 
 
 class _Wrapping:
-    """The methods of files, each once for every set that SQLite has."""
+    """The wrapped file methods, made once for each method table that SQLite has."""
 
     def __init__(self, disk: Disk, names: dict[int, str]) -> None:
         self._disk = disk
@@ -179,13 +180,13 @@ class _Wrapping:
 
     def _read(self, usual: Callable[..., int]) -> Callable[..., int]:
         def read(file: int, to: int, size: int, offset: int) -> int:
-            return self._disk.verdict("read") or usual(file, to, size, offset)
+            return self._disk.error_code("read") or usual(file, to, size, offset)
 
         return read
 
     def _write(self, usual: Callable[..., int]) -> Callable[..., int]:
         def write(file: int, content: int, size: int, offset: int) -> int:
-            error = self._disk.verdict("write")
+            error = self._disk.error_code("write")
             if error:
                 return error
             self._disk.note("write", self._names[file], offset, size)
@@ -202,7 +203,7 @@ class _Wrapping:
 
     def _sync(self, usual: Callable[..., int]) -> Callable[..., int]:
         def sync(file: int, flags: int) -> int:
-            code = self._disk.verdict("sync") or usual(file, flags)
+            code = self._disk.error_code("sync") or usual(file, flags)
             if code == 0:
                 self._disk.note("sync", self._names[file])
             return code
@@ -211,7 +212,7 @@ class _Wrapping:
 
     def _lock(self, usual: Callable[..., int]) -> Callable[..., int]:
         def lock(file: int, offset: int, count: int, flags: int) -> int:
-            if flags & _LOCK_FLAG and (error := self._disk.verdict("lock")):
+            if flags & _LOCK_FLAG and (error := self._disk.error_code("lock")):
                 return error
             return usual(file, offset, count, flags)
 
@@ -219,7 +220,7 @@ class _Wrapping:
 
 
 def unsynced(trace: Path) -> dict[str, list[tuple[int, int]]]:
-    """By file name: the places and sizes of what was written since the file was last synced."""
+    """Return, by file name, the offsets and sizes of the writes since the file was last synced."""
     waiting: dict[str, list[tuple[int, int]]] = {}
     for line in trace.read_text().splitlines():
         match line.split():

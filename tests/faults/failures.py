@@ -1,4 +1,4 @@
-"""Every way a model call can fail, for promise C6: at which point, and what the contract says must follow."""
+"""Failures of a model call, for promise C6: the point of failure, and the outcome by the contract."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ UNSHAKEN = Fault(name="no TLS", do=_good, code="provider.transport", again=True)
 
 
 def any_fault(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """One fault at one point; `example` is a reply like the one it spoils."""
+    """Return one fault at one point; `example` is a reply like the one it spoils."""
     kind = rng.choices([_status, _cut, _complaint, _broken_head, _junk], [4, 5, 3, 2, 2])[0]
     return kind(rng, wire, example)
 
 
 def silence(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """The provider says nothing more, before its headers or after any of its events."""
+    """Return a provider's silence, before its headers or after any of its events."""
     boundary = rng.randint(-1, example.marker)
 
     async def do(exchange: Exchange) -> None:
@@ -118,7 +118,7 @@ Headers = Callable[[], dict[str, str]]
 
 
 def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[datetime] | None]:
-    """The headers, made when they are sent because a date is, the seconds they stand for, and the dates that were."""
+    """Return the headers, as a function because of dates, the seconds they ask for, and a list of the dates sent."""
     seconds = rng.choice([0, 2, 7, 20, 25, 25, 3600])
     match rng.randrange(6):
         case 0:
@@ -148,7 +148,7 @@ def _by_date(seconds: float) -> tuple[Headers, float, list[datetime]]:
 
 
 def _cut(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """The body ends at an event boundary, or within the next event, before the end marker."""
+    """Return a body that ends at an event boundary, or within the next event, before the end marker."""
     boundary, within = rng.randint(0, example.marker), rng.random() < 0.3
     how, together = rng.choice(["clean", "torn", "reset"]), rng.random() < 0.5
 
@@ -174,7 +174,7 @@ def _cut(rng: random.Random, wire: str, example: Stream) -> Fault:
 
 
 def _complaint(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """An error inside a 200: instead of the body, or behind any number of its events."""
+    """Return an error inside a 200: instead of the body, or behind any number of its events."""
     code, again, elsewhere, status, google, word = rng.choice(COMPLAINTS)
     event: Any = {"type": "error", "error": {"message": "Sorry.", "type": word}}
     if wire == "gemini":
@@ -204,7 +204,7 @@ def _complaint(rng: random.Random, wire: str, example: Stream) -> Fault:
 
 
 def _junk(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """A 200 that is no reply: a web page, compressed bytes, no JSON, no object."""
+    """Return a 200 that is no reply: a web page, compressed bytes, no JSON, no object."""
     boundary = rng.randint(0, example.marker)
     what = rng.choice(["web page", "gzip", "no JSON", "no object", "deep"])
     events = {"no JSON": "not json", "no object": [1], "deep": "[" * 5000}

@@ -1,4 +1,4 @@
-"""Stores with one fault each: what surrounds an operation of a good store kills the process, fails, or lies."""
+"""Stores with one fault each: an operation of a good store kills the process or fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Journalled, Store
+from agenticx.sessions import JournalEntry, Store
 from tests.faults.disk import Fault
 
 
@@ -29,8 +29,9 @@ class Operation:
 
     @property
     def kind(self) -> str | None:
-        """The kind of the fact that it journals."""
-        return self.args[0].kind if self.name == "journal" and isinstance(self.args[0], Journalled) else None
+        """The kind of the entry that it adds to the journal, else None."""
+        entry = self.args[0] if self.name == "add_journal_entry" else None
+        return entry.kind if isinstance(entry, JournalEntry) else None
 
 
 POINTS: dict[str, Callable[[Operation], bool]] = {
@@ -48,7 +49,7 @@ POINTS: dict[str, Callable[[Operation], bool]] = {
 
 
 class Surrounded:
-    """A `Store` whose every operation goes through `around`."""
+    """A `Store` whose operations all go through `around`."""
 
     METHODS = frozenset(name for name in vars(Store) if not name.startswith("_")) - {"subscribe", "aclose"}
 
@@ -68,7 +69,7 @@ class Surrounded:
 
 
 def crashing(store: Store, point: str, when: str, nth: int) -> Store:
-    """The process is killed `when` ("before" or "after") the `nth` operation of that kind."""
+    """Return a store that kills the process `when` ("before" or "after") the `nth` operation of that kind."""
     left = nth
 
     async def around(operation: Operation) -> Any:
@@ -90,10 +91,13 @@ REFUSED, UNANSWERED = "refused", "unanswered"
 
 
 def failing(store: Store, fault: Fault) -> Store:
-    """Operations fail as `fault` says: refused, or carried out without an answer, as when the disk's is lost."""
+    """Return a store whose operations fail as `fault` says.
+
+    An operation is refused, or carried out without an answer, as when the disk's answer is lost.
+    """
 
     async def around(operation: Operation) -> Any:
-        what = fault.strikes(lambda name: name in {REFUSED, UNANSWERED})
+        what = fault.next_failure(lambda name: name in {REFUSED, UNANSWERED})
         if what == REFUSED:
             raise StoreError("the disk is full")
         result = await operation.do()

@@ -1,4 +1,4 @@
-"""Servers that are killed at random moments, again and again over one folder, while clients work and record."""
+"""Servers killed at random moments, again and again over one folder, with recording clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIVES_OF_A_FOLDER = 250
 
 @dataclass
 class Figures:
-    """What a run came to."""
+    """The figures of a run."""
 
     cycles: int = 0
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class Figures:
 
 @dataclass
 class KillLoop:
-    """`after_kill` is called between each kill and the next start and returns what is wrong."""
+    """A loop of server lives; `after_kill` is called between each kill and the next start and returns its findings."""
 
     nursery: Servers
     world: World
@@ -57,7 +57,7 @@ class KillLoop:
     figures: Figures = field(default_factory=Figures)
 
     async def run(self, cycles: int) -> list[str]:
-        """Findings; those of a cycle end the loop."""
+        """Run the cycles; return the findings, the first of which end the loop."""
         began = time.monotonic()
         await self._populate()
         for _ in range(cycles):
@@ -80,7 +80,7 @@ class KillLoop:
             await studio.end()
 
     async def cycle(self) -> None:
-        """One life of a server."""
+        """Run one server until it is killed."""
         chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.at_once, self.sessions))
         async with self.serve() as (studio, streams, client):
             killing = asyncio.create_task(self._kill_later(studio))
@@ -101,7 +101,7 @@ class KillLoop:
         await studio.end()
 
     async def _work(self, client: httpx.AsyncClient, session: str) -> None:
-        """What a person does: answers what waits, says something new, until the server is gone."""
+        """Act as a user until the server is gone: answer open questions, send a message."""
         rng = random.Random(self.rng.random())
         status = 1
         while status:
@@ -126,7 +126,7 @@ class KillLoop:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def finish(self) -> list[str]:
-        """Let everything come to its end, have all streams to their ends, and look at the whole."""
+        """Let everything end, read all streams to their ends, and check the whole log."""
         async with self.sound() as (studio, streams, client):
             sessions = sorted(self.world.seen.sessions)
             async with asyncio.TaskGroup() as group:
@@ -153,12 +153,12 @@ class KillLoop:
         return _Serving(self, self.order)
 
     def sound(self) -> _Serving:
-        """A server without the fault."""
+        """Return a server without the fault."""
         return _Serving(self, {name: value for name, value in self.order.items() if name != "crash"})
 
 
 class _Serving:
-    """A server, a client for its streams and one for calls; a start that takes long is remembered."""
+    """A server with a client for its streams and one for calls; the time of its start is recorded."""
 
     def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
         self._loop = loop
@@ -180,5 +180,5 @@ class _Serving:
 
 
 def portions(cycles: int, most: int = LIVES_OF_A_FOLDER) -> list[int]:
-    """`cycles` as lives of several folders."""
+    """Return `cycles` divided into lives of several folders."""
     return [min(most, cycles - start) for start in range(0, cycles, most)]

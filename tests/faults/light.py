@@ -1,4 +1,4 @@
-"""A transport for the thousands of small calls of a fault test, at a fifth of the work of httpx's own."""
+"""A transport for the many small calls of a fault test, at a fifth of the work of httpx's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class LightTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 over kept connections, whole answers of a known length only; a cut is an `httpx.ReadError`."""
+    """An HTTP/1.1 transport with kept connections, for whole answers of known length; a cut is an `httpx.ReadError`."""
 
     def __init__(self) -> None:
         self._idle: list[Connection] = []

@@ -1,4 +1,4 @@
-"""The database read with code of its own: nothing here asks the server or knows how AgenticX reads it."""
+"""An independent reader of the database: it shares no code with AgenticX and asks no server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 WAL = "-wal"
 
 
-class Logged(NamedTuple):
-    """One event as it lies in the file."""
+class LoggedEvent(NamedTuple):
+    """An event as stored in the file."""
 
     session: str
     turn: str
@@ -36,7 +36,7 @@ class Logged(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """One journal entry."""
+    """A journal entry."""
 
     session: str
     turn: str
@@ -47,10 +47,10 @@ class Fact(NamedTuple):
 
 @dataclass
 class Log:
-    """All that a database file holds; `events` by session, in the order of the file."""
+    """The content of a database file; `events` by session, in the order of the file."""
 
     verdict: str
-    events: dict[str, list[Logged]] = field(default_factory=dict[str, list[Logged]])
+    events: dict[str, list[LoggedEvent]] = field(default_factory=dict[str, list[LoggedEvent]])
     journal: list[Fact] = field(default_factory=list[Fact])
     asked_for: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
     running: dict[str, str] = field(default_factory=dict[str, str])  # session → turn
@@ -60,7 +60,7 @@ class Log:
 
 
 def snapshot(database: Path, folder: Path) -> Path:
-    """A copy of the database as a killed process left it: the file and its write-ahead log, untouched by SQLite."""
+    """Copy the database as a killed process left it: the file and its write-ahead log, untouched by SQLite."""
     folder.mkdir(parents=True, exist_ok=True)
     copy = folder / database.name
     for suffix in ("", WAL):
@@ -74,7 +74,7 @@ def snapshot(database: Path, folder: Path) -> Path:
 
 
 def read_log(copy: Path) -> Log:
-    """What a copy of the database holds; a damaged one gives what SQLite says of it as `verdict`, and no more."""
+    """Return the content of a copy of the database; if it is damaged, only SQLite's error as `verdict`."""
     with closing(sqlite3.connect(copy)) as connection:
         try:
             verdict = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))
@@ -106,7 +106,7 @@ def _filled(log: Log, connection: sqlite3.Connection) -> Log:
     return log
 
 
-def _events(session: str, first_seq: int, lines: list[bytes]) -> Iterator[Logged]:
+def _events(session: str, first_seq: int, lines: list[bytes]) -> Iterator[LoggedEvent]:
     for seq, line in enumerate(lines, first_seq):
         position, turn, type_, terminal, frame = line.split(b"\t", 4)
-        yield Logged(session, turn.decode(), seq, int(position), type_.decode(), terminal == b"T", frame)
+        yield LoggedEvent(session, turn.decode(), seq, int(position), type_.decode(), terminal == b"T", frame)

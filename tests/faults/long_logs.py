@@ -1,4 +1,4 @@
-"""Logs of many events, written through the store in a process that ends behind it."""
+"""Logs of many events, written through the store in a process that ends afterwards."""
 
 from __future__ import annotations
 

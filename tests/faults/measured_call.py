@@ -1,7 +1,7 @@
-"""One turn in a process of its own, and how its memory grew: `python -m tests.faults.measured_call WIRE URL CLOCKS`.
+"""A measured turn in a process of its own: `python -m tests.faults.measured_call WIRE URL CLOCKS`.
 
-The first request warms up, the second is measured under `CLOCKS`, settings as JSON; no other clock runs out. Prints
-JSON.
+The growth of its memory is printed as JSON. The first request warms up, the second is measured under `CLOCKS`, settings
+as JSON; no other clock runs out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def main(wire: str, url: str, clocks: str) -> None:
 
 
 async def turn(model: Any, clocks: dict[str, float]) -> dict[str, Any]:
-    """The code or type of the end, and what had come by then."""
+    """Return the code or type of the last event, and the number of characters received before it."""
     retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1)), 0
     runtime = AgentRuntime(retrying, settings=load_settings({**FOR_EVER, **clocks}, environ={}))
     async for event in runtime.run_turn("hi", Session(), tools=[look]):

@@ -1,9 +1,9 @@
-"""A program of its own that has AgenticX loaded and forks servers: each is a real studio in a process to be killed.
+"""A program that imports AgenticX once and forks studio servers, each a process to be killed.
 
     python -m tests.faults.nursery
 
-Orders come as lines of JSON on standard input (`Order`); on standard output each server says once that it is ready,
-{pid, port}, and this process says once that it is gone, {pid, status}. So a server starts in a tenth of the time.
+Orders arrive as lines of JSON on standard input (`Order`); on standard output each server reports once that it is
+ready, {pid, port}, and this process once that it has ended, {pid, status}. So a server starts in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MARKS = "marks"
 
 @dataclass(frozen=True)
 class Order:
-    """One server: its folder, what is wrong with it, and settings."""
+    """An order for one server: its folder, its fault, and settings."""
 
     home: str
     crash: tuple[str, str, int] | None = None  # point, when, nth
@@ -106,10 +106,10 @@ def _reap() -> Iterator[int]:
         if pid == 0:
             return
         yield pid
-        _say({"pid": pid, "status": os.waitstatus_to_exitcode(status)})
+        _report({"pid": pid, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _say(what: dict[str, int]) -> None:
+def _report(what: dict[str, int]) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
@@ -150,11 +150,11 @@ async def _serve(order: Order, home: Path) -> None:
         tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
     )
     broken.services(order.broken, services)
-    server = StudioServer(services, lambda: _say({"pid": os.getpid(), "port": port}))
+    server = StudioServer(services, lambda: _report({"pid": os.getpid(), "port": port}))
     await server.serve(sockets=[listening])
 
 
-def _told(*words: object) -> None:
+def _log(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
@@ -163,7 +163,7 @@ def _store(order: Order, path: Path) -> Store:
     if order.crash is not None:
         store = crashing(store, *order.crash)
     if order.fails is not None:
-        store = failing(store, disk.Fault(Path(order.fails), _told))
+        store = failing(store, disk.Fault(Path(order.fails), _log))
     return store
 
 

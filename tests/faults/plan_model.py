@@ -1,4 +1,4 @@
-"""A model that does what the person's message says, round by round, and keeps nothing: a restart changes none of it."""
+"""A stateless model that carries out the plan in the user's message, so that restarts do not matter."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WORD_SECONDS = 0.002
 
 
 def plan(*rounds: tuple[int, Sequence[str]]) -> str:
-    """The message that asks for these rounds: how many words each says, and which tools it then calls."""
+    """Return the message that asks for these rounds: the number of words of each, and the tools it then calls."""
     return json.dumps([{"words": words, "calls": list(calls)} for words, calls in rounds])
 
 
 @dataclass(frozen=True)
 class PlanModel:
-    """A `ChatModel`. Its call ids are the same in every session and turn: `call_0`, `call_1`, …"""
+    """A `ChatModel` whose call ids are the same in every session and turn: `call_0`, `call_1` and so on."""
 
     name: str = "plan"
     context_window: int | None = None

@@ -1,4 +1,4 @@
-"""A provider on loopback that fails on purpose: each request gets the next fault of a script, or a good reply."""
+"""A provider on loopback that fails on purpose: each request gets the next fault, or a good reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["Exchange", "Fault", "Provider", "Stream", "provider", "stream"]
 
 @dataclass(frozen=True)
 class Stream:
-    """A good reply, event by event. `texts[n]` is what event `n` says; the reply is whole with event `marker`."""
+    """A good reply, event by event.
+
+    `texts[n]` is the text of event `n`; the reply is complete with event `marker`.
+    """
 
     events: Sequence[bytes]
     texts: Sequence[str]
@@ -33,7 +36,7 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What becomes of a request, and what must follow from it.
+    """A provider's behaviour for one request, and the outcome it must have.
 
     `code` is the error's, None for a good reply. `again` says that the same model may be asked again, `elsewhere` that
     a fallback may. `boundary` is how many events of a good reply the client gets; only text in them is ever shown.
@@ -52,7 +55,7 @@ class Fault:
 
 @dataclass
 class Exchange:
-    """One request being answered."""
+    """A request with its connection and the reply to be sent."""
 
     provider: Provider
     reader: asyncio.StreamReader
@@ -86,13 +89,13 @@ class Exchange:
         self.writer.transport.abort()
 
     async def be_silent(self) -> None:
-        """Until the client leaves."""
+        """Wait until the client closes the connection."""
         await self.reader.read()
 
 
 @dataclass
 class Provider:
-    """A server with one wire's manners. `arrivals` has the moment of each request."""
+    """A server of one wire; `arrivals` has the time of each request."""
 
     wire: str
     script: list[Fault]
@@ -110,7 +113,7 @@ class Provider:
         return WIRES[self.wire].model(f"{scheme}://127.0.0.1:{self.port}")
 
     def saw(self, text: str) -> None:
-        """The client has shown `text` so far."""
+        """Note that the client has shown `text` so far."""
         if self.awaited is not None and text.endswith(self.awaited[0]) and not self.awaited[1].done():
             self.awaited[1].set_result(None)
 
@@ -137,7 +140,7 @@ class Provider:
 async def provider(
     wire: str, script: Sequence[Fault], streams: Sequence[Stream], *, refusals: int = 0
 ) -> AsyncIterator[tuple[Provider, Callable[[], Awaitable[None]]]]:
-    """A provider, and what makes it listen; until then its port refuses."""
+    """Yield a provider, and a function that makes it listen; until then its port refuses."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     made = Provider(wire, list(script), list(streams), listener.getsockname()[1])
@@ -172,7 +175,7 @@ async def provider(
 
 
 def stream(wire: str, words: Sequence[str]) -> Stream:
-    """A reply that says `words`, one event each."""
+    """Return a reply of `words`, one event each."""
     before, say, after, marker = _REPLIES[wire]
     events = [*((event, "") for event in before), *((say(word), word) for word in words), *((e, "") for e in after)]
     framed = [_framed(wire, event) for event, _ in events]
@@ -188,7 +191,7 @@ def _framed(wire: str, event: Any) -> bytes:
 
 
 def framed(wire: str, event: Any) -> bytes:
-    """One event of that wire."""
+    """Return one event in the framing of that wire."""
     return _framed(wire, event)
 
 

@@ -1,4 +1,4 @@
-"""Servers to be killed and the clients that record what they say: real processes, sockets and a stock SSE client."""
+"""Servers to be killed, and recording clients: real processes, sockets and a stock SSE client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import httpx
 from httpx_sse import aconnect_sse
 
-from tests.faults.checker import Seen, Transcript
+from tests.faults.checker import Observations, Transcript
 from tests.faults.light import LightTransport
 from tests.faults.log_file import Log, read_log, snapshot
 from tests.patience import PATIENCE
@@ -30,20 +30,20 @@ READY_SECONDS = SETTLE_SECONDS = PATIENCE
 TOKEN = "k" * 43
 
 
-class Died(Exception):
-    """A server that ended before it was ready."""
+class ServerDied(Exception):
+    """An error for a server that ended before it was ready."""
 
 
 class Servers(Protocol):
-    """Whatever starts servers."""
+    """A starter of servers."""
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """A server over `home`; raises `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `Died` if it ends before it is ready."""
         ...
 
 
 class Commands:
-    """Servers as a person starts them: `agx serve` with the demo model."""
+    """A starter of servers as users start them: `agx serve` with the demo model."""
 
     async def serve(self, home: Path, **order: Any) -> Studio:
         workspace = home.parent / "workspace"
@@ -51,7 +51,7 @@ class Commands:
         process = await agx(home, "serve", "--port", "0", AGX_WORKSPACE_ROOT=str(workspace))
         ready = READY.search(line := await process.stderr.readline())
         if ready is None:
-            raise Died((line + await process.stderr.read()).decode())
+            raise ServerDied((line + await process.stderr.read()).decode())
         url, token = f"http://127.0.0.1:{int(ready[1])}", (home / "token").read_text().strip()
         return Studio(process.pid, url, token, home, asyncio.ensure_future(_ended(process)))
 
@@ -63,7 +63,7 @@ async def _ended(process: AsyncProcess) -> int:
 
 
 class Nursery:
-    """See `tests/faults/nursery.py`."""
+    """A starter of servers by the program in `tests/faults/nursery.py`."""
 
     def __init__(self, process: AsyncProcess) -> None:
         self._process = process
@@ -72,7 +72,7 @@ class Nursery:
         self._reading = asyncio.create_task(self._read())
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """A server over `home`; raises `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `Died` if it ends before it is ready."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / "token").exists():
             (home / "token").touch(0o600)
@@ -80,10 +80,10 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"home": str(home), **order}).encode() + b"\n")
         async with asyncio.timeout(READY_SECONDS):
-            told = await self._ready.get()
-        if "port" not in told:
-            raise Died((home / "stderr").read_text())
-        return Studio(told["pid"], f"http://127.0.0.1:{told['port']}", TOKEN, home, self._gone_of(told["pid"]))
+            message = await self._ready.get()
+        if "port" not in message:
+            raise ServerDied((home / "stderr").read_text())
+        return Studio(message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._gone_of(message["pid"]))
 
     def _gone_of(self, pid: int) -> asyncio.Future[int]:
         return self._gone.setdefault(pid, asyncio.get_running_loop().create_future())
@@ -92,14 +92,14 @@ class Nursery:
         assert self._process.stdout is not None
         served: set[int] = set()
         async for line in self._process.stdout:
-            told = json.loads(line)
-            if "port" in told:
-                served.add(told["pid"])
-                self._ready.put_nowait(told)
-            elif told["pid"] in served:
-                self._gone_of(told["pid"]).set_result(told["status"])
+            message = json.loads(line)
+            if "port" in message:
+                served.add(message["pid"])
+                self._ready.put_nowait(message)
+            elif message["pid"] in served:
+                self._gone_of(message["pid"]).set_result(message["status"])
             else:
-                self._ready.put_nowait(told)
+                self._ready.put_nowait(message)
 
     async def close(self) -> None:
         assert self._process.stdin is not None
@@ -123,9 +123,9 @@ async def nursery() -> AsyncGenerator[Nursery]:
 
 
 def _collect_cut_connections() -> None:
-    """Collect, without a warning, the ends of connections to killed servers that httpx left open now and then.
+    """Collect connections to killed servers that httpx left open, without a warning.
 
-    Elsewhere a warning is an error, in whatever test the collector comes by.
+    Anywhere else the warning would be an error, in whatever test the garbage collector runs.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -143,7 +143,7 @@ class Studio:
     gone: asyncio.Future[int]
 
     def client(self, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-        """A stock client, which records streams; or one that calls by `transport`."""
+        """Return a stock client, which records streams; or one that calls by `transport`."""
         headers = {"Authorization": f"Bearer {self.token}"}
         limits = httpx.Limits(max_connections=None)
         timeout = httpx.Timeout(SETTLE_SECONDS, pool=None)
@@ -158,12 +158,12 @@ class Studio:
         )
 
     def caller(self) -> httpx.AsyncClient:
-        """A client for many small calls."""
+        """Return a client for many small calls."""
         return self.client(LightTransport())
 
     @property
     def cpu_seconds(self) -> float:
-        """What it has worked so far, however long a busy machine made it wait."""
+        """Return the CPU time of the server, which does not depend on other load of the machine."""
         fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -176,10 +176,10 @@ class Studio:
 
 @dataclass
 class World:
-    """A data folder, its sessions, and what clients got of them over any number of servers."""
+    """A data folder, its sessions, and the records of its clients over any number of servers."""
 
     home: Path
-    seen: Seen = field(default_factory=Seen)
+    seen: Observations = field(default_factory=Observations)
     posts: int = 0
 
     def __post_init__(self) -> None:
@@ -190,18 +190,18 @@ class World:
         return self.home / "sessions.db"
 
     def log(self) -> Log:
-        """The log as it lies there now, read from a copy."""
+        """Return the log as stored now, read from a copy."""
         return read_log(snapshot(self.database, self.home / "copy"))
 
     async def make_sessions(self, client: httpx.AsyncClient, modes: Iterable[str]) -> list[str]:
-        """One session for each permission mode."""
+        """Create one session for each permission mode."""
         made = [await client.post("/api/sessions", json={"permission_mode": mode}) for mode in modes]
         ids = [answer.json()["id"] for answer in made]
         self.seen.sessions.update((id_, Transcript()) for id_ in ids)
         return ids
 
     async def start(self, client: httpx.AsyncClient, session: str, text: str) -> int:
-        """Begin a turn; what came of it is kept if the server lived to say so. 0: it did not."""
+        """Begin a turn and record the outcome; return the status, 0 if the server died before it answered."""
         self.posts += 1
         id_ = f"{session}-{self.posts}"
         try:
@@ -215,7 +215,7 @@ class World:
         return answer.status_code
 
     async def answer(self, client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> int:
-        """Answer a question; a decision is kept if the server lived to tell it. 0: it did not."""
+        """Answer a question and record the decision; return the status, 0 if the server died before it answered."""
         body = {"approved": approved, "digest": question["digest"]}
         try:
             answer = await client.post(f"/api/confirms/{question['id']}", json=body)
@@ -226,7 +226,7 @@ class World:
         return answer.status_code
 
     async def follow(self, client: httpx.AsyncClient, session: str | None) -> None:
-        """Record a stream (None: of all sessions) from where it was left, until the server ends."""
+        """Record a stream (None: of all sessions) from the last cursor on, until the server ends."""
         transcript = self.seen.everything if session is None else self.seen.sessions[session]
         path = "/api/events" if session is None else f"/api/sessions/{session}/events"
         headers = {} if transcript.cursor is None else {"Last-Event-ID": transcript.cursor}
@@ -235,9 +235,9 @@ class World:
                 async for event in source.aiter_sse():
                     if not event.data:  # `retry` alone
                         continue
-                    told = json.loads(event.data)
-                    if "seq" in told:
+                    message = json.loads(event.data)
+                    if "seq" in message:
                         transcript.frames.append(event.data.encode())
                         transcript.cursor = event.id
-                    elif told["type"] != "server_closing":
-                        transcript.odd.append(event.data)
+                    elif message["type"] != "server_closing":
+                        transcript.unexpected.append(event.data)

@@ -1,4 +1,4 @@
-"""Servers that each break one promise on purpose: the checks of this folder find every one of them."""
+"""Servers that each break one promise on purpose, all of which the checks of this folder find."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.checker import VOLATILE, findings
 from tests.faults.disk import arm
 from tests.faults.killing import KillLoop
 from tests.faults.plan_model import plan
-from tests.faults.studios import Died, World, nursery
+from tests.faults.studios import ServerDied, World, nursery
 from tests.faults.test_confirms_across_kills import racing_answers
 from tests.faults.test_torn_logs import PowerCuts
 from tests.patience import PATIENCE
@@ -34,7 +34,7 @@ LONGEST_LIFE = 1.5
         ("forgets that calls began", "is not in the journal"),
         ("forgets answers", r"and is kept as \[\]"),
         ("lets any turn begin", "kept as running|began while"),
-        ("runs calls again", "ran 2 times|ran and is told as"),
+        ("runs calls again", "ran 2 times|ran and is reported as"),
     ],
 )
 @pytest.mark.cases(quick=2)
@@ -50,7 +50,7 @@ async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, bro
 async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
     async with nursery() as nursing:
         found = await racing_answers(nursing, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
-    assert any("was told yes and no" in one for one in found), found
+    assert any("was answered both yes and no" in one for one in found), found
 
 
 @pytest.mark.promise("A2")
@@ -97,7 +97,7 @@ async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, brok
         order = {} if broken is None else {"broken": broken}
         first = await nursing.serve(tmp_path / "home", **order)
         if broken is None:
-            with pytest.raises(Died, match=f"process {first.pid}"):
+            with pytest.raises(ServerDied, match=f"process {first.pid}"):
                 await nursing.serve(tmp_path / "home", **order)
         else:
             await nursing.serve(tmp_path / "home", **order)

@@ -1,4 +1,4 @@
-"""Streams that each break one promise on purpose: the very checks of these promises find every one of them."""
+"""Streams that each break one promise on purpose, all of which the checks of these promises find."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path
     ("mutant", "what", "left"),
     [("keeps readers that died", "readers", range(10, 31)), ("stops the turn of who dies", "turns", [0])],
 )
-async def test_readers_that_die_show_what_they_leave(
+async def test_dead_readers_show_what_is_left_of_them(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
@@ -130,7 +130,7 @@ async def test_readers_that_die_show_what_they_leave(
         ("queued", "is silent behind queued"),
     ],
 )
-async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: str, mutant: str) -> None:
+async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
     model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
         break_(studio, mutant)
@@ -142,7 +142,7 @@ async def test_silence_shows_in_whatever_state_it_falls(tmp_path: Path, state: s
 @pytest.mark.parametrize(
     ("mutant", "missing"), [("closes streams before turns", "error"), ("says no farewell", "server_closing")]
 )
-async def test_last_words_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
+async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
         assert all(missing not in words for words in await streams.last_types_before_close(studio))
@@ -152,16 +152,16 @@ async def test_last_words_show_what_is_missing_among_them(tmp_path: Path, mutant
 @pytest.mark.parametrize(
     ("mutant", "words"), [("says no farewell", "server_closing"), ("closes with an error", r"assert \(1, ")]
 )
-async def test_a_crowd_that_is_sent_away_shows_how(tmp_path: Path, mutant: str, words: str) -> None:
+async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
-        await Crowd(running=2, asking=1, streams=7).is_sent_away(tmp_path / "home", mutant)
+        await Crowd(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
 
 
 @pytest.mark.promise("B7")
 @pytest.mark.parametrize(
     ("mutant", "words"), [("goes on behind the end", "token of turn"), ("ends twice", "final of turn")]
 )
-async def test_the_log_shows_what_stands_behind_the_end(tmp_path: Path, mutant: str, words: str) -> None:
+async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
     world = World(tmp_path / "home")
     async with nursery() as nursing:
         studio = await nursing.serve(world.home, broken=mutant)
@@ -177,15 +177,15 @@ async def test_the_log_shows_what_stands_behind_the_end(tmp_path: Path, mutant: 
 
 
 @dataclass(frozen=True)
-class Talkative(Player):
-    """Plays turns whose runtime says the last event twice."""
+class RepeatingPlayer(Player):
+    """A player whose runtime repeats the last event of each turn."""
 
     def runtime(self, *args: Any, **options: Any) -> Any:
-        return Twice(super().runtime(*args, **options))
+        return RepeatingRuntime(super().runtime(*args, **options))
 
 
 @dataclass(frozen=True)
-class Twice:
+class RepeatingRuntime:
     usual: AgentRuntime
 
     async def run_turn(self, *args: Any, **options: Any) -> AsyncGenerator[RuntimeEvent]:
@@ -199,7 +199,7 @@ class Twice:
 @pytest.mark.parametrize("script", [["hello"], [call("nothing")]], ids=["final", "error"])
 async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script: list[Any]) -> None:
     with pytest.raises(GrammarError, match="comes after the terminal event"):
-        await Talkative(play.home, play.workspace)(script, max_tool_rounds=1)
+        await RepeatingPlayer(play.home, play.workspace)(script, max_tool_rounds=1)
 
 
 @pytest.mark.promise("B8")

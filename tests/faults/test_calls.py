@@ -22,7 +22,7 @@ BROKEN = ModelError("connection reset", code="provider.transport")
 
 @pytest.fixture
 def anyio_backend():
-    """Time passes only while a turn waits."""
+    """Return a backend whose time passes only while a turn waits."""
     return VIRTUAL_TIME
 
 
@@ -69,7 +69,7 @@ async def test_no_cut_call_ever_runs(play, rng, count):
 
 
 @pytest.mark.promise("C4")
-async def test_whole_calls_beside_a_cut_one_run_only_if_the_reply_came_to_its_end(play, rng, count):
+async def test_whole_calls_beside_a_cut_one_run_only_if_the_reply_is_complete(play, rng, count):
     executed = []
 
     @tool(risk="write")
@@ -96,8 +96,8 @@ EIGHT = range(8)
 SUBSETS = [set(chosen) for size in range(9) for chosen in combinations(EIGHT, size)]
 
 
-class OnlyThe(ConfirmGate):
-    """Allows the calls whose `n` is not among the denied."""
+class DenyingGate(ConfirmGate):
+    """A gate that allows the calls whose `n` is not among the denied."""
 
     def __init__(self, denied):
         self.denied = denied
@@ -129,7 +129,7 @@ async def test_each_subset_of_a_batch_that_goes_wrong_leaves_the_others_alone(pl
             return f"saw {n}"
 
         calls = [call("look", {"n": f"x{n}" if how == "invalid" and n in wrong else n}) for n in EIGHT]
-        run = await play([calls, "ok"], tools=[look], gate=OnlyThe(wrong))
+        run = await play([calls, "ok"], tools=[look], gate=DenyingGate(wrong))
 
         assert [id_ for id_, *_ in run.results] == [f"call_{n + 1}" for n in EIGHT]
         assert [outcome for _, outcome, _ in run.results] == [expected if n in wrong else "ok" for n in EIGHT]

@@ -1,4 +1,4 @@
-"""A studio that is told to end while much is going on: everybody is told, nothing hangs, and nothing is lost."""
+"""Shutdown of a busy studio: all streams end with a farewell, nothing hangs, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAREWELL = b'data: {"type":"server_closing"}'
 
 @asynccontextmanager
 async def streams_of(served: ServedStudio, readers: list[Reader]) -> AsyncIterator[list[asyncio.Task[bool]]]:
-    """All read until their streams end."""
+    """Follow all streams until they end."""
     for reader in readers:
         reader.port = served.port
     reading = [asyncio.create_task(reader.read()) for reader in readers]
@@ -50,13 +50,13 @@ async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and
     tmp_path: Path,
 ) -> None:
     crowd = Crowd(running=20, asking=5, streams=100)
-    await crowd.is_sent_away(tmp_path / "home")
-    await crowd.comes_back(tmp_path / "home")
+    await crowd.check_shutdown(tmp_path / "home")
+    await crowd.check_restart(tmp_path / "home")
 
 
 @dataclass
 class Crowd:
-    """Sessions whose turns run or ask, and those who follow them, each session by equally many and all by the rest."""
+    """Sessions whose turns run or ask, with readers: equally many for each session, and the rest for all."""
 
     running: int
     asking: int
@@ -69,30 +69,30 @@ class Crowd:
         return [*self.of_all, *(reader for one in self.by_session.values() for reader in one)]
 
     @property
-    def that_run(self) -> list[list[Reader]]:
+    def running_sessions(self) -> list[list[Reader]]:
         return list(self.by_session.values())[: self.running]
 
     @property
-    def that_ask(self) -> list[list[Reader]]:
+    def asking_sessions(self) -> list[list[Reader]]:
         return list(self.by_session.values())[self.running :]
 
-    async def is_sent_away(self, home: Path, mutant: str | None = None) -> None:
-        """By a server that is told to end: it does so in time, and everybody has a last event and a farewell."""
+    async def check_shutdown(self, home: Path, mutant: str | None = None) -> None:
+        """Check that a server ends in time, and that each reader has got a last event and a farewell."""
         async with agx_serve(home, mutant=mutant or SOUND) as served, served.client(200) as client:
             await self._open(served, client)
             async with streams_of(served, self.readers) as reading:
                 await all_open(client, self.streams)
                 await self._post(client)
-                told = asyncio.get_running_loop().time()
+                began = asyncio.get_running_loop().time()
                 served.process.send_signal(signal.SIGTERM)
                 code, out, err = await outcome(served.process)
-                took = asyncio.get_running_loop().time() - told
+                took = asyncio.get_running_loop().time() - began
                 ended = await asyncio.gather(*reading)
         assert (code, out, err) == (0, "", "")
         assert took < PATIENCE / 2, "nobody waits until a time-out ends it"
         assert (len(self.readers), all(ended)) == (self.streams, True)
         assert [reader.unnumbered for reader in self.readers] == [[FAREWELL]] * self.streams
-        for sessions, last in ((self.that_run, "error"), (self.that_ask, "confirm_required")):
+        for sessions, last in ((self.running_sessions, "error"), (self.asking_sessions, "confirm_required")):
             assert [envelope_of(one[0].frames[-1])["type"] for one in sessions] == [last] * len(sessions)
 
     async def _open(self, served: ServedStudio, client: httpx.AsyncClient) -> None:
@@ -105,13 +105,13 @@ class Crowd:
 
     async def _post(self, client: httpx.AsyncClient) -> None:
         for number, path in enumerate(self.by_session):
-            said = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
-            assert (await client.post(path.replace("events", "turns"), json={"input": said})).status_code == 202
-        await all_have([one[0] for one in self.that_run], "token")
-        await all_have([one[0] for one in self.that_ask], "confirm_required")
+            text = "count to 99999" if number < self.running else f"Write {number}.txt with the text x"
+            assert (await client.post(path.replace("events", "turns"), json={"input": text})).status_code == 202
+        await all_have([one[0] for one in self.running_sessions], "token")
+        await all_have([one[0] for one in self.asking_sessions], "confirm_required")
 
-    async def comes_back(self, home: Path) -> None:
-        """To a new server: everything goes on, and everybody has all of it."""
+    async def check_restart(self, home: Path) -> None:
+        """Check that on a new server the waiting turns go on and every reader gets the whole log."""
         async with agx_serve(home, mutant=SOUND) as served, served.client(200) as client:
             whole = [Reader(served.port, path, served.token) for path in self.by_session]
             async with streams_of(served, [*self.readers, *whole]) as reading:

@@ -1,4 +1,4 @@
-"""Promises E2 and E3: one answer counts, and it does what it says, whatever becomes of the server meanwhile."""
+"""Promises E2 and E3: one answer counts and takes effect, even if the server is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.light import LightTransport
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
@@ -28,15 +28,15 @@ ASKING = plan((2, ["mark"]), (1, []))
 
 @asynccontextmanager
 async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
-    """A server that is killed in the end."""
+    """Yield a server that is killed in the end."""
     studio = await nursing.serve(world.home, **order)
     async with studio.caller() as client:
         yield client
     await studio.end()
 
 
-async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
-    """The questions, once there are so many."""
+async def open_questions(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
+    """Return the open questions, once there are so many."""
     async with asyncio.timeout(SETTLE_SECONDS):
         while True:
             questions = (await client.get("/api/confirms")).json()["confirms"]
@@ -45,15 +45,15 @@ async def waiting(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]
             await asyncio.sleep(0.01)
 
 
-async def ask(world: World, client: httpx.AsyncClient) -> list[dict[str, Any]]:
-    """Twenty sessions, each with a question that waits."""
+async def create_questions(world: World, client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Create twenty sessions, each with an open question."""
     sessions = await world.make_sessions(client, ["default"] * QUESTIONS)
     for session in sessions:
         assert await world.start(client, session, ASKING) == 202
-    return await waiting(client, QUESTIONS)
+    return await open_questions(client, QUESTIONS)
 
 
-async def settled(world: World) -> None:
+async def wait_until_no_turn_runs(world: World) -> None:
     """Return once no turn runs, by the file."""
     async with asyncio.timeout(SETTLE_SECONDS):
         while world.log().running:
@@ -65,15 +65,15 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
     world = World(tmp_path / "home")
     async with nursery() as nursing:
         async with serving(nursing, world) as client:
-            before = await ask(world, client)
+            before = await create_questions(world, client)
         async with serving(nursing, world) as client:
-            again = await waiting(client, QUESTIONS)
+            again = await open_questions(client, QUESTIONS)
             assert sorted(again, key=_by_id) == sorted(before, key=_by_id)
             for number, question in enumerate(again):
                 assert await world.answer(client, question, number % 2 == 0) == 200
-            await settled(world)
+            await wait_until_no_turn_runs(world)
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
     assert sorted(world.seen.executions().values()) == [1] * (QUESTIONS // 2)
 
 
@@ -85,7 +85,7 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
         for round_ in range(count(1, 4, 100)):
             world = World(tmp_path / str(round_) / "home")
             async with serving(nursing, world) as client:
-                questions = await ask(world, client)
+                questions = await create_questions(world, client)
                 answering = [asyncio.create_task(world.answer(client, one, True)) for one in questions]
                 for _ in range(rng.randint(1, QUESTIONS)):
                     await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
@@ -94,9 +94,9 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
             async with serving(nursing, world) as client:
                 for question in (await client.get("/api/confirms")).json()["confirms"]:
                     await world.answer(client, question, False)
-                await settled(world)
+                await wait_until_no_turn_runs(world)
             found = findings(world.log(), world.seen, over=True)
-            assert found == [], told(found)
+            assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("E2")
@@ -105,17 +105,17 @@ async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_questio
 ) -> None:
     async with nursery() as nursing:
         found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(40, 400, 10_000))
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
 async def racing_answers(nursing: Nursery, world: World, rng: random.Random, answers: int, **order: Any) -> list[str]:
-    """Two clients answer the same questions yes and no at once, after one kill and before another; what went wrong."""
-    said: dict[str, Counter[tuple[int, bool]]] = {}
+    """Answer the same questions yes and no from two clients at once, between two kills; return the findings."""
+    responses: dict[str, Counter[tuple[int, bool]]] = {}
 
     async def give(client: httpx.AsyncClient, question: dict[str, Any], approved: bool) -> None:
         body = {"approved": approved, "digest": question["digest"]}
         answer = await client.post(f"/api/confirms/{question['id']}", json=body)
-        said.setdefault(question["id"], Counter())[answer.status_code, approved] += 1
+        responses.setdefault(question["id"], Counter())[answer.status_code, approved] += 1
         if answer.status_code == 200:
             world.seen.answers[question["id"]] = answer.json()["approved"]
 
@@ -124,13 +124,13 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
             await give(client, *racing.pop())
 
     async with serving(nursing, world) as client:
-        await ask(world, client)
-    async with serving(nursing, world, **order) as one, serving_too(one) as other:
-        questions = await waiting(one, QUESTIONS)
+        await create_questions(world, client)
+    async with serving(nursing, world, **order) as one, second_client(one) as other:
+        questions = await open_questions(one, QUESTIONS)
         racing = [(question, number % 2 == 0) for question in questions for number in range(answers // QUESTIONS)]
         rng.shuffle(racing)
         await asyncio.gather(*(race(client) for client in (one, other) for _ in range(AT_ONCE)))
-        await settled(world)
+        await wait_until_no_turn_runs(world)
         for question in questions:
             await give(other, question, True)
             await give(other, question, False)
@@ -139,16 +139,21 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
             await give(one, question, True)
             await give(one, question, False)
     found = [
-        f"{id_} was answered {status}" for id_, told in said.items() for status, _ in told if status not in {200, 410}
+        f"{id_} was answered {status}"
+        for id_, statuses in responses.items()
+        for status, _ in statuses
+        if status not in {200, 410}
     ]
     found += [
-        f"{id_} was told yes and no" for id_, told in said.items() if sum(status == 200 for status, _ in told) > 1
+        f"{id_} was answered both yes and no"
+        for id_, statuses in responses.items()
+        if sum(status == 200 for status, _ in statuses) > 1
     ]
     return [*found, *findings(world.log(), world.seen, over=True)]
 
 
-def serving_too(client: httpx.AsyncClient) -> httpx.AsyncClient:
-    """A second client of the same server."""
+def second_client(client: httpx.AsyncClient) -> httpx.AsyncClient:
+    """Yield a second client of the same server."""
     return httpx.AsyncClient(
         base_url=client.base_url, headers=client.headers, trust_env=False, verify=False, transport=LightTransport()
     )

@@ -1,4 +1,4 @@
-"""Promise A3: a server may end just before or just behind whatever it does; nothing is lost and nothing runs twice."""
+"""Promise A3: a server may die right before or after any operation; nothing is lost or run twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.faulty_stores import POINTS
 from tests.faults.killing import KillLoop
 from tests.faults.long_logs import long_session
@@ -33,7 +33,7 @@ async def test_a_server_may_end_at_any_point(
         loop = KillLoop(nursing, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)
         found = await loop.run(1)
     assert loop.figures.crashed, f"no server came to {order}"
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("A3")
@@ -50,7 +50,7 @@ async def test_a_long_turn_that_was_cut_off_is_ended_within_two_seconds(tmp_path
         took = studio.cpu_seconds
         await studio.end()
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
     (events,) = world.log().events.values()
     assert (len(events), events[-1].type) == (EVENTS + 3, "error")
     assert took < START_SECONDS

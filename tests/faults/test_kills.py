@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import told
+from tests.faults.checker import report_findings
 from tests.faults.killing import KillLoop, portions
 from tests.faults.studios import Commands, World, nursery
 from tests.support.lanes import Count
@@ -25,12 +25,12 @@ async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
         async with nursery() as nursing:
             loop = KillLoop(nursing, world, rng)
             found = await loop.run(lives)
-        assert found == [], told(found)
+        assert found == [], report_findings(found)
         print(loop.figures)
 
 
 class Demo(KillLoop):
-    """The demo model is told to run commands that leave the mark of their call."""
+    """A kill loop whose demo model is asked to run commands that leave the mark of their call."""
 
     def words(self, session: str, rng: random.Random) -> str:
         run = f"run echo {session} ${{AGX_CALL_MARK%.*}} >> marks"
@@ -43,7 +43,7 @@ async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, co
     loop = Demo(Commands(), world, rng, sessions=8, look_every=4, modes=["auto"], longest_life=1.0)
     for _ in range(20):  # of a slow machine's short lives none may come to a command
         found = await loop.run(count(3, 8, 250))
-        assert found == [], told(found)
+        assert found == [], report_findings(found)
         if world.seen.executions():
             break
     assert world.seen.executions()

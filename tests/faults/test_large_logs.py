@@ -26,14 +26,14 @@ RESUMES = 5
 
 @dataclass(frozen=True)
 class Figures:
-    """What a large log cost, in seconds of the server's work and bytes."""
+    """The cost of a large log, in seconds of the server's CPU time and bytes."""
 
     opened: float
     resumed: float
     grown: int
 
     def findings(self) -> list[str]:
-        """In what it cost too much."""
+        """Return the costs that are too high."""
         found = [f"opened in {self.opened:.2f} s"] if self.opened >= OPEN_SECONDS else []
         found += [f"resumed in {self.resumed * 1000:.0f} ms"] if self.resumed >= RESUME_SECONDS else []
         return [*found, *([f"memory + {self.grown // MEGABYTE} MB"] if self.grown >= MOST_MEMORY else [])]
@@ -47,7 +47,7 @@ async def test_a_session_of_very_many_events_opens_and_resumes_at_once(tmp_path:
 
 
 async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, **order: Any) -> Figures:
-    """What a session of so many events costs a server that is started with `order`."""
+    """Measure the cost of a session of so many events for a server that is started with `order`."""
     world = World(home)
     async with nursery() as nursing:
         empty = await nursing.serve(world.home)
@@ -63,8 +63,8 @@ async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, 
             cursor = (await last_cursors(client, session, events))[0]
             before = studio.cpu_seconds
             for _ in range(resumes):
-                told = await first_event(client, session, cursor)
-                assert told["seq"] == events + 2
+                event = await first_event(client, session, cursor)
+                assert event["seq"] == events + 2
             resumed = (studio.cpu_seconds - before) / resumes
             grown = resident(studio) - resident_before
         await studio.end()
@@ -72,7 +72,7 @@ async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, 
 
 
 async def last_cursors(client: httpx.AsyncClient, session: str, events: int) -> list[str]:
-    """The cursors just before the last event and of it, made from one that the server gave."""
+    """Return the cursors just before the last event and of it, made from one that the server gave."""
     async with aconnect_sse(client, "GET", f"/api/sessions/{session}/events") as source:
         async for event in source.aiter_sse():
             if event.data:
@@ -91,6 +91,6 @@ async def first_event(client: httpx.AsyncClient, session: str, cursor: str) -> d
 
 
 def resident(studio: Studio) -> int:
-    """The server's memory in bytes."""
+    """Return the server's resident memory in bytes."""
     lines = Path(f"/proc/{studio.pid}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))

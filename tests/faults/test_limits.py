@@ -1,4 +1,4 @@
-"""Near the limits of the machine a turn ends or the process does, and a request that was right is not called wrong."""
+"""Limits of memory and open files: a turn or the process ends, and no valid request is called wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
 from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.studios import World
 from tests.patience import PATIENCE
 from tests.studio.serving import ServedStudio, agx_serve, environment, outcome
@@ -74,7 +74,7 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
         sessions = await world.make_sessions(client, ["auto"] * 8)
         following = [asyncio.create_task(follow(world, client, session)) for session in sessions]
         limit_memory(served, spare)
-        await press(world, served, client, sessions)
+        await run_growing_turns(world, served, client, sessions)
         for task in following:
             task.cancel()
         if served.process.returncode is None:
@@ -87,25 +87,24 @@ async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothin
             assert (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is None
             assert (await client.get(f"/api/sessions/{session}/messages")).status_code == 200
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
-async def press(world: World, served: ServedStudio, client: httpx.AsyncClient, sessions: list[str]) -> None:
-    """Turns in all sessions at once, round by round, each longer than those before, until the server ends or has them
-    all behind it."""
+async def run_growing_turns(world: World, served: ServedStudio, client: httpx.AsyncClient, sessions: list[str]) -> None:
+    """Run turns in all sessions at once, each round longer, until the server ends or all rounds are over."""
     for size in (1000, 200_000, 800_000):
         posted = [world.start(client, session, f"say {'x' * size}") for session in sessions]
         statuses = await asyncio.gather(*posted)
         assert set(statuses) <= {0, 202, 409, 500, 503}, statuses
         async with asyncio.timeout(PATIENCE):
-            while served.process.returncode is None and await running(client):
+            while served.process.returncode is None and await is_turn_running(client):
                 await asyncio.sleep(0.05)
         if served.process.returncode is not None:
             return
 
 
-async def running(client: httpx.AsyncClient) -> bool:
-    """Whether a turn runs, or nobody could say."""
+async def is_turn_running(client: httpx.AsyncClient) -> bool:
+    """Return True if a turn runs, or if it cannot be determined."""
     try:
         answer = await client.get("/api/sessions")
     except httpx.TransportError:
@@ -114,7 +113,7 @@ async def running(client: httpx.AsyncClient) -> bool:
 
 
 async def follow(world: World, client: httpx.AsyncClient, session: str) -> None:
-    """As a client does: a stream that ends early is taken up again, until the server is gone."""
+    """Follow a stream as a client does, reconnecting after early ends, until the server is gone."""
     while True:
         await world.follow(client, session)
         await asyncio.sleep(0.05)
@@ -176,7 +175,7 @@ asyncio.run(main())
     assert out.startswith("no thread can be started")
 
 
-async def test_a_thread_that_never_takes_its_first_step_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_never_starts_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def start_nothing(*_: object, **__: object) -> int:
         return 1
 
@@ -251,7 +250,7 @@ def ends(world: World, session: str) -> list[dict[str, Any]]:
 
 
 def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
-    """The data of the events of these types that the client has seen."""
+    """Return the data of the events of these types that the client has received."""
     seen = [json.loads(frame) for frame in world.seen.sessions[session].frames]
     return [event["data"] for event in seen if event["type"] in types]
 

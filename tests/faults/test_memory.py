@@ -1,4 +1,4 @@
-"""Promise C7: whatever a provider sends over a socket, a model call is aborted at a cap and memory stays bounded."""
+"""Promise C7: a model call is aborted at a cap and memory stays bounded, whatever a provider sends."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TINY = "[" + "{}," * 2_600_000 + "{}]"
 # --- floods -----------------------------------------------------------------------------------------------------------
 
 
-def said(wire: str, text: str) -> Any:
-    """An event that says `text`."""
+def text_event(wire: str, text: str) -> Any:
+    """Return an event with `text` in the form of that wire."""
     match wire:
         case "openai_chat":
             return {"choices": [{"index": 0, "delta": {"content": text}}]}
@@ -44,8 +44,8 @@ def said(wire: str, text: str) -> Any:
             return {"message": {"content": text}}
 
 
-def called(wire: str, number: int, arguments: str) -> list[Any]:
-    """Events that make call `number`, or go on with it."""
+def call_events(wire: str, number: int, arguments: str) -> list[Any]:
+    """Return events that begin the call `number`, or continue it."""
     head = {"id": f"c{number}", "name": "look"}
     match wire:
         case "openai_chat":
@@ -76,8 +76,8 @@ def called(wire: str, number: int, arguments: str) -> list[Any]:
             return [{"message": {"tool_calls": [{"function": {"name": "look", "arguments": {"at": [arguments]}}}]}}]
 
 
-def counted(wire: str) -> Any:
-    """An event that only counts tokens, or what comes nearest to it."""
+def usage_event(wire: str) -> Any:
+    """Return an event that only counts tokens, or the nearest thing of that wire."""
     match wire:
         case "openai_chat":
             return {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
@@ -110,49 +110,49 @@ def tiny_objects_in_a_whole_body(wire: str) -> Iterator[bytes]:
 
 
 def wide_event(wire: str) -> Iterator[bytes]:
-    yield framed(wire, json.dumps(said(wire, WIDE * 75), ensure_ascii=False))
+    yield framed(wire, json.dumps(text_event(wire, WIDE * 75), ensure_ascii=False))
 
 
 def small_text(wire: str) -> Iterator[bytes]:
-    yield from repeat(framed(wire, json.dumps(said(wire, "🦜"), ensure_ascii=False)) * 1000)
+    yield from repeat(framed(wire, json.dumps(text_event(wire, "🦜"), ensure_ascii=False)) * 1000)
 
 
 def wide_text(wire: str) -> Iterator[bytes]:
-    yield from repeat(framed(wire, json.dumps(said(wire, WIDE), ensure_ascii=False)))
+    yield from repeat(framed(wire, json.dumps(text_event(wire, WIDE), ensure_ascii=False)))
 
 
 def text_that_gets_wide(wire: str) -> Iterator[bytes]:
-    yield framed(wire, said(wire, "🦜"))
-    yield from repeat(framed(wire, said(wire, "x" * 100_000)))
+    yield framed(wire, text_event(wire, "🦜"))
+    yield from repeat(framed(wire, text_event(wire, "x" * 100_000)))
 
 
 def calls(wire: str) -> Iterator[bytes]:
     for number in range(1_000_000):
-        yield b"".join(framed(wire, event) for event in called(wire, number, "{}"))
+        yield b"".join(framed(wire, event) for event in call_events(wire, number, "{}"))
 
 
 def arguments(wire: str) -> Iterator[bytes]:
-    first, *rest = called(wire, 0, '{"at":["')
+    first, *rest = call_events(wire, 0, '{"at":["')
     yield b"".join(framed(wire, event) for event in (first, *rest))
-    grown = called(wire, 0, WIDE)[-1]
+    grown = call_events(wire, 0, WIDE)[-1]
     yield from repeat(framed(wire, json.dumps(grown, ensure_ascii=False)))
 
 
 def tiny_arguments(wire: str) -> Iterator[bytes]:
-    """A call that is let in: 60,000 objects, which are parsed, run and sent back."""
+    """Yield a call that is accepted: 60,000 objects, which are parsed, run and sent back."""
     if wire in ("gemini", "ollama"):
-        event = json.dumps(called(wire, 0, "?")[0]).replace('["?"]', TINY[:150_001] + "{}]")
+        event = json.dumps(call_events(wire, 0, "?")[0]).replace('["?"]', TINY[:150_001] + "{}]")
         yield framed(wire, event)
     else:
-        first, *rest = called(wire, 0, '{"at":[')
+        first, *rest = call_events(wire, 0, '{"at":[')
         yield b"".join(framed(wire, event) for event in (first, *rest))
-        yield from [framed(wire, called(wire, 0, "{}," * 20_000)[-1])] * 3
-        yield framed(wire, called(wire, 0, "{}]}")[-1])
+        yield from [framed(wire, call_events(wire, 0, "{}," * 20_000)[-1])] * 3
+        yield framed(wire, call_events(wire, 0, "{}]}")[-1])
     yield b"".join(stream(wire, []).events[-3:])
 
 
-def kept(wire: str) -> Iterator[bytes]:
-    """What is sent back to the provider, of tiny objects."""
+def provider_state_objects(wire: str) -> Iterator[bytes]:
+    """Yield content of tiny objects that is sent back to the provider."""
     value = [{} for _ in range(2000)]
     for number in range(1_000_000):
         match wire:
@@ -193,7 +193,7 @@ def long_indexes(wire: str) -> Iterator[bytes]:
     for number in range(200):
         call = {"index": f"{number}" + "i" * 1_000_000, "id": f"{number}", "function": {"name": f"look{number}"}}
         yield framed(wire, {"choices": [{"delta": {"tool_calls": [call]}}]})
-    yield from repeat(framed(wire, said(wire, "x" * 100_000)))
+    yield from repeat(framed(wire, text_event(wire, "x" * 100_000)))
 
 
 def heads(wire: str) -> Iterator[bytes]:
@@ -209,11 +209,11 @@ def parts(wire: str) -> Iterator[bytes]:
 
 
 def counts(wire: str) -> Iterator[bytes]:
-    yield from repeat(framed(wire, counted(wire)) * 1000)
+    yield from repeat(framed(wire, usage_event(wire)) * 1000)
 
 
 def counts_behind_text(wire: str) -> Iterator[bytes]:
-    yield framed(wire, said(wire, "word "))
+    yield framed(wire, text_event(wire, "word "))
     yield from counts(wire)
 
 
@@ -222,14 +222,14 @@ def pings(wire: str) -> Iterator[bytes]:
 
 
 def bomb(wire: str) -> Iterator[bytes]:
-    """One gigabyte in one megabyte."""
+    """Yield one gigabyte compressed to one megabyte."""
     yield from repeat(gzip.compress(bytes(100_000_000)), 10)
 
 
 async def measured(
     wire: str, flood: Callable[[str], Iterator[bytes]], clocks: dict[str, float] | None = None, **headers: str
 ) -> dict[str, Any]:
-    """What became of a turn whose provider sends that, and by how many MB the process grew; see `measured_call`."""
+    """Return the end of a turn whose provider sends that, and the growth of the process in MB; see `measured_call`."""
 
     async def do(exchange: Exchange) -> None:
         exchange.head(**headers)
@@ -256,7 +256,7 @@ async def measured(
 BY_SIZE = {"provider.bad_reply"}  # wires that count all bytes or events of a reply may come to their cap first
 TWO = ("anthropic", "ollama")
 OF_ALL = [one_line, one_whole_body, tiny_objects, tiny_objects_in_a_whole_body, wide_event, text_that_gets_wide]
-OF_EACH = [wide_text, calls, arguments, kept]
+OF_EACH = [wide_text, calls, arguments, provider_state_objects]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -274,8 +274,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("wire", WIRES if deep else metafunc.function.wires)
 
 
-def on(*wires: str) -> Callable[[Any], Any]:
-    """The wires on which a test runs each time."""
+def on_wires(*wires: str) -> Callable[[Any], Any]:
+    """Return a decorator that sets the wires on which a test runs without --deep."""
 
     def mark(function: Any) -> Any:
         function.wires = wires
@@ -286,7 +286,7 @@ def on(*wires: str) -> Callable[[Any], Any]:
 
 @pytest.mark.promise("C7")
 @pytest.mark.cases(quick=5)
-async def test_a_flood_is_given_up_before_it_takes_memory(wire, refused):
+async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
     run = await measured(wire, refused)
 
     assert run["end"] == "provider.bad_reply"
@@ -301,7 +301,7 @@ async def test_a_flood_is_given_up_before_it_takes_memory(wire, refused):
         *(("openai_responses", flood) for flood in (heads, parts)),
     ],
 )
-async def test_what_one_wire_alone_has_without_end_is_given_up_before_it_takes_memory(wire, flood):
+async def test_an_endless_field_of_one_wire_is_aborted_before_it_takes_memory(wire, flood):
     run = await measured(wire, flood)
 
     assert run["end"] == "provider.bad_reply"
@@ -309,8 +309,8 @@ async def test_what_one_wire_alone_has_without_end_is_given_up_before_it_takes_m
 
 
 @pytest.mark.promise("C7")
-@on("gemini")
-async def test_small_deltas_without_end_are_given_up_before_they_take_memory(wire):
+@on_wires("gemini")
+async def test_endless_small_deltas_are_aborted_before_they_take_memory(wire):
     run = await measured(wire, small_text)
 
     assert run["end"] == "provider.bad_reply"
@@ -318,7 +318,7 @@ async def test_small_deltas_without_end_are_given_up_before_they_take_memory(wir
 
 
 @pytest.mark.promise("C7")
-@on("anthropic", "gemini")
+@on_wires("anthropic", "gemini")
 async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
     run = await measured(wire, tiny_arguments)
 
@@ -329,7 +329,7 @@ async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
 @pytest.mark.promise("C7")
 @pytest.mark.promise("C5")
 @pytest.mark.parametrize("flood", [counts, pings])
-@on("openai_chat", "ollama")
+@on_wires("openai_chat", "ollama")
 async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_delta(wire, flood):
     run = await measured(wire, flood, {"llm_invoke_timeout_seconds": 1})
 
@@ -339,7 +339,7 @@ async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_
 
 @pytest.mark.promise("C7")
 @pytest.mark.promise("C5")
-@on("openai_chat")
+@on_wires("openai_chat")
 async def test_counts_without_end_behind_text_are_ended_by_the_clock_of_silence(wire):
     run = await measured(wire, counts_behind_text, {"llm_heartbeat_timeout_seconds": 1})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.plan_model import plan
 from tests.faults.studios import SETTLE_SECONDS, World, nursery
 from tests.support.lanes import Count
@@ -39,7 +39,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
                 for _ in range(ROUNDS_PER_LIFE):
                     statuses = await asyncio.gather(*(world.start(client, session, LONG) for _ in range(POSTS)))
                     assert Counter(statuses) == {202: 1, 409: POSTS - 1}
-                    await stopped(client, session)
+                    await wait_until_stopped(client, session)
                 posting = [asyncio.create_task(world.start(client, session, LONG)) for _ in range(POSTS)]
                 await asyncio.sleep(rng.uniform(0, 0.05))
                 await studio.end()
@@ -47,11 +47,11 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
         assert await (await nursing.serve(world.home)).end(signal.SIGTERM) == 0
     log = world.log()
     found = findings(log, world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
     assert log.asked_for.keys() >= world.seen.accepted
 
 
-async def stopped(client: httpx.AsyncClient, session: str) -> None:
+async def wait_until_stopped(client: httpx.AsyncClient, session: str) -> None:
     """Return once the session's turn is over."""
     await client.post(f"/api/sessions/{session}/stop", json={})
     async with asyncio.timeout(SETTLE_SECONDS):

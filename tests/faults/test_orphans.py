@@ -1,4 +1,4 @@
-"""Promise F2: commands whose server, guardian and supervisor were all killed are ended when the server starts again."""
+"""Promise F2: commands whose server, guardian and supervisor were killed are ended at the next start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_commands_without_anyone_above_them_are_ended_at_the_next_start(
 
 @asynccontextmanager
 async def started(world: World) -> AsyncGenerator[Studio]:
-    """`agx serve`, which is killed in the end if it is still there."""
+    """Yield `agx serve`, which is killed in the end if it still runs."""
     server = await Commands().serve(world.home)
     try:
         yield server
@@ -61,7 +61,7 @@ def test_a_stranger_that_got_the_number_of_a_recorded_process_is_left_alone() ->
 
 
 def kill_at_once(*pids: int) -> None:
-    """Kill them so that none of them notices that another is gone."""
+    """Kill the processes so that none of them notices the death of another."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     for pid in pids:
@@ -69,7 +69,7 @@ def kill_at_once(*pids: int) -> None:
 
 
 def sleeping(seconds: str) -> list[int]:
-    """The living processes that sleep so long."""
+    """Return the living processes that sleep so long."""
     wanted = [b"sleep", seconds.encode()]
     return [
         int(entry.name)

@@ -1,4 +1,4 @@
-"""Stock clients of server-sent events follow one session through cut connections and a server that is killed."""
+"""Stock clients of server-sent events that follow a session through cuts and a killed server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Follow = Callable[[str, str, list[tuple[str, str]]], Awaitable[None]]
 
 @dataclass
 class Client:
-    """What one client of a kind has got, through a proxy of its own."""
+    """A client of one kind with a proxy of its own, and the events that it received."""
 
     follow: Follow
     proxy: CuttingProxy
@@ -50,7 +50,7 @@ class Client:
 
 
 async def httpx_sse_client(url: str, token: str, got: list[tuple[str, str]]) -> None:
-    """As httpx-sse's own page says: it parses, asking again is for whoever uses it."""
+    """Follow a stream as the page of httpx-sse says: it parses events, reconnecting is up to its user."""
     cursor, retry = "", 500
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(headers=headers, timeout=PATIENCE, trust_env=False) as client:
@@ -91,7 +91,7 @@ def node_client(program: Path) -> Follow:
 
 
 def keep(got: list[tuple[str, str]], cursor: str, data: str) -> None:
-    """All but a farewell: there is nothing else without a place in the log here."""
+    """Record an event unless it is a farewell, the only event here that is not in the log."""
     if json.loads(data)["type"] != "server_closing":
         got.append((cursor, data))
 
@@ -100,7 +100,7 @@ def keep(got: list[tuple[str, str]], cursor: str, data: str) -> None:
 
 
 async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> list[tuple[str, str]]:
-    """The log, once every client has had all its cuts and as many events as there are."""
+    """Return the log, once every client has had all its cuts and received as many events as there are."""
     async with AsyncExitStack() as stack:
         for client in clients.values():
             await stack.enter_async_context(client.proxy.listening())
@@ -155,7 +155,7 @@ def cursor_and_data(frame: bytes) -> tuple[str, str]:
 
 
 def lacking(name: str) -> str | None:
-    """Why that client of npm cannot run here."""
+    """Return the reason why that client of npm cannot run here, else None."""
     if shutil.which("node") is None:
         return f"{name} needs node"
     if not (NODE_FOLDER / "node_modules" / name).exists():
@@ -164,7 +164,7 @@ def lacking(name: str) -> str | None:
 
 
 async def check_that_they_have_the_log(home: Path, rng: random.Random, kinds: dict[str, Follow]) -> None:
-    """Byte for byte, after as many cuts as there are to be, each, and a server that was killed."""
+    """Check that each client has the log byte for byte, after so many cuts and a killed server."""
     clients = {
         name: Client(follow, CuttingProxy.random(rng, cuts=CUTS, total_bytes=BYTES)) for name, follow in kinds.items()
     }

@@ -37,8 +37,8 @@ MILLISECOND = 0.001  # what a time of day leaves out
 
 
 @dataclass
-class Watched:
-    """A clock that keeps each time of day that it told, beside the true one, and the waits that it was asked for."""
+class RecordingClock:
+    """A clock that records the times of day it returned, with the true ones, and the waits it was asked for."""
 
     usual: Clock = field(default_factory=lambda: ScaledClock(SPEED))
     told: list[tuple[datetime, datetime]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Watched:
 
 @dataclass
 class Case:
-    """A chain of models, what each does request by request, and what may be done about it."""
+    """A chain of models, the behaviour of each request by request, and the retries allowed."""
 
     seed: int
     attempts: int
@@ -76,7 +76,7 @@ class Case:
     silent: bool = False
 
     def clock(self) -> Clock:
-        """Who stops a wait must come in time, and who is silent must be known from who is slow."""
+        """Return the clock of the case: real time where a wait must be stopped or silence told from slowness."""
         return ScaledClock(STANDING) if self.stopped else LoopClock() if self.silent else ScaledClock(SPEED)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Case:
 
 @dataclass
 class Expected:
-    """What the contract makes of a case: how often each model is asked, the waits in between, and the end."""
+    """The outcome by the contract: the number of requests of each model, the waits in between, and the end."""
 
     asked: list[int]
     waits: list[Fault | None] = field(default_factory=list)  # what each is for; None: another model, at once
@@ -102,7 +102,7 @@ class Expected:
 
 
 def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
-    """The case of a seed, which anybody can have again; if it is `silent`, so is the first model."""
+    """Return the reproducible case of a seed; if it is `silent`, so is the first model."""
     rng = random.Random(seed)
     attempts, models = rng.randint(1, 4), rng.choices([1, 2, 3], [5, 3, 2])[0]
     case = Case(seed, attempts, [wire, *rng.choices(list(WIRES), k=models - 1)], [], [])
@@ -124,20 +124,20 @@ def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
             first[: case.refusals] = [REFUSED] * case.refusals
         case 1:
             first[:] = [UNSHAKEN] * attempts
-        case 2 if not any(soon(fault) for script in case.scripts for fault in script):
+        case 2 if not any(asks_for_short_wait(fault) for script in case.scripts for fault in script):
             case.stopped = True
         case _:
             pass
     return case
 
 
-def soon(fault: Fault) -> bool:
-    """Whether it asks for a wait that a slow machine may find to be over."""
+def asks_for_short_wait(fault: Fault) -> bool:
+    """Return True if it asks for a wait that may already be over on a slow machine."""
     return fault.dates is not None and (fault.retry_after or 0) < CEILING
 
 
 def expected(case: Case) -> Expected:
-    """By the contract, not by the code."""
+    """Return the outcome by the contract, independent of the code."""
     result = Expected([0] * len(case.wires))
     for model, script in enumerate(case.scripts):
         for number, fault in enumerate(script):
@@ -166,25 +166,25 @@ def usual(models: Sequence[Any], policy: RetryPolicy, clock: Clock) -> Any:
 
 
 @dataclass
-class Played:
-    """What a client saw of a case, what the clock told meanwhile, and when the models were asked."""
+class CaseRun:
+    """The record of a case: the client's events, the clock's times, and the times of requests."""
 
     events: list[Any]
-    clock: Watched
+    clock: RecordingClock
     arrivals: list[list[float]]
     session: Session
 
     def announced(self, number: int, moment: str) -> tuple[float, datetime]:
-        """How far `moment` lay ahead of what the clock told for the `number`th time, and when that was."""
+        """Return how far `moment` was ahead of the clock's `number`th time of day, and when that was returned."""
         told, true = self.clock.told[number]
         return (datetime.fromisoformat(moment) - told).total_seconds(), true
 
 
-async def played(case: Case, settings: Settings, retrying: Retrying = usual) -> Played:
+async def play_case(case: Case, settings: Settings, retrying: Retrying = usual) -> CaseRun:
     clocks = {"llm_invoke_timeout_seconds": 200, "llm_heartbeat_timeout_seconds": 200} if case.silent else {}
     settings = settings.model_copy(update=clocks)
     policy, session, stop = RetryPolicy(attempts=case.attempts, longest_retry_after=CEILING), Session(), StopSignal()
-    clock = Watched(case.clock())
+    clock = RecordingClock(case.clock())
     async with AsyncExitStack() as stack:
         chain: list[Provider] = []
         for number, wire in enumerate(case.wires):
@@ -215,18 +215,18 @@ async def played(case: Case, settings: Settings, retrying: Retrying = usual) -> 
                     one.saw(shown)
             elif case.stopped and waits(event, clock):
                 stop.set()
-        return Played(seen, clock, [one.arrivals for one in chain], session)
+        return CaseRun(seen, clock, [one.arrivals for one in chain], session)
 
 
-def waits(event: Any, clock: Watched) -> bool:
-    """Whether it says that the same model is asked again later."""
+def waits(event: Any, clock: RecordingClock) -> bool:
+    """Return True if the event announces that the same model is asked again later."""
     if event.type != "stall" or event.data["action"] != "retrying":
         return False
     return (datetime.fromisoformat(event.data["retry_at"]) - clock.told[-1][0]).total_seconds() > 0.5
 
 
-def judge(case: Case, run: Played) -> None:
-    """Hold a run to what the contract says of its case."""
+def check_run(case: Case, run: CaseRun) -> None:
+    """Check a run against the contract."""
     events, right = run.events, expected(case)
     check_grammar(events)
 
@@ -242,22 +242,22 @@ def judge(case: Case, run: Played) -> None:
         assert (ends[0].type, ends[0].data["text"]) == ("final", right.text)
     else:
         assert (ends[0].type, ends[0].data["code"]) == ("error", right.code)
-    judge_waits(run, right)
+    check_waits(run, right)
     if right.code == right.fault.code and not right.text and right.fault.retry_after is not None:
-        judge_wait(right.fault, *run.announced(-1, ends[0].data["retry_at"]))
+        check_wait(right.fault, *run.announced(-1, ends[0].data["retry_at"]))
 
     said = [(one.content, one.partial) for one in run.session.messages if isinstance(one, AssistantMessage)]
     assert said == ([(right.text, right.code is not None)] if right.text else [])
     assert sum(event.type == "usage" for event in events) <= 1, "an attempt that failed costs nothing"
 
 
-def judge_waits(run: Played, right: Expected) -> None:
-    """Every wait is announced, as long as it should be, and kept."""
+def check_waits(run: CaseRun, right: Expected) -> None:
+    """Check that every wait is announced, of the right length, and kept."""
     retries = [event.data for event in run.events if event.type == "stall" and event.data["action"] == "retrying"]
     said = [run.announced(number, data["retry_at"]) for number, data in enumerate(retries)]
     assert len(said) == len(right.waits)
     for (wait, at), fault in zip(said, right.waits, strict=True):
-        judge_wait(fault, wait, at)
+        check_wait(fault, wait, at)
     if not right.stopped:
         assert run.clock.waits == pytest.approx([wait for wait, _ in said], abs=MILLISECOND)
     if len(right.asked) == 1 and not right.stopped and len(run.arrivals[0]) == len(said) + 1:
@@ -266,8 +266,8 @@ def judge_waits(run: Played, right: Expected) -> None:
             assert kept >= wait - 0.05, "what was announced is kept"
 
 
-def judge_wait(fault: Fault | None, wait: float, at: datetime) -> None:
-    """`wait` was announced `at` that moment; a date has whole seconds and had come nearer by then."""
+def check_wait(fault: Fault | None, wait: float, at: datetime) -> None:
+    """Check `wait`, announced `at` that time; a date has whole seconds and is nearer when it is announced."""
     wanted = 0.0 if fault is None else fault.retry_after
     if wanted is None:
         assert 4 - MILLISECOND <= wait <= 10
@@ -277,10 +277,10 @@ def judge_wait(fault: Fault | None, wait: float, at: datetime) -> None:
         assert wait == pytest.approx(wanted, abs=MILLISECOND)
 
 
-async def wrongs(
+async def find_failures(
     seeds: Sequence[int], settings: Settings, retrying: Retrying = usual, *, silent: bool = False
 ) -> list[str]:
-    """Play the cases, some at once; what is wrong with each that is."""
+    """Play the cases, some at once; return the findings of each that fails."""
     found: list[str] = []
     todo = list(enumerate(seeds))
 
@@ -290,7 +290,7 @@ async def wrongs(
             case = some_case(seed, list(WIRES)[number % len(WIRES)], silent=silent)
             try:
                 async with asyncio.timeout(1e6 if silent else PATIENCE):
-                    judge(case, await played(case, settings, retrying))
+                    check_run(case, await play_case(case, settings, retrying))
             except (AssertionError, TimeoutError, KeyError) as exc:
                 found.append(f"{case}\n  {type(exc).__name__}: {exc}\n  {expected(case)}")
 
@@ -306,16 +306,16 @@ def settings(tmp_path):
 
 @pytest.mark.promise("C6")
 async def test_a_retry_is_invisible_or_absent(rng, count, settings):
-    found = await wrongs([rng.getrandbits(32) for _ in range(count(100, 500, 5_000))], settings)
+    found = await find_failures([rng.getrandbits(32) for _ in range(count(100, 500, 5_000))], settings)
 
     assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 
 
 @pytest.mark.promise("C6")
 @pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME_OVER_SOCKETS], ids=["jumping"])
-async def test_who_falls_silent_is_not_asked_again(rng, count, settings):
+async def test_a_model_that_falls_silent_is_not_asked_again(rng, count, settings):
     for _ in range(count(1, 1, 10)):
-        found = await wrongs([rng.getrandbits(32) for _ in range(40)], settings, silent=True)
+        found = await find_failures([rng.getrandbits(32) for _ in range(40)], settings, silent=True)
         assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 
 
@@ -331,7 +331,7 @@ async def test_a_refusal_whose_body_never_ends_counts_by_its_status(settings):
         made,
         _,
     ):
-        clock = Watched()
+        clock = RecordingClock()
         model = usual([made.model()], RetryPolicy(), clock)
         runtime = AgentRuntime(model, settings=settings, clock=clock)
         events = [event async for event in runtime.run_turn("hi", Session())]
@@ -347,8 +347,8 @@ async def test_a_refusal_whose_body_never_ends_counts_by_its_status(settings):
 
 
 @dataclass(frozen=True)
-class AsksAgain:
-    """Asks once more, whatever was shown by then."""
+class AskingAgainModel:
+    """A model that asks once more, whatever was shown before."""
 
     model: Any
 
@@ -371,8 +371,8 @@ class AsksAgain:
                 yield batch
 
 
-class Hasty(RetryPolicy):
-    """Does not heed what the provider asks for."""
+class ImpatientPolicy(RetryPolicy):
+    """A policy that ignores the provider's retry-after."""
 
     def wait(self, error, failed):
         wait = super().wait(error, failed)
@@ -380,7 +380,7 @@ class Hasty(RetryPolicy):
 
 
 def asks_after_the_first_delta(models, policy, clock):
-    return AsksAgain(usual(models, policy, clock))
+    return AskingAgainModel(usual(models, policy, clock))
 
 
 def asks_in_two_layers(models, policy, clock):
@@ -388,7 +388,9 @@ def asks_in_two_layers(models, policy, clock):
 
 
 def does_not_heed_retry_after(models, policy, clock):
-    return usual(models, Hasty(attempts=policy.attempts, longest_retry_after=policy.longest_retry_after), clock)
+    return usual(
+        models, ImpatientPolicy(attempts=policy.attempts, longest_retry_after=policy.longest_retry_after), clock
+    )
 
 
 def has_no_ceiling(models, policy, clock):
@@ -412,4 +414,4 @@ def asks_once_too_often(models, policy, clock):
 )
 @pytest.mark.cases(quick=2)
 async def test_a_layer_that_breaks_the_promise_is_found(settings, broken):
-    assert await wrongs(range(100, 220), settings, broken)
+    assert await find_failures(range(100, 220), settings, broken)

@@ -1,4 +1,4 @@
-"""Two hundred readers of one session, half of them slow or stopped: what it costs the server, the others, and them."""
+"""Slow or stopped readers among two hundred: what they cost the server, the others, and themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WINDOW = 40
 
 @dataclass
 class Follower:
-    """One who reads all that comes at once, and notes when it came."""
+    """A reader that reads at full speed and records when events arrive."""
 
     reader: Reader
     arrived: list[tuple[float, bytes]] = field(default_factory=list)
@@ -52,27 +52,27 @@ class Follower:
                 self.arrived.append((time.time(), piece))
 
     def lags(self) -> list[float]:
-        """How long after its time stamp each event was here, in seconds."""
+        """Return, for each event, the seconds between its time stamp and its arrival."""
         lags: list[float] = []
         rest = b""
         for arrival, piece in self.arrived:
             *whole, rest = (rest + piece).split(b"\n\n")
             for frame in whole:
                 if frame.startswith(b"id: "):
-                    told = json.loads(frame.partition(b"\ndata: ")[2])["ts"]
-                    lags.append(arrival - datetime.fromisoformat(told).timestamp())
+                    timestamp = json.loads(frame.partition(b"\ndata: ")[2])["ts"]
+                    lags.append(arrival - datetime.fromisoformat(timestamp).timestamp())
         return lags
 
 
-async def all_at(followers: list[Follower], log: Reader) -> None:
-    """Return once all have the log's last event, and so equally many."""
+async def wait_until_all_have(followers: list[Follower], log: Reader) -> None:
+    """Return once all readers have the last event of the log, and so the same number."""
     async with asyncio.timeout(PATIENCE):
         while not all(log.frames[-1] in b"".join(piece for _, piece in one.arrived[-20:]) for one in followers):
             await asyncio.sleep(LOOK_SECONDS)
 
 
 def typical_p99(followers: list[Follower]) -> float:
-    """The p99 over all followers, as it is in most windows of time."""
+    """Return the p99 over all followers, as it is in most windows of time."""
     each = [follower.lags() for follower in followers]
     windows = range(0, min(map(len, each)) - WINDOW, WINDOW)
     return median(quantiles((lag for lags in each for lag in lags[at : at + WINDOW]), n=100)[98] for at in windows)
@@ -91,7 +91,7 @@ async def following(path: str, served: ServedStudio, cursor: str) -> AsyncIterat
 
 
 def quiet_reader(served: ServedStudio, path: str, buffer: int) -> socket.socket:
-    """A connection that asks for the whole stream and whose machine takes little."""
+    """Open a connection that asks for the whole stream and whose receive buffer is small."""
     quiet = socket.socket()
     quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     quiet.connect(("127.0.0.1", served.port))
@@ -102,7 +102,7 @@ def quiet_reader(served: ServedStudio, path: str, buffer: int) -> socket.socket:
 
 
 async def read_slowly(sockets: list[socket.socket]) -> None:
-    """As much in a second as a slow reader does, also when the machine comes to it late."""
+    """Read as many bytes per second as a slow reader does, also when the machine is late."""
     began, taken = time.monotonic(), dict.fromkeys(sockets, 0)
     while True:
         for one in sockets:
@@ -113,8 +113,8 @@ async def read_slowly(sockets: list[socket.socket]) -> None:
         await asyncio.sleep(SLOW_SECONDS)
 
 
-def left_in(quiet: socket.socket) -> bytes:
-    """All that still lies in the socket of a connection that is over."""
+def remaining_bytes(quiet: socket.socket) -> bytes:
+    """Return all that is still in the socket of a closed connection."""
     got = b""
     with suppress(ConnectionResetError):
         while piece := quiet.recv(1 << 16):
@@ -123,7 +123,7 @@ def left_in(quiet: socket.socket) -> bytes:
 
 
 def resident(served: ServedStudio) -> int:
-    """The server's memory in bytes."""
+    """Return the server's resident memory in bytes."""
     lines = Path(f"/proc/{served.process.pid}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
@@ -138,7 +138,7 @@ async def streams_until(client: httpx.AsyncClient, count: int) -> None:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def dropped(client: httpx.AsyncClient, left: int) -> None:
+async def wait_until_dropped(client: httpx.AsyncClient, left: int) -> None:
     """Return once so many streams are left; fail if there are more for too long."""
     for _ in range(DROPPED_LOOKS):
         if await streams(client) == left:
@@ -148,7 +148,7 @@ async def dropped(client: httpx.AsyncClient, left: int) -> None:
 
 
 async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
-    """A whole turn, `log` being read to its end."""
+    """Run a whole turn, reading `log` to its end."""
     turns = log.path.replace("events", "turns")
     turn = (await client.post(turns, json={"input": text})).json()["turn_id"]
     await log.read(lambda log: turn in log.ended_turns)
@@ -166,7 +166,7 @@ async def test_slow_and_stopped_readers_cost_little_delay_nobody_and_lose_nothin
 
 
 async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
-    """How late events come to readers; that the slow ones cost little memory and lose nothing is checked meanwhile."""
+    """Return how late events reach readers, and check that slow ones cost little memory and lose nothing."""
     home.parent.mkdir()
     async with agx_serve(home) as served, served.client(10) as client:
         path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}/events"
@@ -176,7 +176,7 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
         async with following(path, served, cursor) as followers:
             await streams_until(client, READING)
             await a_turn(client, log, "count to 120")
-            await all_at(followers, log)
+            await wait_until_all_have(followers, log)
             undisturbed = typical_p99(followers)
         await streams_until(client, 0)
         with ExitStack() as stack:
@@ -186,14 +186,14 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
                 await streams_until(client, READING + SLOW + STOPPED)
                 slow = asyncio.create_task(read_slowly(quiet[:SLOW]))
                 await a_turn(client, log, "count to 400")
-                await all_at(followers, log)
+                await wait_until_all_have(followers, log)
                 disturbed, grown = typical_p99(followers), resident(served) - before
-                await dropped(client, READING + SLOW)
+                await wait_until_dropped(client, READING + SLOW)
                 assert not slow.done()
                 slow.cancel()
             for stopped in quiet[SLOW:]:
                 resumed = Reader(served.port, path, served.token)
-                resumed.feed(left_in(stopped))
+                resumed.feed(remaining_bytes(stopped))
                 await resumed.read(lambda reader: len(reader.ended_turns) == 3)
                 assert resumed.frames == log.frames
     assert grown <= 150 * MEGABYTE

@@ -1,5 +1,7 @@
-"""Promise A4: when the disk fails at any operation, the turn says so, nothing is shown that is not stored, and the next
-turn works without a restart."""
+"""Promise A4: a disk failure at any operation is reported and loses nothing that was shown.
+
+When the disk fails at any operation, the turn says so, nothing is shown that is not stored, and the next turn runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, told
+from tests.faults.checker import findings, report_findings
 from tests.faults.disk import FAILURES, arm
 from tests.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.faults.plan_model import plan
@@ -29,7 +31,7 @@ MOST_OPERATIONS = 1000
 
 
 class Failing:
-    """A server whose storage fails on command, and a client that sees to it that every turn ends."""
+    """A server whose storage fails on command, with a client that waits for the end of every turn."""
 
     def __init__(self, world: World, studio: Studio, client: httpx.AsyncClient, control: Path, notes: Path) -> None:
         self.world = world
@@ -39,7 +41,7 @@ class Failing:
         self._notes = notes
 
     async def suffer(self, what: str, nth: int, seconds: float = 0.0) -> bool:
-        """One turn of a new session with this failure, then one without; whether the failure came up at all."""
+        """Run one turn of a new session with this failure, then one without; return True if the failure occurred."""
         (session,) = await self.world.make_sessions(self.client, ["auto"])
         following = asyncio.create_task(self._follow(session))
         failed_before = self._failures()
@@ -63,7 +65,7 @@ class Failing:
         return self._notes.read_text().count("failed ") if self._notes.exists() else 0
 
     async def _follow(self, session: str) -> None:
-        """A stream that the failure ends is taken up again, as every client does."""
+        """Follow a stream, reconnecting when the failure ends it, as every client does."""
         while True:
             await self.world.follow(self.client, session)
             await asyncio.sleep(0.01)
@@ -99,7 +101,7 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
     errors = (folder / "home" / "stderr").read_text()
     assert "Traceback" not in errors, errors
     found = findings(world.log(), world.seen, over=True)
-    assert found == [], told(found)
+    assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("A4")
@@ -117,7 +119,7 @@ async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(tmp_path: 
 
 
 async def first_untouched(one: Failing, what: str, step: int = 1) -> int:
-    """The number of the first operation that no turn comes to."""
+    """Return the number of the first operation that no turn reaches."""
     for nth in range(1, MOST_OPERATIONS, step):
         if not await one.suffer(what, nth):
             return nth

@@ -1,4 +1,4 @@
-"""Promise A2: a power cut that tears what was not yet synced takes nothing that was told as done."""
+"""Promise A2: a power cut that tears unsynced writes loses nothing that was reported as done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import VOLATILE, findings, told
+from tests.faults.checker import VOLATILE, findings, report_findings
 from tests.faults.disk import unsynced
 from tests.faults.killing import KillLoop, portions
 from tests.faults.log_file import read_log, snapshot
@@ -20,7 +20,7 @@ SECTOR = 512
 
 
 class PowerCuts:
-    """After each kill: three images of the disk as a power cut at that moment could have left it, each looked at."""
+    """A check after each kill of three images of the disk as a power cut at that moment could have left it."""
 
     def __init__(self, world: World, trace: Path, rng: random.Random) -> None:
         self.images = self.torn = 0
@@ -42,19 +42,19 @@ class PowerCuts:
         return found
 
     def _lost(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """Nothing of what was not synced came to the disk."""
+        """Overwrite all unsynced writes with zeros."""
         for offset, size in places:
             _overwrite(file, offset, bytes(size))
 
     def _cut(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """A part of it did, up to some byte; a log ends there."""
+        """Overwrite the unsynced writes with zeros from some byte on."""
         kept = self._rng.randrange(sum(size for _, size in places) + 1)
         for offset, size in places:
             _overwrite(file, offset + min(kept, size), bytes(size - min(kept, size)))
             kept = max(0, kept - size)
 
     def _garbled(self, file: Path, places: list[tuple[int, int]]) -> None:
-        """Any of its sectors did, or came to be nonsense."""
+        """Overwrite some sectors of the unsynced writes with zeros or random bytes."""
         for offset, size in places:
             for start in range(offset, offset + size, SECTOR):
                 length = min(SECTOR, offset + size - start)
@@ -71,7 +71,7 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 
 @pytest.mark.promise("A2")
 @pytest.mark.parametrize("part", range(2))
-async def test_a_power_cut_takes_nothing_that_was_told_as_done(
+async def test_a_power_cut_loses_nothing_that_was_reported_as_done(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
     for number, lives in enumerate(portions(count(1, 12, 2_500), 50)):
@@ -83,7 +83,7 @@ async def test_a_power_cut_takes_nothing_that_was_told_as_done(
             loop = KillLoop(nursing, world, rng, sessions=25, order=order, after_kill=cuts)
             for _ in range(20):  # of a slow machine's short lives few may come to write anything
                 found = await loop.run(lives)
-                assert found == [], told(found)
+                assert found == [], report_findings(found)
                 if cuts.torn > lives / 2:
                     break
         assert cuts.torn > lives / 2

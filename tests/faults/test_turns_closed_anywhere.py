@@ -30,7 +30,7 @@ TERMINAL_SECONDS = 0.2  # beside the work that is to be done
 
 @pytest.fixture
 def anyio_backend():
-    """Time passes only while a turn waits."""
+    """Return a backend whose time passes only while a turn waits."""
     return VIRTUAL_TIME
 
 
@@ -59,7 +59,7 @@ def block() -> str:
 
 
 class Slow(AgentHook):
-    """Every point takes a moment."""
+    """Hooks that all take a moment."""
 
     async def before_model(self, messages, context):
         await asyncio.sleep(0.001)
@@ -81,7 +81,7 @@ class Slow(AgentHook):
 
 
 def reply(rng):
-    """A random reply that goes on to the next round."""
+    """Return a random reply that leads to another round."""
     parts = [say("Hm, let me see.", pieces=rng.randint(1, 4))] * rng.randint(0, 1)
     parts += [think("Thinking.", pieces=2)] * rng.randint(0, 1)
     parts += [pause(0.002)] * rng.randint(0, 1)
@@ -105,7 +105,7 @@ def ending(rng):
 
 
 def scenario(play, rng):
-    """A random turn: its runtime, its session and its model, made from `rng` alone."""
+    """Return a random turn: its runtime, its session and its model, made from `rng` alone."""
     replies = [*(reply(rng) for _ in range(rng.randint(0, 3))), ending(rng)]
     history = []
     if rng.random() < 0.3:

@@ -14,8 +14,8 @@ from agenticx.sessions.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.batches import merge_deltas
 from agenticx.sessions.exporting import as_jsonl, as_markdown
 from agenticx.sessions.memory import MemoryStore
-from agenticx.sessions.search import Said, Terms, said_in, spread
-from agenticx.sessions.sqlite._packs import READ_BYTES, packs_of, repacked, unpack
+from agenticx.sessions.search import SearchableText, SearchQuery, normalize_words, searchable_texts
+from agenticx.sessions.sqlite._packs import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
 from agenticx.sessions.titles import title_of
 from agenticx.sessions.transcript import Conversation, transcript
 from studio.relay import Relay
@@ -27,7 +27,7 @@ from tests.linear.texts import JSON, LINES, TEXTS
 __all__ = ["SESSION_CASES"]
 
 _RECORD = SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00Z")
-_TERMS = Terms.of("lorem zzz")
+_TERMS = SearchQuery.parse("lorem zzz")
 
 
 def _event(type_: EventType, data: dict[str, Any]) -> RuntimeEvent:
@@ -123,18 +123,18 @@ def _folded(events: list[StoredEvent]) -> Generator[None]:
     for event in events:
         piece.append(event)
         size += len(event.frame_json)
-        if size > READ_BYTES:
-            conversation.take(piece)
+        if size > PAGE_BYTES:
+            conversation.feed(piece)
             piece, size = [], 0
             yield
-    conversation.take(piece)
+    conversation.feed(piece)
     conversation.messages()
     yield
 
 
 def _excerpt(text: str) -> object:
-    texts = Said("m", "assistant", text), Said("m", "assistant", f"{text} lorem zzz")
-    return [_TERMS.excerpt(one) for one in texts if _TERMS.match(one.text)]
+    texts = SearchableText("m", "assistant", text), SearchableText("m", "assistant", f"{text} lorem zzz")
+    return [_TERMS.excerpt(one) for one in texts if _TERMS.matches(one.text)]
 
 
 def _asked(text: str) -> object:
@@ -151,10 +151,10 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
 
 SESSION_CASES = [
     Case(of=title_of, run=title_of, inputs=TEXTS),
-    Case(of=spread, run=spread, inputs=TEXTS, where="thread"),
-    Case(of=said_in, run=said_in, inputs=HISTORIES),
-    Case(of=Terms, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
-    Case(of=Terms, variant="a query", run=Terms.of, inputs=TEXTS),
+    Case(of=normalize_words, run=normalize_words, inputs=TEXTS, where="thread"),
+    Case(of=searchable_texts, run=searchable_texts, inputs=HISTORIES),
+    Case(of=SearchQuery, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
+    Case(of=SearchQuery, variant="a query", run=SearchQuery.parse, inputs=TEXTS),
     Case(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
     Case(of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"),
     Case(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
@@ -167,22 +167,28 @@ SESSION_CASES = [
             **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
         },
     ),
-    Case(of=packs_of, run=lambda events: list(packs_of(events, compressed=True)), inputs=_LOGS, where="thread"),
     Case(
-        of=repacked,
-        run=lambda bodies: list(repacked(bodies, 1)),
+        of=encode_segments,
+        run=lambda events: list(encode_segments(events, compressed=True)),
+        inputs=_LOGS,
+        where="thread",
+    ),
+    Case(
+        of=merge_bodies,
+        run=lambda bodies: list(merge_bodies(bodies, 1)),
         where="thread",
         inputs={
-            name: (lambda size, make=make: [pack.body for pack in packs_of(make(size), compressed=False)])
+            name: (lambda size, make=make: [pack.body for pack in encode_segments(make(size), compressed=False)])
             for name, make in _LOGS.items()
         },
     ),
     Case(
-        of=unpack,
-        run=lambda packs: [unpack("s", pack.last_seq, pack.body, compressed=True) for pack in packs],
+        of=decode_segment,
+        run=lambda packs: [decode_segment("s", pack.last_seq, pack.body, compressed=True) for pack in packs],
         where="thread",
         inputs={
-            name: (lambda size, make=make: list(packs_of(make(size), compressed=True))) for name, make in _LOGS.items()
+            name: (lambda size, make=make: list(encode_segments(make(size), compressed=True)))
+            for name, make in _LOGS.items()
         },
     ),
     Case(

@@ -109,8 +109,10 @@ EXEMPT: dict[str, str] = {
             runtime.compactor.is_summary tools.protected.protection_reason
             llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
             runtime.output.OutputType runtime.question.describe_size tools.output.ProgressEmitter
-            sessions.sqlite._packs.event_of sessions.sqlite._packs.lines_of sessions.sqlite._packs.position_of
-            sessions.sqlite._packs.size_of sessions.transcript.calls_on sessions.transcript.said_on
+            sessions.sqlite._packs.decode_event sessions.sqlite._packs.segment_lines
+            sessions.sqlite._packs.line_position
+            sessions.sqlite._packs.envelope_bytes sessions.transcript.tool_call_ids
+            sessions.transcript.searchable_path_texts
             cli.render.JsonLinesOutput cli.render.TerminalOutput logs.hidden_members
         """,
         "it reads what the application declares, or names": """
@@ -148,5 +150,5 @@ def _is_reader(value: object, module: str) -> bool:
     return not (holds_fields or is_protocol(value) or (is_dataclass(value) and value.__name__ not in _WITH_METHODS))
 
 
-_WITH_METHODS = ("ContextCompactor", "IdentifierRule", "CallSchema", "LinearPattern", "IgnoreRules", "Terms")
+_WITH_METHODS = ("ContextCompactor", "IdentifierRule", "CallSchema", "LinearPattern", "IgnoreRules", "SearchQuery")
 """Dataclasses whose methods read texts."""

@@ -15,7 +15,7 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
-from agenticx.sessions import Hub, Keepsake, SessionRecord, SqliteStore, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
 from agenticx.sessions.at_hand import SessionCache
 from agenticx.sessions.forking import fork
 from agenticx.sessions.keeping import read_front
@@ -81,12 +81,12 @@ class CountingStore(SqliteStore):
         super().__init__(path)
         self.brought: list[tuple[int, int]] = []
 
-    async def append(self, *args: Any, kept: Keepsake | None = None, **more: Any) -> Sequence[StoredEvent]:
-        if self.broken and kept is not None and kept.compacted:
+    async def append(self, *args: Any, state: SessionState | None = None, **more: Any) -> Sequence[StoredEvent]:
+        if self.broken and state is not None and state.compacted:
             raise StoreError("the disk is full")
-        if kept is not None:
-            self.brought.append((len(kept.messages), len(kept.compacted)))
-        return await super().append(*args, kept=kept, **more)
+        if state is not None:
+            self.brought.append((len(state.messages), len(state.compacted)))
+        return await super().append(*args, state=state, **more)
 
 
 @dataclass
@@ -127,9 +127,9 @@ class CompactionHarness:
 
 
 async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
-    kept = await store.keepsake(session_id)
-    front, compacted = read_front(kept.state)
-    stored = await store.compacted(session_id)
+    kept = await store.session_state(session_id)
+    front, compacted = read_front(kept.state_json)
+    stored = await store.compacted_messages(session_id)
     assert len(stored) == compacted
     return [*stored, *kept.messages[front:]]
 
@@ -141,7 +141,7 @@ async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path:
     assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
     assert not any(map(is_summary, everything))
     hub, store = await harness.open()
-    assert sum(map(is_summary, (await store.keepsake(harness.session_id)).messages)) >= 2
+    assert sum(map(is_summary, (await store.session_state(harness.session_id)).messages)) >= 2
     assert [(message.message_id) for message in everything if isinstance(message, UserMessage)] == [
         message["message_id"] for message in await read_messages(store, harness.session_id) if message["role"] == "user"
     ]
@@ -154,7 +154,9 @@ async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: 
     hub, store = await harness.open()
     for _ in range(20):
         await harness.run_turn(hub, store)
-    assert sum(compacted for _, compacted in store.brought) == len(await store.compacted(harness.session_id)) > 20
+    assert (
+        sum(compacted for _, compacted in store.brought) == len(await store.compacted_messages(harness.session_id)) > 20
+    )
     assert {messages for messages, compacted in store.brought if not compacted} == {1}
     await hub.close()
     await store.aclose()
@@ -165,14 +167,14 @@ async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Pat
     everything = await harness.run_turns(15)
     hub, store = await harness.open()
     store.broken = True
-    before = len(await store.compacted(harness.session_id))
+    before = len(await store.compacted_messages(harness.session_id))
     while not any(event.type == "error" for event in await store.read(harness.session_id, 0, 10_000)):
         await harness.run_turn(hub, store)
-    assert len(await store.compacted(harness.session_id)) == before
+    assert len(await store.compacted_messages(harness.session_id)) == before
     store.broken = False
     for _ in range(6):
         await harness.run_turn(hub, store)
-    assert len(await store.compacted(harness.session_id)) > before
+    assert len(await store.compacted_messages(harness.session_id)) > before
     now = await all_messages(store, harness.session_id)
     assert now[: len(everything)] == everything
     asked = [message.content.partition(":")[0] for message in now if isinstance(message, UserMessage)]
@@ -190,9 +192,9 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     live = await SessionCache(store).open(await store.get(harness.session_id))
     assert (live.session.compacted, live.session.replacement_count) == (
         [],
-        read_front((await store.keepsake(harness.session_id)).state)[0],
+        read_front((await store.session_state(harness.session_id)).state_json)[0],
     )
-    assert live.session.stored_compacted == len(await store.compacted(harness.session_id))
+    assert live.session.stored_compacted == len(await store.compacted_messages(harness.session_id))
     await store.aclose()
 
 
@@ -204,11 +206,11 @@ async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: P
     assert isinstance(request, UserMessage)
     assert request.attachments == (FILE,)
     rewound = await hub.rewind(harness.session_id, request.message_id)
-    assert list((await store.keepsake(harness.session_id)).messages) == everything[:3]
-    assert await store.compacted(harness.session_id) == ()
+    assert list((await store.session_state(harness.session_id)).messages) == everything[:3]
+    assert await store.compacted_messages(harness.session_id) == ()
     assert rewound.undo is not None
     await hub.rewind(harness.session_id, rewound.undo)
-    texts = [message.content for message in (await store.keepsake(harness.session_id)).messages]
+    texts = [message.content for message in (await store.session_state(harness.session_id)).messages]
     assert [text.removesuffix("\n[attached: f.txt]") for text in texts] == [message.content for message in everything]
     await harness.run_turn(hub, store)
     assert len(await all_messages(store, harness.session_id)) == 42
@@ -220,13 +222,13 @@ async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_p
     harness = CompactionHarness(tmp_path)
     everything = await harness.run_turns()
     hub, store = await harness.open()
-    compacted = await store.compacted(harness.session_id)
+    compacted = await store.compacted_messages(harness.session_id)
     await hub.rewind(harness.session_id, everything[-3].message_id)
-    assert await store.compacted(harness.session_id) == compacted
+    assert await store.compacted_messages(harness.session_id) == compacted
     assert await all_messages(store, harness.session_id) == everything[:-2]
     await hub.rewind(harness.session_id, None)
-    assert (await store.keepsake(harness.session_id)).messages == []
-    assert await store.compacted(harness.session_id) == ()
+    assert (await store.session_state(harness.session_id)).messages == []
+    assert await store.compacted_messages(harness.session_id) == ()
     await hub.close()
     await store.aclose()
 
@@ -238,9 +240,9 @@ async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path) 
     now = "2026-01-01T00:00:00.000Z"
     complete = await fork(store, harness.session_id, now=now)
     assert await all_messages(store, complete.id) == everything
-    assert (await store.keepsake(complete.id)).messages == (await store.keepsake(harness.session_id)).messages
+    assert (await store.session_state(complete.id)).messages == (await store.session_state(harness.session_id)).messages
     early = await fork(store, harness.session_id, everything[2].message_id, now=now)
-    assert (await store.keepsake(early.id)).messages == everything[:3]
-    assert await store.compacted(early.id) == ()
+    assert (await store.session_state(early.id)).messages == everything[:3]
+    assert await store.compacted_messages(early.id) == ()
     await hub.close()
     await store.aclose()

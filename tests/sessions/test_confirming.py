@@ -48,7 +48,7 @@ async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: Session
     assert await harness.responses() == [(False, "stop")]
     with pytest.raises(ConfirmClosed):
         await hub.confirms.answer(question.id, YES, digest=question.digest)
-    assert await harness.store.journalled("answered", question.id) is None
+    assert await harness.store.journal_entry("answered", question.id) is None
     await harness.close(hub)
 
 

@@ -1,4 +1,4 @@
-"""What is damaged in the database keeps to its session: the others go on, and so does the program."""
+"""Damage in the database that affects one session only."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, Journalled, Keepsake, SessionRecord, SqliteStore, TurnRecord, TurnRequest
-from agenticx.sessions.damage import Damaged
+from agenticx.sessions import Hub, JournalEntry, SessionRecord, SessionState, SqliteStore, TurnRecord, TurnRequest
+from agenticx.sessions.damage import DamagedData
 from agenticx.sessions.forking import fork
 from agenticx.sessions.transcript import read_messages
 from agenticx.settings import load_settings
@@ -53,7 +53,7 @@ def hub_of(store: SqliteStore, home: Path) -> Hub:
 
 
 async def left_running(home: Path, count: int) -> list[str]:
-    """Sessions whose process died in a turn, and one message that waits in each."""
+    """Create sessions whose process died in a turn, and a queued message in each."""
     store = SqliteStore(home / "sessions.db")
     ids: list[str] = []
     for number in range(count):
@@ -62,8 +62,10 @@ async def left_running(home: Path, count: int) -> list[str]:
         turn = TurnRecord(id=f"turn_{number}", session_id=record.id, input="hi")
         await store.claim(turn)
         await store.append(record.id, turn.id, [STARTED, token(0)], expected_seq=0)
-        began = Journalled(kind="began", key=f"b{number}", session_id=record.id, turn_id=turn.id, data={"call_id": "c"})
-        await store.journal(began)
+        began = JournalEntry(
+            kind="began", key=f"b{number}", session_id=record.id, turn_id=turn.id, data={"call_id": "c"}
+        )
+        await store.add_journal_entry(began)
         ids.append(record.id)
     await store.aclose()
     return ids
@@ -121,7 +123,7 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
     await store.aclose()
 
 
-async def test_a_packed_row_that_is_damaged_is_a_failure_of_the_storage_for_whoever_reads_it(tmp_path: Path) -> None:
+async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     store = SqliteStore(tmp_path / "sessions.db")
     await store.append(session_id, "turn_0", [FINAL], expected_seq=2)
@@ -145,18 +147,18 @@ async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: 
     await store.append(session_id, "turn_0", [FINAL], expected_seq=2)
     (event,) = await store.read(session_id, 2, 10)
     assert event.terminal
-    assert await store.unfinished() == []
+    assert await store.unfinished_turns() == []
     await store.aclose()
 
 
-async def test_a_byte_that_is_no_text_spoils_neither_searches_nor_sums_nor_tells_what_was_said(tmp_path: Path) -> None:
+async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is_logged(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     used = {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1}
     for name in ("one", "two"):
         made = SessionRecord(name=name, workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        kept = Keepsake([UserMessage(content=f"lorem secret {name}")])
-        await store.append(made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], expected_seq=0, kept=kept)
+        kept = SessionState([UserMessage(content=f"lorem secret {name}")])
+        await store.append(made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], expected_seq=0, state=kept)
     await store.aclose()
     damage(tmp_path, "UPDATE said SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
     damage(tmp_path, "UPDATE usage SET model = CAST(x'ff' AS TEXT) WHERE session = 1")
@@ -167,7 +169,7 @@ async def test_a_byte_that_is_no_text_spoils_neither_searches_nor_sums_nor_tells
     damage(tmp_path, "UPDATE messages SET message = message || ']' WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError) as refused:
-        await store.keepsake((await store.sessions())[1].id)
+        await store.session_state((await store.sessions())[1].id)
     assert "damaged" in str(refused.value)
     assert "secret" not in str(refused.value)
     await store.aclose()
@@ -186,7 +188,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("what", RECORDS)
-async def test_a_record_whose_fields_are_not_what_is_stored_there_is_damaged(tmp_path: Path, what: str) -> None:
+async def test_a_record_with_wrong_field_values_is_damaged(tmp_path: Path, what: str) -> None:
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, f"UPDATE sessions SET record = {RECORDS[what]} WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
@@ -216,7 +218,7 @@ USAGES = {
 
 
 @pytest.mark.parametrize("what", USAGES)
-async def test_usage_that_cannot_be_read_keeps_nobody_from_the_rest_of_it(tmp_path: Path, what: str) -> None:
+async def test_unreadable_usage_does_not_hide_the_rest(tmp_path: Path, what: str) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     used = RuntimeEvent(EventType.USAGE, {"input_tokens": 3, "output_tokens": 4, "model": "demo", "round": 1})
     ids: list[str] = []
@@ -296,13 +298,15 @@ async def test_a_session_that_cannot_be_read_can_be_deleted(tmp_path: Path, what
 
 
 async def with_texts(home: Path) -> list[str]:
-    """Two sessions, of which each has said a word of its own and one that both have."""
+    """Create two sessions, each with a word of its own and one in both."""
     store = SqliteStore(home / "sessions.db")
     ids: list[str] = []
     for name in ("alpha", "beta"):
         made = SessionRecord(name=f"about {name}", workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        await store.append(made.id, None, [FINAL], expected_seq=0, kept=Keepsake([UserMessage(content=f"say {name}")]))
+        await store.append(
+            made.id, None, [FINAL], expected_seq=0, state=SessionState([UserMessage(content=f"say {name}")])
+        )
         ids.append(made.id)
     await store.aclose()
     return ids
@@ -320,7 +324,7 @@ INDEX_DAMAGES = {
 
 
 @pytest.mark.parametrize("what", INDEX_DAMAGES)
-async def test_what_searches_find_is_made_anew_at_the_start_where_it_is_damaged(
+async def test_a_damaged_index_is_rebuilt_at_the_start(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await with_texts(tmp_path)
@@ -330,7 +334,9 @@ async def test_what_searches_find_is_made_anew_at_the_start_where_it_is_damaged(
     assert [found.record.id for found in await store.search("say")] == [two, one]
     assert [found.record.id for found in await store.search("about alpha")] == [one]
     await store.update(replace(await store.get(one), name="renamed"))
-    await store.append(two, None, [FINAL], expected_seq=1, kept=Keepsake([UserMessage(content="more")], keep=1))
+    await store.append(
+        two, None, [FINAL], expected_seq=1, state=SessionState([UserMessage(content="more")], keep_messages=1)
+    )
     assert [found.record.id for found in await store.search("renamed")] == [one]
     assert [found.record.id for found in await store.search("more")] == [two]
     await store.delete(one)
@@ -345,7 +351,7 @@ BROKEN_BLOCKS = ["x'00'", "x'0000000000000000000000000000'", f"x'{'ff' * 20}'", 
 
 @pytest.mark.parametrize("block", BROKEN_BLOCKS)
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_an_index_that_is_damaged_in_use_stops_nothing_but_searches(
+async def test_an_index_damaged_in_use_stops_searches_only(
     tmp_path: Path, leaves: bool, block: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await with_texts(tmp_path)
@@ -355,11 +361,13 @@ async def test_an_index_that_is_damaged_in_use_stops_nothing_but_searches(
     if not leaves:
         break_index(tmp_path, f"UPDATE found_data SET block = {block}")
     for number in range(20):
-        kept = Keepsake([UserMessage(content=f"word {number}")], keep=number + 1)
-        await store.append(two, None, [FINAL], expected_seq=number + 1, kept=kept)
+        kept = SessionState([UserMessage(content=f"word {number}")], keep_messages=number + 1)
+        await store.append(two, None, [FINAL], expected_seq=number + 1, state=kept)
         await store.update(replace(await store.get(one), name=f"renamed {number}"))
-    await store.append(two, None, [FINAL], expected_seq=21, kept=Keepsake(keep=21, findable=frozenset()))
-    with suppress(Damaged):
+    await store.append(
+        two, None, [FINAL], expected_seq=21, state=SessionState(keep_messages=21, searchable_ids=frozenset())
+    )
+    with suppress(DamagedData):
         await store.search("say")
     assert sum("is damaged" in record.getMessage() for record in caplog.records) <= 1
     break_index(tmp_path, "DELETE FROM meta WHERE key = 'search'")  # damage need not show
@@ -379,11 +387,11 @@ def break_index(home: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_an_append_whose_journal_cannot_be_read_leaves_nothing_and_those_beside_it_stand(tmp_path: Path) -> None:
+async def test_an_append_with_an_unreadable_journal_stores_nothing_and_others_are_committed(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, f"UPDATE journal SET data = '{{' WHERE session = {SESSION}", one)
     store = SqliteStore(tmp_path / "sessions.db")
-    again = Journalled(kind="began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
+    again = JournalEntry(kind="began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
     results = await asyncio.gather(
         store.append(two, "turn_1", [token(1)], expected_seq=2),
         store.append(one, "turn_0", [token(1)], expected_seq=2, journal=[again]),
@@ -403,7 +411,7 @@ async def test_an_append_whose_journal_cannot_be_read_leaves_nothing_and_those_b
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-async def test_a_damaged_write_ahead_log_is_told_of(
+async def test_a_damaged_write_ahead_log_is_logged(
     tmp_path: Path, damaged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     await left_running(tmp_path / "first", 1)

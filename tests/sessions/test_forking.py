@@ -1,4 +1,4 @@
-"""What a session that was made of another one has of its own, and what a search finds of it."""
+"""Forks of a session: their own ids, and the texts that a search finds in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def compacted_session(store: Store, tmp_path: Path) -> str:
-    """A session in which each word was said and whose first ones the model reads no more."""
+    """Create a session with one word per message whose first messages are compacted."""
     record = SessionRecord(name="Old", workspace=str(tmp_path), created_at=NOW)
     await store.create(record)
     settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
@@ -53,11 +53,9 @@ async def found(store: Store, word: str) -> set[str]:
     return {found.record.id for found in await store.search(word)}
 
 
-async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_compacted(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(store: Store, tmp_path: Path) -> None:
     old = await compacted_session(store, tmp_path)
-    assert "alpha" not in str((await store.keepsake(old)).messages)
+    assert "alpha" not in str((await store.session_state(old)).messages)
     shown = await read_messages(store, old)
     whole = (await fork(store, old, now=NOW)).id
     upto_beta = (await fork(store, old, shown[2]["message_id"], now=NOW)).id
@@ -71,7 +69,7 @@ async def test_a_fork_is_found_by_all_that_its_conversation_shows_also_what_was_
     assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
 
 
-async def test_a_question_that_waits_has_another_id_in_a_fork_so_that_nobody_takes_it_for_closed(
+async def test_an_open_question_has_a_new_id_in_a_fork(
     harness: SessionHarness,
 ) -> None:
     hub, question = await harness.open_with_question()

@@ -18,9 +18,9 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
     Hub,
     HubClosed,
-    Keepsake,
     MemoryStore,
     SessionRecord,
+    SessionState,
     Store,
     StoredEvent,
     TurnConflict,
@@ -178,7 +178,7 @@ async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_
     for session_id in (first, second.id):
         turn = await hub.start(session_id, TurnRequest(input="hi"))
         await wait_for_turn_end(store, session_id)
-        (began,) = await store.journal_of(session_id, turn.id)
+        (began,) = await store.turn_journal(session_id, turn.id)
         assert (began.kind, began.data) == ("began", {"call_id": "call_0", "name": "look", "arguments": "{}"})
 
 
@@ -188,9 +188,9 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
     await first.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)
-    summary = Keepsake([SystemMessage(content="A summary of the earlier messages.")])
+    summary = SessionState([SystemMessage(content="A summary of the earlier messages.")])
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
-    await store.append(session_id, None, [changed], expected_seq=events[-1].seq, kept=summary)
+    await store.append(session_id, None, [changed], expected_seq=events[-1].seq, state=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     model = ScriptedModel(again)
     second = Hub(

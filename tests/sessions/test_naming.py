@@ -83,7 +83,7 @@ async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp
     await hub.close()
     await make_hub(store, tmp_path).recover()
     assert await announced_names(store, session_id) == ["Mine"]
-    assert await store.journal_open("named", "told") == []
+    assert await store.open_journal_entries("named", "told") == []
     await store.aclose()
 
 

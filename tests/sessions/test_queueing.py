@@ -18,7 +18,7 @@ from agenticx.messages import UserMessage
 from agenticx.sessions import (
     Hub,
     HubClosed,
-    Journalled,
+    JournalEntry,
     MemoryStore,
     SessionRecord,
     SqliteStore,
@@ -134,7 +134,7 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     ]
     announced = [event for event in events if event["type"] == "queued"]
     begun = [event for event in events if event["type"] == "turn_started"][1:]
-    kept = [entry for event in begun for entry in await harness.store.journal_of(harness.record.id, event["turn_id"])]
+    kept = [entry for event in begun for entry in await harness.store.turn_journal(harness.record.id, event["turn_id"])]
     assert [entry.kind for entry in kept] == ["taken", "taken"]  # their attachments are only in the log
     assert PNG.data not in str(kept)
     assert [event["turn_id"] for event in announced] == [None, None]
@@ -281,7 +281,7 @@ async def test_interrupts_keep_their_order_over_a_restart_and_end_the_resumed_tu
     for name in ("A", "B"):  # accepted, and then the process dies before it has stopped the turn
         request = TurnRequest(input=name, when_busy="interrupt")
         entry = QueuedMessage.from_request(harness.record.id, request).to_journal_entry()
-        await harness.store.journal(entry)
+        await harness.store.add_journal_entry(entry)
     await harness.hub.close()
     await harness.store.aclose()
 
@@ -421,7 +421,7 @@ async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarnes
     await harness.hub.delete(harness.record.id)
     with pytest.raises(SessionNotFound):
         await harness.submit("three")
-    assert await harness.store.journal_open("posted", "taken") == []
+    assert await harness.store.open_journal_entries("posted", "taken") == []
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
@@ -580,9 +580,9 @@ class BreakableStore(MemoryStore):
         self._check()
         return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
 
-    async def journal(self, entry: Journalled) -> Journalled:
+    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
         self._check()
-        return await super().journal(entry)
+        return await super().add_journal_entry(entry)
 
     def _check(self) -> None:
         if self.broken:

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
-WRITES = frozenset({"append", "journal", "claim", "release"})
+WRITES = frozenset({"append", "add_journal_entry", "claim", "release"})
 MAX_WRITES = 60
 INPUT_EVENTS = ("turn_started", "steered", "handed_back")
 
@@ -92,7 +92,7 @@ async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None =
         while idle < 3:
             for asked in hub.gate.pending(session_id):
                 hub.gate.resolve(asked.id, True, digest=asked.digest)
-            waits = store is not None and await store.journal_open("posted", "taken")
+            waits = store is not None and await store.open_journal_entries("posted", "taken")
             idle = 0 if waits or hub.running_turn_id(session_id) else idle + 1
             await asyncio.sleep(0.002)
 
@@ -132,7 +132,7 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
         where = f"write {nth}, {times} times, carried out: {carried_out}"
         assert {text for text in taken if not counts[text]} == set(), where
         assert [text for text, count in counts.items() if count > 1] == [], where
-        assert await store.journal_open("posted", "taken") == [], where
+        assert await store.open_journal_entries("posted", "taken") == [], where
         await again.close()
         await store.aclose()
         if not failing.has_failed:

@@ -1,4 +1,4 @@
-"""The log of all sessions read back from the file: in its order, from any place, and in nobody's way."""
+"""Reading the log of all sessions from the file: in order, from any position, without delaying others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def session_in(store: SqliteStore) -> str:
 
 
 async def streaming(store: SqliteStore) -> list[StoredEvent]:
-    """Sessions that stream at the same time, of which the turns of some are over; returns the log."""
+    """Create sessions that stream at the same time, the turns of some being over; return the log."""
     ids = [await session_in(store) for _ in range(STREAMING)]
     log: list[StoredEvent] = []
     for round_ in range(60):
@@ -61,7 +61,7 @@ async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[
 
 
 async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
-    """A turn that says a word at the log's beginning and goes on far behind; its session and the log."""
+    """Store a turn with one event at the log's beginning and more far behind it; return its session and the log."""
     slow, quick = await session_in(store), await session_in(store)
     log = list(await store.append(slow, "turn", tokens(1), expected_seq=0))
     for number in range(40):
@@ -83,7 +83,7 @@ async def test_the_log_of_all_sessions_is_read_in_its_order_from_any_place(
     await again.aclose()
 
 
-async def test_a_row_reaches_over_a_bounded_stretch_of_the_log(tmp_path: Path) -> None:
+async def test_a_row_spans_a_bounded_range_of_positions(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     _, log = await far_apart(store)
     await store.aclose()
@@ -96,7 +96,7 @@ async def test_a_row_reaches_over_a_bounded_stretch_of_the_log(tmp_path: Path) -
     await again.aclose()
 
 
-async def test_rows_that_reach_further_are_read_like_any_other(tmp_path: Path) -> None:
+async def test_rows_with_a_larger_span_are_read_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     slow, log = await far_apart(store)
     await store.aclose()
@@ -113,7 +113,7 @@ async def test_rows_that_reach_further_are_read_like_any_other(tmp_path: Path) -
     await again.aclose()
 
 
-async def test_a_damaged_row_is_passed_over_in_the_log_of_all_sessions(tmp_path: Path) -> None:
+async def test_a_damaged_row_is_skipped_in_the_log_of_all_sessions(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     log = await streaming(store)
     await store.aclose()
@@ -127,7 +127,7 @@ async def test_a_damaged_row_is_passed_over_in_the_log_of_all_sessions(tmp_path:
     await again.aclose()
 
 
-async def test_what_is_deleted_is_not_told_again(tmp_path: Path) -> None:
+async def test_deleted_events_are_not_read_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     log = await streaming(store)
     await store.aclose()
@@ -138,7 +138,7 @@ async def test_what_is_deleted_is_not_told_again(tmp_path: Path) -> None:
     await again.aclose()
 
 
-async def test_who_asks_for_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> None:
+async def test_reading_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     log = await streaming(store)
     await store.aclose()
@@ -157,7 +157,7 @@ async def test_who_asks_for_a_session_does_not_wait_for_a_replay(tmp_path: Path)
     await again.aclose()
 
 
-async def test_a_replay_of_a_large_log_holds_little_of_it(tmp_path: Path) -> None:
+async def test_a_replay_of_a_large_log_uses_little_memory(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     ids = [await session_in(store) for _ in range(4)]
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})

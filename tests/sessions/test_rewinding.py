@@ -1,4 +1,4 @@
-"""Rewinds that storage or the end of the process cuts off."""
+"""Rewinds that are interrupted by a storage failure or the end of the process."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.patience import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 
-class StoreThatBreaks(MemoryStore):
-    """Refuses appends while `broken`."""
+class FailingStore(MemoryStore):
+    """A store that refuses appends while `broken`."""
 
     broken = False
 
@@ -53,8 +53,8 @@ async def session_in(store: Store, workspace: Path) -> str:
     return record.id
 
 
-async def told(hub: Hub, store: Store, session_id: str, text: str) -> None:
-    """One turn, to its end."""
+async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
+    """Run one turn to its end."""
     turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
     with store.subscribe(session_id, news):
         while not any(event.terminal for event in await store.read(session_id, turn.after_seq or 0, 1000)):
@@ -62,7 +62,7 @@ async def told(hub: Hub, store: Store, session_id: str, text: str) -> None:
             await asyncio.wait_for(news.wait(), PATIENCE)
 
 
-async def said(store: Store, session_id: str) -> list[str]:
+async def message_texts(store: Store, session_id: str) -> list[str]:
     _, conversation = await read_conversation(store, session_id)
     return [message["content"] for message in conversation.messages()]
 
@@ -71,21 +71,21 @@ def a_write_and_more() -> ScriptedModel:
     return ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written", "more"])
 
 
-async def test_a_rewind_that_the_store_refuses_leaves_the_conversation_and_can_be_made_again(tmp_path: Path) -> None:
-    store, model = StoreThatBreaks(), a_write_and_more()
+async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
+    store, model = FailingStore(), a_write_and_more()
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
-    await told(hub, store, session_id, "one")
-    before = await said(store, session_id)
+    await run_turn(hub, store, session_id, "one")
+    before = await message_texts(store, session_id)
     store.broken = True
     with pytest.raises(StoreError):
         await hub.rewind(session_id, None)
     store.broken = False
-    assert await said(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
+    assert await message_texts(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
     done = await hub.rewind(session_id, None)
     assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "unchanged")]
-    assert (await said(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)
-    await told(hub, store, session_id, "two")
+    assert (await message_texts(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)
+    await run_turn(hub, store, session_id, "two")
     assert [message.content for message in model.requests[-1].messages if message.role == "user"] == ["two"]
     await hub.close()
 
@@ -94,7 +94,7 @@ async def test_a_process_that_died_in_a_rewind_leaves_the_session_free(tmp_path:
     store = SqliteStore(tmp_path / "sessions.db")
     hub = hub_over(store, a_write_and_more(), tmp_path)
     session_id = await session_in(store, tmp_path / "work")
-    await told(hub, store, session_id, "one")
+    await run_turn(hub, store, session_id, "one")
     await hub.close()
     await store.claim(TurnRecord(session_id=session_id, input=""))  # as a rewind does, before anything else
     await store.aclose()
@@ -103,8 +103,8 @@ async def test_a_process_that_died_in_a_rewind_leaves_the_session_free(tmp_path:
     hub = hub_over(again, ScriptedModel(["hello"]), tmp_path)
     await hub.recover()
     assert (await hub.rewind(session_id, None)).files[0].outcome == "removed"
-    await told(hub, again, session_id, "two")
-    assert await said(again, session_id) == ["two", "hello"]
+    await run_turn(hub, again, session_id, "two")
+    assert await message_texts(again, session_id) == ["two", "hello"]
     await hub.close()
     await again.aclose()
 
@@ -117,11 +117,11 @@ async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
         work = [hub.start(session_id, TurnRequest(input="x")), hub.rewind(session_id, None)]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} <= {SessionBusy}
-        await told_after(hub, store, session_id)
+        await wait_until_idle(hub, store, session_id)
     await hub.close()
 
 
-async def told_after(hub: Hub, store: Store, session_id: str) -> None:
+async def wait_until_idle(hub: Hub, store: Store, session_id: str) -> None:
     """Wait until nothing runs any more."""
     news = asyncio.Event()
     with store.subscribe(session_id, news):
@@ -131,7 +131,7 @@ async def told_after(hub: Hub, store: Store, session_id: str) -> None:
                 await asyncio.wait_for(news.wait(), PATIENCE)
 
 
-async def test_a_conversation_that_was_compacted_is_told_anew_from_the_log(tmp_path: Path) -> None:
+async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path) -> None:
     model = ScriptedModel([f"answer {number}" for number in range(12)] * 2)
     store, settings = (
         MemoryStore(),
@@ -142,15 +142,15 @@ async def test_a_conversation_that_was_compacted_is_told_anew_from_the_log(tmp_p
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
     session_id = await session_in(store, tmp_path / "work")
     for number in range(7):
-        await told(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
-    everything = await said(store, session_id)
-    assert len((await store.keepsake(session_id)).messages) < len(everything)
+        await run_turn(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
+    everything = await message_texts(store, session_id)
+    assert len((await store.session_state(session_id)).messages) < len(everything)
     _, conversation = await read_conversation(store, session_id)
     second_answer = conversation.path()[3].id
     await hub.rewind(session_id, second_answer)
-    assert [getattr(message, "content", "") for message in (await store.keepsake(session_id)).messages] == everything[
-        :4
-    ]
+    assert [
+        getattr(message, "content", "") for message in (await store.session_state(session_id)).messages
+    ] == everything[:4]
     assert len(await store.search("question")) == 1
     assert [len(await store.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
     await hub.close()

@@ -1,4 +1,4 @@
-"""Searching what was said and counting what it used, in each store."""
+"""Search of texts and sums of usage, in each store."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from agenticx.errors import SessionNotFound
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
-    Counts,
-    Excerpt,
-    Found,
-    Keepsake,
+    DailyUsage,
     MemoryStore,
+    SearchExcerpt,
+    SearchResult,
     SessionRecord,
-    Spent,
+    SessionState,
     SqliteStore,
     Store,
+    UsageCounts,
 )
 from agenticx.sessions.search import SEARCH_VERSION
 from agenticx.sessions.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
@@ -71,9 +71,9 @@ async def say(
     findable: frozenset[str] | None = None,
 ) -> None:
     seq = await store.last_seq(session_id)
-    place = len((await store.keepsake(session_id)).messages)
-    change = Keepsake(messages, keep=place if keep is None else keep, findable=findable)
-    await store.append(session_id, None, [CHANGED], expected_seq=seq, kept=change)
+    place = len((await store.session_state(session_id)).messages)
+    change = SessionState(messages, keep_messages=place if keep is None else keep, searchable_ids=findable)
+    await store.append(session_id, None, [CHANGED], expected_seq=seq, state=change)
 
 
 async def test_a_search_shows_where_each_session_was_found(store: Store) -> None:
@@ -85,12 +85,12 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
     await session_with(store, UserMessage(content="Nothing of that kind"))
     two = await session_with(store, name="Confirm everything")
     assert await store.search("confirm") == [
-        Found(await store.get(two), [Excerpt(None, "name", "", "Confirm", " everything")]),
-        Found(
+        SearchResult(await store.get(two), [SearchExcerpt(None, "name", "", "Confirm", " everything")]),
+        SearchResult(
             await store.get(one),
             [
-                Excerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
-                Excerpt(
+                SearchExcerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
+                SearchExcerpt(
                     answered.message_id,
                     "assistant",
                     "With AGX_",
@@ -105,7 +105,7 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
 @pytest.mark.parametrize("offset", [0, 3_990, 7_999, 8_000, 12_345, 150_000])
 @pytest.mark.parametrize("filling", ["word ", "字", "x"])
 @pytest.mark.cases(quick=8)
-async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, filling: str, offset: int) -> None:
+async def test_an_excerpt_deep_in_a_long_text_is_exact(store: Store, filling: str, offset: int) -> None:
     before = (filling * 200_000)[:offset]
     await session_with(store, UserMessage(content=f"{before} Größe der 会议 {filling * 1000}"))
     (hit,) = await store.search("grosse 会议")
@@ -133,7 +133,7 @@ async def test_a_place_deep_in_a_long_text_is_shown_as_it_stands(store: Store, f
         ("", [], ["", "   ", "++", "!", "a"]),
     ],
 )
-async def test_what_finds_a_text_and_what_does_not(
+async def test_a_query_finds_the_texts_that_have_its_terms(
     store: Store, text: str, found_by: list[str], not_found_by: list[str]
 ) -> None:
     session_id = await session_with(store, UserMessage(content=text))
@@ -222,7 +222,7 @@ async def test_compacted_messages_are_found_and_those_that_are_no_longer_findabl
     assert [len(await store.search(query)) for query in queries] == [0, 1, 1, 1]
 
 
-async def test_an_index_of_another_idea_of_words_is_made_anew(tmp_path: Path) -> None:
+async def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
     store = in_a_file(tmp_path)
     session_id = await session_with(store, UserMessage(content="会议"))
     await store.aclose()
@@ -263,8 +263,8 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(t
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
         (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (gone,)).fetchone()
-        _search.forget_session(connection, number)
-        _search.must_purge(connection)
+        _search.remove_session(connection, number)
+        _search.mark_purge_pending(connection)
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     again = in_a_file(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if b"zyxwvut" in path.read_bytes()] == []
@@ -276,7 +276,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(t
 
 
 class Calendar(SystemClock):
-    """Real time on a day that a test chooses."""
+    """A clock with real time on a day that a test chooses."""
 
     day = 1
 
@@ -289,7 +289,7 @@ def used(model: str, into: int | None = 10, out: int | None = 2, **more: Any) ->
 
 
 @pytest.mark.parametrize("make", STORES)
-async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a_deletion(
+async def test_usage_is_summed_by_session_day_and_model_until_a_deletion(
     make: Callable[..., Store], tmp_path: Path
 ) -> None:
     calendar = Calendar()
@@ -303,26 +303,26 @@ async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a
     calendar.day = 2
     await spend(one, used("a", None, None), used("a", 1, 1, reasoning_tokens=7))
     await spend(two, used("a", cost_usd="0.0000001"))
-    priced = Counts(calls=2, input_tokens=20, output_tokens=4, cached_tokens=5, cost_usd=Decimal("0.3"))
+    priced = UsageCounts(calls=2, input_tokens=20, output_tokens=4, cached_tokens=5, cost_usd=Decimal("0.3"))
     rows = [
-        Spent(session_id=one, day="2026-03-01", model="a", counts=priced),
-        Spent(
+        DailyUsage(session_id=one, day="2026-03-01", model="a", counts=priced),
+        DailyUsage(
             session_id=one,
             day="2026-03-01",
             model="b",
-            counts=Counts(calls=1, unpriced=1, input_tokens=10, output_tokens=2),
+            counts=UsageCounts(calls=1, unpriced=1, input_tokens=10, output_tokens=2),
         ),
-        Spent(
+        DailyUsage(
             session_id=one,
             day="2026-03-02",
             model="a",
-            counts=Counts(calls=2, uncounted=1, unpriced=2, input_tokens=1, output_tokens=1, reasoning_tokens=7),
+            counts=UsageCounts(calls=2, uncounted=1, unpriced=2, input_tokens=1, output_tokens=1, reasoning_tokens=7),
         ),
-        Spent(
+        DailyUsage(
             session_id=two,
             day="2026-03-02",
             model="a",
-            counts=Counts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
+            counts=UsageCounts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
         ),
     ]
     assert await store.usage() == rows
@@ -334,7 +334,7 @@ async def test_use_is_summed_by_session_day_and_model_and_survives_nothing_but_a
 
     past = [event._replace(session_id="ses_fork") for event in await store.read(one, 0, 100)]
     fork = SessionRecord(id="ses_fork", workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
-    await store.create(fork, past=past)
+    await store.create(fork, initial_events=past)
     assert await store.usage() == rows
     await store.delete(two)
     assert await store.usage() == rows[:3]

@@ -1,4 +1,4 @@
-"""What files held: kept outside the workspace, for the owner alone, up to an amount, and never a way out of it."""
+"""Snapshots: stored outside the workspace, for the owner alone, up to a limit, and only there."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.sessions.damage import Damaged
+from agenticx.sessions.damage import DamagedData
 from agenticx.sessions.restoring import RestoredFile, restore_files
-from agenticx.sessions.snapshots import LARGEST_FILE, Edit, SnapshotFolder, digest_of
+from agenticx.sessions.snapshots import LARGEST_FILE, FileEdit, SnapshotFolder, content_digest
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 
@@ -22,7 +22,7 @@ WRITE = next(tool for tool in builtin_tools() if tool.schema.name == "file_write
 
 
 async def write(folder: SnapshotFolder, workspace: Path, call_id: str, path: str, content: str) -> None:
-    context = ToolContext(workspace=workspace, call_id=call_id, snapshots=folder.of("ses_1"))
+    context = ToolContext(workspace=workspace, call_id=call_id, snapshots=folder.for_session("ses_1"))
     await WRITE.run(WRITE.validate({"path": path, "content": content}), context)
 
 
@@ -38,16 +38,14 @@ def folder(tmp_path: Path) -> SnapshotFolder:
     return SnapshotFolder(tmp_path / "home" / "snapshots")
 
 
-async def test_a_call_that_changes_a_file_leaves_both_contents_and_who_it_was(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     await write(folder, workspace, "call_2", "a.txt", "two")
-    kept, path = folder.of("ses_1"), str(workspace / "a.txt")
-    one, two = digest_of(b"one"), digest_of(b"two")
-    assert kept.edits() == [Edit("call_1", path, None, one), Edit("call_2", path, one, two)]
-    assert [kept.content(digest) for digest in (one, two, digest_of(b"three"))] == [b"one", b"two", None]
-    assert (folder.of("ses_2").edits(), folder.of("ses_2").content(one)) == ([], None)
+    kept, path = folder.for_session("ses_1"), str(workspace / "a.txt")
+    one, two = content_digest(b"one"), content_digest(b"two")
+    assert kept.edits() == [FileEdit("call_1", path, None, one), FileEdit("call_2", path, one, two)]
+    assert [kept.read_content(digest) for digest in (one, two, content_digest(b"three"))] == [b"one", b"two", None]
+    assert (folder.for_session("ses_2").edits(), folder.for_session("ses_2").read_content(one)) == ([], None)
     assert restore_files(kept, workspace, undone={"call_2"}, redone=()) == [
         RestoredFile("a.txt", "restored", version=_version(workspace / "a.txt"))
     ]
@@ -63,14 +61,14 @@ async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_brought_back(
     await write(folder, workspace, "call_1", "run.sh", "new")
     await write(folder, workspace, "call_1", "gone", "new")
     (workspace / "gone").unlink()
-    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
+    done = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=())
     assert [(file.path, file.outcome) for file in done] == [("run.sh", "restored"), ("gone", "left")]
     assert ((workspace / "run.sh").stat().st_mode & 0o777, (workspace / "run.sh").read_text()) == (0o750, "old")
     assert not (workspace / "gone").exists()
 
 
 async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: SnapshotFolder, workspace: Path) -> None:
-    script, kept = workspace / "run.sh", folder.of("ses_1")
+    script, kept = workspace / "run.sh", folder.for_session("ses_1")
     await write(folder, workspace, "call_1", "run.sh", "echo")
     modes: list[int] = []
     for mode in (0o755, 0o600):
@@ -82,17 +80,17 @@ async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: Snaps
     assert modes == [0o755, 0o600]
 
 
-async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_and_can_be_gone_from_again(
+async def test_a_rewind_stops_at_what_a_person_wrote_between_two_edits_and_can_be_reversed(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
-    file, kept = workspace / "a.txt", folder.of("ses_1")
+    file, kept = workspace / "a.txt", folder.for_session("ses_1")
     file.write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "by the agent")
     file.write_text("by a person")
     await write(folder, workspace, "call_2", "a.txt", "by the agent again")
     await write(folder, workspace, "call_3", "a.txt", "and again")
     calls = {"call_1", "call_2", "call_3"}
-    stopped = "As far as that goes: somebody else changed it in between, and what they made of it was kept."
+    stopped = "Only in part: somebody else changed it in between, and their change was kept."
 
     for outcome in ("restored", "unchanged"):
         done = restore_files(kept, workspace, undone=calls, redone=())
@@ -101,10 +99,10 @@ async def test_what_a_person_wrote_between_two_edits_is_as_far_as_a_rewind_goes_
     assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
 
 
-async def test_going_over_to_another_branch_keeps_what_a_person_wrote_where_the_branches_part(
+async def test_switching_branches_keeps_what_a_person_wrote_between_them(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
-    file, kept = workspace / "a.txt", folder.of("ses_1")
+    file, kept = workspace / "a.txt", folder.for_session("ses_1")
     file.write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "one branch")
     restore_files(kept, workspace, undone={"call_1"}, redone=())
@@ -127,44 +125,51 @@ async def test_a_file_that_a_person_took_away_between_two_edits_is_taken_away_an
     await write(folder, workspace, "call_1", "a.txt", "second")
     (workspace / "a.txt").unlink()
     await write(folder, workspace, "call_2", "a.txt", "third")
-    (one,) = restore_files(folder.of("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
+    (one,) = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
     assert (one.outcome, one.reason is None, (workspace / "a.txt").exists()) == ("removed", False, False)
 
 
-async def test_what_is_ours_is_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_private_files_are_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "home/token", "x")
-    done = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"])
-    assert done == [RestoredFile("home/token", "left", "It is AgenticX's own, which no conversation changes.")]
+    done = restore_files(
+        folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
+    )
+    assert done == [
+        RestoredFile("home/token", "left", "It is one of AgenticX's own files, which a rewind does not change.")
+    ]
     assert (workspace / "home" / "token").read_text() == "x"
 
 
-async def test_what_is_too_large_is_changed_all_the_same_and_left_by_a_rewind(
+async def test_a_file_too_large_for_a_snapshot_is_edited_but_not_restored(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     (workspace / "big").write_bytes(b"x" * (LARGEST_FILE + 1))
     await write(folder, workspace, "call_1", "big", "small")
-    (done,) = restore_files(folder.of("ses_1"), workspace, undone={"call_1"}, redone=())
-    assert (done.outcome, done.reason) == ("left", "What it held, or was to hold, is too large to be kept.")
+    (done,) = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=())
+    assert (done.outcome, done.reason) == ("left", "Its content before or after is too large for a snapshot.")
     assert (workspace / "big").read_text() == "small"
 
 
-async def test_a_full_session_keeps_no_more_and_the_oldest_make_room_for_others(
+async def test_a_full_session_stores_no_more_and_the_oldest_contents_are_deleted(
     tmp_path: Path, workspace: Path
 ) -> None:
     full = SnapshotFolder(tmp_path / "full", session_bytes=6_000)
     for number in range(3):
         await write(full, workspace, f"call_{number}", f"{number}.bin", os.urandom(2_000).hex())
-    done = restore_files(full.of("ses_1"), workspace, undone={"call_0", "call_1", "call_2"}, redone=())
+    done = restore_files(full.for_session("ses_1"), workspace, undone={"call_0", "call_1", "call_2"}, redone=())
     assert [file.outcome for file in done] == ["removed"] * 3
-    done = restore_files(full.of("ses_1"), workspace, undone=(), redone={"call_0", "call_1", "call_2"})
+    done = restore_files(full.for_session("ses_1"), workspace, undone=(), redone={"call_0", "call_1", "call_2"})
     assert [file.outcome for file in done] == ["restored", "restored", "left"]
 
     shared = SnapshotFolder(tmp_path / "shared", all_bytes=6_000)
     for number in range(3):
-        kept = shared.of(f"ses_{number}")
+        kept = shared.for_session(f"ses_{number}")
         kept.record_edit("call", workspace / "x", None, os.urandom(2_500))
         os.utime(kept.folder / "edits.jsonl", (number, number))
-    left = [shared.of(f"ses_{number}").content(shared.of(f"ses_{number}").edits()[0].after) for number in range(3)]
+    left = [
+        shared.for_session(f"ses_{number}").read_content(shared.for_session(f"ses_{number}").edits()[0].after)
+        for number in range(3)
+    ]
     assert [content is not None for content in left] == [False, True, True]
     total = sum(path.stat().st_size for path in (tmp_path / "shared").rglob("*") if path.is_file())
     assert total < 6_500
@@ -179,7 +184,7 @@ async def test_the_undo_of_a_rewind_leaves_what_a_person_had_taken_back_before(
         await write(folder, workspace, "call_1", name, "agent")
     (workspace / "mine.txt").write_text("old")
     (workspace / "new.txt").unlink()
-    kept = folder.of("ses_1")
+    kept = folder.for_session("ses_1")
     for _ in range(2):
         back = restore_files(kept, workspace, undone={"call_1"}, redone=())
         assert [file.outcome for file in back] == ["restored", "unchanged", "unchanged"]
@@ -198,24 +203,22 @@ NOT_OURS = [
 
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("row", NOT_OURS, ids=range(len(NOT_OURS)))
-async def test_a_line_that_nobody_of_ours_wrote_refuses_a_rewind_and_changes_nothing(
+async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_nothing(
     folder: SnapshotFolder, workspace: Path, name: str, row: str
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    with (folder.of("ses_1").folder / name).open("a") as file:
+    with (folder.for_session("ses_1").folder / name).open("a") as file:
         file.write(f"\n{row}\n")
     await write(folder, workspace, "call_2", "b.txt", "two")
-    with pytest.raises(Damaged, match=name):
-        restore_files(folder.of("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
+    with pytest.raises(DamagedData, match=name):
+        restore_files(folder.for_session("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
     assert ((workspace / "a.txt").read_text(), (workspace / "b.txt").read_text()) == ("one", "two")
 
 
-async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_damage_of_any_byte_of_a_list_is_never_ignored(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     await write(folder, workspace, "call_2", "b.txt", "two")
-    kept = folder.of("ses_1")
+    kept = folder.for_session("ses_1")
     restore_files(kept, workspace, undone={"call_2"}, redone=())
     restore_files(kept, workspace, undone=(), redone={"call_2"})
     silent: list[tuple[str, int, int]] = []
@@ -227,8 +230,8 @@ async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence
                 damaged[place] ^= bits
                 (kept.folder / name).write_bytes(damaged)
                 try:
-                    edits, moves = kept.edits(), kept.moved()
-                except Damaged:
+                    edits, moves = kept.edits(), kept.rewind_edits()
+                except DamagedData:
                     continue
                 if [edit.path for edit in edits] != [str(workspace / "a.txt"), str(workspace / "b.txt")]:
                     silent.append((name, place, bits))
@@ -241,11 +244,11 @@ async def test_whatever_byte_of_a_list_is_damaged_no_file_is_left_out_in_silence
 
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("what", ["folder", "link", "pipe", "unreadable"])
-async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_and_keeps_nobody_waiting(
+async def test_a_list_that_is_no_regular_file_refuses_rewinds_and_edits_without_blocking(
     folder: SnapshotFolder, workspace: Path, name: str, what: str
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    kept = folder.of("ses_1")
+    kept = folder.for_session("ses_1")
     (kept.folder / name).unlink(missing_ok=True)
     match what:
         case "folder":
@@ -256,7 +259,7 @@ async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_
             os.mkfifo(kept.folder / name)
         case _:
             (kept.folder / name).write_bytes(b"\n" + os.urandom(2_000) + b"\n")
-    with pytest.raises(Damaged, match=name):
+    with pytest.raises(DamagedData, match=name):
         restore_files(kept, workspace, undone={"call_1"}, redone=())
     if what != "unreadable" and name == "edits.jsonl":
         with pytest.raises(ToolError, match="nothing was changed"):
@@ -267,23 +270,23 @@ async def test_what_is_no_file_in_the_place_of_a_list_refuses_rewinds_and_edits_
     assert not kept.folder.exists()
 
 
-async def test_what_a_fork_takes_over_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    (folder.of("ses_1").folder / "edits.jsonl").write_text("\nnonsense\n")
+    (folder.for_session("ses_1").folder / "edits.jsonl").write_text("\nnonsense\n")
     folder.copy("ses_1", "ses_2", {"call_1"})
-    with pytest.raises(Damaged):
-        restore_files(folder.of("ses_2"), workspace, undone={"call_1"}, redone=())
+    with pytest.raises(DamagedData):
+        restore_files(folder.for_session("ses_2"), workspace, undone={"call_1"}, redone=())
     folder.copy("ses_3", "ses_4", {"call_1"})
-    assert restore_files(folder.of("ses_4"), workspace, undone={"call_1"}, redone=()) == []
+    assert restore_files(folder.for_session("ses_4"), workspace, undone={"call_1"}, redone=()) == []
 
 
-async def test_a_line_that_a_crash_left_unfinished_spoils_no_other(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: SnapshotFolder, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    edits = folder.of("ses_1").folder / "edits.jsonl"
+    edits = folder.for_session("ses_1").folder / "edits.jsonl"
     with edits.open("ab") as file:
         file.write(b'\n["call_2", "/half')
     await write(folder, workspace, "call_3", "b.txt", "two")
-    assert [edit.call_id for edit in folder.of("ses_1").edits()] == ["call_1", "call_3"]
+    assert [edit.call_id for edit in folder.for_session("ses_1").edits()] == ["call_1", "call_3"]
 
 
 async def test_nothing_is_changed_when_nothing_can_be_kept(tmp_path: Path, workspace: Path) -> None:
@@ -294,7 +297,7 @@ async def test_nothing_is_changed_when_nothing_can_be_kept(tmp_path: Path, works
 
 
 async def test_a_snapshot_folder_that_is_a_link_is_not_followed(folder: SnapshotFolder, workspace: Path) -> None:
-    mine = folder.of("ses_1").folder
+    mine = folder.for_session("ses_1").folder
     mine.parent.mkdir(parents=True)
     mine.symlink_to(workspace)
     with pytest.raises(ToolError, match="nothing was changed"):
@@ -307,10 +310,10 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    kept, outside = folder.of("ses_1"), workspace.parent / "outside.txt"
+    kept, outside = folder.for_session("ses_1"), workspace.parent / "outside.txt"
     outside.write_text("one")
     (kept.folder.parent / "stolen").write_bytes(zlib.compress(b"secret"))
-    one = digest_of(b"one")
+    one = content_digest(b"one")
     forged = [
         ["call_2", str(outside), None, one],
         ["call_3", f"{workspace}/../outside.txt", None, one],
@@ -332,7 +335,7 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
 async def test_a_session_id_is_never_part_of_a_path(
     folder: SnapshotFolder, workspace: Path, tmp_path: Path, session_id: str
 ) -> None:
-    assert folder.of(session_id).folder.parent == tmp_path / "home" / "snapshots"
+    assert folder.for_session(session_id).folder.parent == tmp_path / "home" / "snapshots"
     folder.delete(session_id)
     assert workspace.is_dir()
 

@@ -1,4 +1,4 @@
-"""What only the store in a file can show: it is all there again, in little room, for one process at a time."""
+"""Properties of the SQLite store alone: persistence, size on disk, and one process at a time."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.messages import SystemMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
-    Journalled,
-    Keepsake,
+    JournalEntry,
     OwnedElsewhere,
     SequenceConflict,
     SessionRecord,
+    SessionState,
     SqliteStore,
     StoredEvent,
     TurnRecord,
 )
 from agenticx.sessions.opening import database_path, open_store
-from agenticx.sessions.sqlite import owner_of
+from agenticx.sessions.sqlite import owner_pid
 from agenticx.sessions.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
 
@@ -51,7 +51,7 @@ def final() -> RuntimeEvent:
 
 
 async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
-    """Two sessions that stream at the same time, the first one's turn being over."""
+    """Create two sessions that stream at the same time, the first one's turn being over."""
     one, two = record(), record()
     for made in (one, two):
         await store.create(made)
@@ -75,10 +75,10 @@ async def test_a_reopened_store_reads_the_very_same_bytes(tmp_path: Path) -> Non
     one, two = await interleaved(store, 600)
     before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
     before_all = await store.read_all(0, 10_000)
-    kept = Keepsake([UserMessage(content="x")], "{}")
-    await store.append(two, "turn_2", [token(0)], expected_seq=1200, kept=kept)
-    entry = Journalled(kind="began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
-    await store.journal(entry)
+    kept = SessionState([UserMessage(content="x")], "{}")
+    await store.append(two, "turn_2", [token(0)], expected_seq=1200, state=kept)
+    entry = JournalEntry(kind="began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
+    await store.add_journal_entry(entry)
     known = (store.log_id, await store.last_position(), await store.last_seq(one), await store.get(one))
     await store.aclose()
 
@@ -90,8 +90,8 @@ async def test_a_reopened_store_reads_the_very_same_bytes(tmp_path: Path) -> Non
     while more := await again.read_all(paged[-1].position if paged else 0, 100):
         paged += more
     assert paged[:-1] == list(before_all)
-    assert await again.keepsake(two) == kept
-    assert await again.journal_of(two, "turn_2") == [entry]
+    assert await again.session_state(two) == kept
+    assert await again.turn_journal(two, "turn_2") == [entry]
     assert (await again.claim(TurnRecord(session_id=one, input="x", client_turn_id="c"))).id == "turn_1"
     await again.aclose()
 
@@ -146,13 +146,13 @@ async def test_what_is_deleted_is_in_no_file_any_more(tmp_path: Path) -> None:
     await store.create(made)
     secret = "a-word-that-stands-nowhere-else"
     told = RuntimeEvent(EventType.TOKEN, {"text": secret, "message_id": "m", "offset": 0})
-    await store.append(made.id, None, [told], expected_seq=0, kept=Keepsake([UserMessage(content=secret)]))
+    await store.append(made.id, None, [told], expected_seq=0, state=SessionState([UserMessage(content=secret)]))
     await store.delete(made.id)
     assert [path.name for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()] == []
     await store.aclose()
 
 
-async def test_the_room_of_what_is_deleted_is_given_back(tmp_path: Path) -> None:
+async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     kept, made = record(), record()
     large = RuntimeEvent(EventType.TOKEN, {"text": os.urandom(500_000).hex(), "message_id": "m", "offset": 0})
@@ -178,7 +178,7 @@ async def test_files_of_the_store_are_the_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("A5")
-async def test_a_second_owner_is_refused_and_told_who_the_first_one_is(tmp_path: Path) -> None:
+async def test_a_second_owner_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(OwnedElsewhere, match=f"process {os.getpid()}") as refused:
         SqliteStore(tmp_path / "sessions.db")
@@ -199,7 +199,7 @@ async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path
     else:
         alias = tmp_path / "other.db"
         alias.symlink_to(tmp_path / "home" / "sessions.db")
-    assert owner_of(alias) == os.getpid()
+    assert owner_pid(alias) == os.getpid()
     with pytest.raises(OwnedElsewhere):
         SqliteStore(alias)
     await store.aclose()
@@ -209,7 +209,7 @@ async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path
     )
 
 
-async def test_a_store_that_was_overtaken_in_its_file_asks_the_file_where_the_log_ends(tmp_path: Path) -> None:
+async def test_a_store_that_is_behind_its_file_reads_the_end_of_the_log_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -245,7 +245,7 @@ async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path
 
 @pytest.mark.promise("A1")
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_store_whose_file_is_gone_stores_nothing_and_says_so(tmp_path: Path, replaced: bool) -> None:
+async def test_a_store_whose_file_is_gone_stores_nothing_and_raises(tmp_path: Path, replaced: bool) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -274,7 +274,7 @@ async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> Non
     await SqliteStore(tmp_path / "sessions.db").aclose()
 
 
-async def test_a_lock_that_is_only_looked_at_is_waited_for_where_its_note_is_of_a_dead_process(tmp_path: Path) -> None:
+async def test_a_briefly_held_lock_with_the_note_of_a_dead_process_is_waited_for(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     lock = tmp_path / "sessions.db.owner"
@@ -283,11 +283,11 @@ async def test_a_lock_that_is_only_looked_at_is_waited_for_where_its_note_is_of_
     fcntl.flock(looking, fcntl.LOCK_EX)
     threading.Timer(0.3, os.close, [looking]).start()
     store = SqliteStore(tmp_path / "sessions.db")
-    assert owner_of(tmp_path / "sessions.db") == os.getpid()
+    assert owner_pid(tmp_path / "sessions.db") == os.getpid()
     await store.aclose()
 
 
-async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) -> None:
+async def test_a_database_from_before_search_is_indexed(tmp_path: Path) -> None:
     path, made, named = tmp_path / "sessions.db", record(), replace(record(), name="A name", pinned=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:1])
@@ -304,7 +304,7 @@ async def test_a_database_of_before_there_was_a_search_gets_one(tmp_path: Path) 
     await store.aclose()
 
 
-async def test_a_database_of_before_compacted_messages_were_kept_keeps_them_from_now_on(tmp_path: Path) -> None:
+async def test_a_database_from_before_compacted_messages_stores_them_from_now_on(tmp_path: Path) -> None:
     path, made = tmp_path / "sessions.db", record()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:2])
@@ -312,13 +312,13 @@ async def test_a_database_of_before_compacted_messages_were_kept_keeps_them_from
         said = SystemMessage(content="[compacted] Summary of 9 earlier messages:\nx")
         connection.execute("INSERT INTO messages VALUES (1, 0, ?)", (said.model_dump_json(),))
     store = SqliteStore(path)
-    assert list((await store.keepsake(made.id)).messages) == [said]
-    assert await store.compacted(made.id) == ()
-    kept = Keepsake([], compacted=[said], compacted_keep=0)
-    await store.append(made.id, None, [final()], expected_seq=0, kept=kept)
+    assert list((await store.session_state(made.id)).messages) == [said]
+    assert await store.compacted_messages(made.id) == ()
+    kept = SessionState([], compacted=[said], keep_compacted=0)
+    await store.append(made.id, None, [final()], expected_seq=0, state=kept)
     await store.aclose()
     again = SqliteStore(path)
-    assert await again.compacted(made.id) == (said,)
+    assert await again.compacted_messages(made.id) == (said,)
     await again.aclose()
 
 

@@ -1,4 +1,4 @@
-"""What every store keeps to, run against each implementation."""
+"""The suite of the `Store` protocol, run against each implementation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agenticx.errors import SessionBusy, SessionNotFound
 from agenticx.messages import AssistantMessage, SystemMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
 from agenticx.sessions import (
-    Archived,
-    Journalled,
-    Keepsake,
+    ArchivedFilter,
+    JournalEntry,
     MemoryStore,
     SequenceConflict,
     SessionRecord,
+    SessionState,
     SqliteStore,
     Store,
     TurnRecord,
@@ -72,7 +72,7 @@ async def session_in(store: Store) -> str:
     return made.id
 
 
-async def test_a_session_is_found_changed_and_gone(store: Store) -> None:
+async def test_a_session_is_created_updated_and_deleted(store: Store) -> None:
     made = record("one")
     await store.create(made)
     assert await store.get(made.id) == made
@@ -103,7 +103,7 @@ async def test_pinned_sessions_come_first_and_archived_ones_only_when_asked_for(
     for number in (1, 3, 4):
         await store.update(replace(await store.get(made[number].id), archived=True))
 
-    async def names(archived: Archived, before: str | None = None) -> str:
+    async def names(archived: ArchivedFilter, before: str | None = None) -> str:
         return "".join(one.name or "" for one in await store.sessions(archived=archived, before=before))
 
     assert [await names(which) for which in ("without", "only", "with")] == ["052", "341", "305421"]
@@ -161,18 +161,20 @@ async def test_the_log_of_all_sessions_keeps_the_order_of_appends(store: Store) 
     assert [event.position for event in await store.read_all(events[0].position, 100)] == [events[2].position]
 
 
-async def test_a_session_can_begin_with_the_past_of_another(store: Store) -> None:
+async def test_a_session_can_begin_with_events_of_another(store: Store) -> None:
     one, made = await session_in(store), replace(record("made of it"), forked_from="ses_x")
     await store.append(one, "turn_1", [started(), token("a"), final()], expected_seq=0)
     past = [event._replace(session_id=made.id) for event in await store.read(one, 0, 100)]
     news = asyncio.Event()
     with store.subscribe(None, news):
-        await store.create(made, past=past, kept=Keepsake([UserMessage(content="hi", message_id="u")], "{}"))
+        await store.create(
+            made, initial_events=past, state=SessionState([UserMessage(content="hi", message_id="u")], "{}")
+        )
         assert news.is_set()
     assert await store.get(made.id) == made
     assert [(event.seq, event.position) for event in await store.read(made.id, 0, 100)] == [(1, 4), (2, 5), (3, 6)]
     assert list(await store.read_all(3, 100)) == list(await store.read(made.id, 0, 100))
-    assert await store.keepsake(made.id) == Keepsake([UserMessage(content="hi", message_id="u")], "{}")
+    assert await store.session_state(made.id) == SessionState([UserMessage(content="hi", message_id="u")], "{}")
     assert [one.record.id for one in await store.search("hi")] == [made.id]
     added = await store.append(made.id, None, [token("b")], expected_seq=3)
     assert [(event.seq, event.position) for event in added] == [(4, 7)]
@@ -246,7 +248,7 @@ async def test_a_released_turn_that_stored_nothing_is_forgotten(store: Store) ->
     assert await store.claim(second) == second
 
 
-async def test_what_names_an_unknown_session_says_so(store: Store) -> None:
+async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:
     turn = TurnRecord(session_id="ses_none", input="x")
     for attempt in (
         store.get("ses_none"),
@@ -266,70 +268,82 @@ async def test_two_logs_have_different_names() -> None:
     assert MemoryStore().log_id != MemoryStore().log_id
 
 
-async def test_what_the_next_turn_builds_on_is_kept_with_the_events(store: Store) -> None:
+async def test_the_session_state_is_stored_with_the_events(store: Store) -> None:
     session_id = await session_in(store)
     said = [UserMessage(content="one"), AssistantMessage(content="two"), UserMessage(content="three")]
-    assert await store.keepsake(session_id) == Keepsake([], None)
-    await store.append(session_id, None, [token("a")], expected_seq=0, kept=Keepsake(said, '{"todos":[]}'))
-    assert await store.keepsake(session_id) == Keepsake(said, '{"todos":[]}')
+    assert await store.session_state(session_id) == SessionState([], None)
+    await store.append(session_id, None, [token("a")], expected_seq=0, state=SessionState(said, '{"todos":[]}'))
+    assert await store.session_state(session_id) == SessionState(said, '{"todos":[]}')
     shorter = [SystemMessage(content="[compacted] much")]
-    await store.append(session_id, None, [token("b")], expected_seq=1, kept=Keepsake(shorter, keep=1))
-    assert await store.keepsake(session_id) == Keepsake([said[0], *shorter], '{"todos":[]}')
+    await store.append(session_id, None, [token("b")], expected_seq=1, state=SessionState(shorter, keep_messages=1))
+    assert await store.session_state(session_id) == SessionState([said[0], *shorter], '{"todos":[]}')
     with pytest.raises(SequenceConflict):
-        await store.append(session_id, None, [token("c")], expected_seq=1, kept=Keepsake([], "{}"))
-    assert (await store.keepsake(session_id)).state == '{"todos":[]}'
+        await store.append(session_id, None, [token("c")], expected_seq=1, state=SessionState([], "{}"))
+    assert (await store.session_state(session_id)).state_json == '{"todos":[]}'
 
 
 async def test_compacted_messages_are_added_to_cut_and_read_by_themselves(store: Store) -> None:
     session_id = await session_in(store)
     one, two, three = (UserMessage(content=text) for text in ("one", "two", "three"))
-    assert await store.compacted(session_id) == ()
+    assert await store.compacted_messages(session_id) == ()
     await store.append(
-        session_id, None, [token("a")], expected_seq=0, kept=Keepsake([three], compacted=[one, two], compacted_keep=0)
+        session_id,
+        None,
+        [token("a")],
+        expected_seq=0,
+        state=SessionState([three], compacted=[one, two], keep_compacted=0),
     )
-    assert await store.compacted(session_id) == (one, two)
-    assert await store.keepsake(session_id) == Keepsake([three], None)
-    await store.append(session_id, None, [token("b")], expected_seq=1, kept=Keepsake([one], keep=1))
-    assert await store.compacted(session_id) == (one, two)
+    assert await store.compacted_messages(session_id) == (one, two)
+    assert await store.session_state(session_id) == SessionState([three], None)
+    await store.append(session_id, None, [token("b")], expected_seq=1, state=SessionState([one], keep_messages=1))
+    assert await store.compacted_messages(session_id) == (one, two)
     await store.append(
-        session_id, None, [token("c")], expected_seq=2, kept=Keepsake(compacted=[three], compacted_keep=1, keep=1)
+        session_id,
+        None,
+        [token("c")],
+        expected_seq=2,
+        state=SessionState(compacted=[three], keep_compacted=1, keep_messages=1),
     )
-    assert await store.compacted(session_id) == (one, three)
-    await store.append(session_id, None, [token("d")], expected_seq=3, kept=Keepsake(compacted_keep=0, keep=1))
-    assert await store.compacted(session_id) == ()
+    assert await store.compacted_messages(session_id) == (one, three)
+    await store.append(
+        session_id, None, [token("d")], expected_seq=3, state=SessionState(keep_compacted=0, keep_messages=1)
+    )
+    assert await store.compacted_messages(session_id) == ()
     with pytest.raises(SessionNotFound):
-        await store.compacted("ses_none")
-    await store.append(session_id, None, [token("e")], expected_seq=4, kept=Keepsake(compacted=[one], compacted_keep=0))
+        await store.compacted_messages("ses_none")
+    await store.append(
+        session_id, None, [token("e")], expected_seq=4, state=SessionState(compacted=[one], keep_compacted=0)
+    )
     await store.delete(session_id)
     with pytest.raises(SessionNotFound):
-        await store.compacted(session_id)
+        await store.compacted_messages(session_id)
 
 
-async def test_of_two_facts_of_one_kind_and_key_the_first_stands(store: Store) -> None:
+async def test_of_two_journal_entries_of_one_kind_and_key_the_first_is_kept(store: Store) -> None:
     session_id = await session_in(store)
-    yes = Journalled(kind="answered", key="cnf_1", session_id=session_id, turn_id="turn_1", data={"approved": True})
+    yes = JournalEntry(kind="answered", key="cnf_1", session_id=session_id, turn_id="turn_1", data={"approved": True})
     no = replace(yes, data={"approved": False})
     asked = replace(yes, kind="asked", data={"digest": "d"})
     await store.append(session_id, "turn_1", [token("a")], expected_seq=0, journal=[asked])
-    answers = await asyncio.gather(store.journal(yes), store.journal(no))
+    answers = await asyncio.gather(store.add_journal_entry(yes), store.add_journal_entry(no))
     assert answers == [yes, yes]
-    assert await store.journalled("answered", "cnf_1") == yes
-    assert await store.journalled("answered", "cnf_2") is None
-    assert await store.journal_of(session_id, "turn_1") == [asked, yes]
+    assert await store.journal_entry("answered", "cnf_1") == yes
+    assert await store.journal_entry("answered", "cnf_2") is None
+    assert await store.turn_journal(session_id, "turn_1") == [asked, yes]
     await store.delete(session_id)
-    assert await store.journalled("answered", "cnf_1") is None
+    assert await store.journal_entry("answered", "cnf_1") is None
 
 
-async def test_turns_that_have_not_ended_are_known(store: Store) -> None:
+async def test_unfinished_turns_are_listed(store: Store) -> None:
     first, second = await session_in(store), await session_in(store)
     one, two = (TurnRecord(session_id=session_id, input="x") for session_id in (first, second))
     for turn in (one, two):
         await store.claim(turn)
     await store.append(first, one.id, [started()], expected_seq=0)
-    assert await store.unfinished() == [replace(one, after_seq=0), two]
+    assert await store.unfinished_turns() == [replace(one, after_seq=0), two]
     await store.append(first, one.id, [final()], expected_seq=1)
     await store.release(two)
-    assert await store.unfinished() == []
+    assert await store.unfinished_turns() == []
 
 
 async def test_long_logs_are_read_back_whole_however_they_are_stored(store: Store) -> None:
@@ -350,23 +364,23 @@ async def test_long_logs_are_read_back_whole_however_they_are_stored(store: Stor
     assert len(everything) == 701 + 234
 
 
-async def test_the_journal_tells_what_was_begun_and_not_closed_in_any_session(store: Store) -> None:
+async def test_open_journal_entries_of_all_sessions_are_listed(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
     posted = [
-        Journalled(kind="posted", key=key, session_id=session_id, turn_id="turn_1", data={"message": key})
+        JournalEntry(kind="posted", key=key, session_id=session_id, turn_id="turn_1", data={"message": key})
         for key, session_id in (("a", one), ("b", two), ("c", one), ("d", two))
     ]
     for entry in posted:
-        await store.journal(entry)
+        await store.add_journal_entry(entry)
     taken = replace(posted[1], kind="taken", data={"state": "handed_back"})
     await store.append(two, None, [token("x")], expected_seq=0, journal=[taken])
-    await store.journal(replace(posted[0], kind="began"))
-    assert await store.journal_open("posted", "taken") == [posted[0], posted[2], posted[3]]
+    await store.add_journal_entry(replace(posted[0], kind="began"))
+    assert await store.open_journal_entries("posted", "taken") == [posted[0], posted[2], posted[3]]
     await store.delete(one)
-    assert await store.journal_open("posted", "taken") == [posted[3]]
+    assert await store.open_journal_entries("posted", "taken") == [posted[3]]
 
 
-async def test_a_record_takes_its_place_with_the_events_that_tell_of_it_or_not_at_all(store: Store) -> None:
+async def test_a_record_is_replaced_with_the_events_of_its_append_or_not_at_all(store: Store) -> None:
     made = record("one")
     await store.create(made)
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {"name": "two", "pinned": True})
@@ -379,13 +393,13 @@ async def test_a_record_takes_its_place_with_the_events_that_tell_of_it_or_not_a
     assert await store.get(made.id) == two
 
 
-async def test_a_fact_that_is_closed_is_forgotten(store: Store) -> None:
+async def test_a_closed_journal_entry_is_deleted(store: Store) -> None:
     session_id = await session_in(store)
-    posted = Journalled(kind="posted", key="k", session_id=session_id, turn_id="turn_1", data={"message": "large"})
-    await store.journal(posted)
+    posted = JournalEntry(kind="posted", key="k", session_id=session_id, turn_id="turn_1", data={"message": "large"})
+    await store.add_journal_entry(posted)
     named = replace(posted, kind="named", data={"name": "x"})
-    await store.journal(named)
+    await store.add_journal_entry(named)
     taken, told = replace(posted, kind="taken", data={}), replace(named, kind="told", data={})
     await store.append(session_id, None, [token("a")], expected_seq=0, journal=[taken])
-    assert await store.journal(told) == told
-    assert await store.journal_of(session_id, "turn_1") == [taken, told]
+    assert await store.add_journal_entry(told) == told
+    assert await store.turn_journal(session_id, "turn_1") == [taken, told]

@@ -1,4 +1,4 @@
-"""The write-ahead log that a killed process left, with damage: what SQLite passes over in silence is told and kept."""
+"""The damaged write-ahead log of a killed process, of which SQLite's silent losses are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER, FRAME = 32, 24 + 4096
 
 
 async def killed(tmp_path: Path, *, begun_anew: bool = False, in_the_database: bool = False) -> Path:
-    """The files of a store as a killed process leaves them."""
+    """Return the database of a store as a killed process leaves it."""
     store = SqliteStore(tmp_path / "alive" / "sessions.db")
     names = [f"session {number}" for number in range(8)]
     for name in names:
@@ -68,7 +68,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_log_is_told_and_kept_as_it_is_for_its_owner_alone(
+async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = await killed(tmp_path)
@@ -89,7 +89,7 @@ async def test_a_damaged_log_is_told_and_kept_as_it_is_for_its_owner_alone(
     assert list(left.glob("*damaged*")) == [kept]
 
 
-async def test_the_only_transactions_of_a_log_begun_anew_are_told_too(
+async def test_lost_transactions_of_a_restarted_log_are_logged_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = await killed(tmp_path, begun_anew=True)
@@ -128,18 +128,20 @@ async def test_what_a_kill_or_a_power_cut_leaves_is_no_damage(
 
 
 @pytest.mark.parametrize("place", [3, HEADER + 2 * FRAME + 24])
-async def test_a_damaged_log_that_cannot_be_put_aside_is_left_as_it_is(tmp_path: Path, place: int) -> None:
+async def test_a_damaged_log_that_cannot_be_copied_is_left_unchanged(tmp_path: Path, place: int) -> None:
     left = await killed(tmp_path)
     content = change(left / "sessions.db-wal", flip(place))
     database = left / f"{'x' * 230}.db"  # what is put aside would have too long a name
     for suffix in ("", "-wal"):
         (left / f"sessions.db{suffix}").rename(left / f"{database.name}{suffix}")
-    with pytest.raises(StoreError, match="could not be put aside"):
+    with pytest.raises(StoreError, match="could not be copied"):
         SqliteStore(database)
     assert (left / f"{database.name}-wal").read_bytes() == content
 
 
-async def test_a_log_whose_database_is_gone_is_told_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_whose_database_is_gone_is_logged_and_copied(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     left = await killed(tmp_path)
     content = (left / "sessions.db-wal").read_bytes()
     (left / "sessions.db").unlink()

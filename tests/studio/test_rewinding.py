@@ -220,7 +220,8 @@ async def test_a_fork_can_undo_only_changes_made_before_it(
         assert outcomes(await rewind(studio, made, **done["undo"])) == {"a.txt": "restored", "deep/b.txt": "restored"}
         assert (studio.workspace / "a.txt").read_text() == "second\n"
         edits = [
-            [edit.path for edit in studio.services.snapshots.of(id_).edits()] for id_ in (at_one.json()["id"], made)
+            [edit.path for edit in studio.services.snapshots.for_session(id_).edits()]
+            for id_ in (at_one.json()["id"], made)
         ]
         a, b = str(studio.workspace / "a.txt"), str(studio.workspace / "deep" / "b.txt")
         assert edits == [[a, b], [a, b, a]]
@@ -281,7 +282,7 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
         history, there = await messages(studio, session_id), files(studio.workspace)
-        edits = studio.services.snapshots.of(session_id).folder / "edits.jsonl"
+        edits = studio.services.snapshots.for_session(session_id).folder / "edits.jsonl"
         whole = edits.read_bytes()
         edits.write_bytes(whole[:9] + b"?" + whole[10:])
         refused = await try_to_rewind(studio, session_id, history[0]["message_id"])

@@ -1,4 +1,4 @@
-"""The database as a file: what may be one at all, how to look at it, what is wrong with it, and whether it is there."""
+"""Checks of the database file: its type, read-only access, integrity and identity."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from pathlib import Path
 
 from agenticx.errors import StoreError
 
-__all__ = ["Identity", "check_integrity", "naming", "read_only_uri", "refuse_what_is_no_database"]
+__all__ = ["FileIdentity", "check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
 
 _HEADER = b"SQLite format 3\0"
 """https://sqlite.org/fileformat2.html#the_database_header"""
 
 
-def refuse_what_is_no_database(path: Path) -> None:
-    """Raises `StoreError`; writes nothing and makes nothing, so that a wrong path is left as it was."""
+def require_database_file(path: Path) -> None:
+    """Raise `StoreError` if the path is something else than a database, an empty file, or nothing.
+
+    Writes nothing, so that a wrong path is left as it was.
+    """
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
@@ -34,9 +37,9 @@ def refuse_what_is_no_database(path: Path) -> None:
 
 
 def read_only_uri(path: Path) -> str:
-    """The file as SQLite takes it to only read it, whatever its name holds; nothing is made beside it then.
+    """Return the SQLite URI that opens the file for reading only, whatever its name, and creates no file beside it.
 
-    A log beside it that is still to be written into it must be read too: that is not possible without a shared index.
+    If there is a write-ahead log that is not yet checkpointed it must be read too, which needs a shared-memory index.
     """
     log = path.with_name(f"{path.name}-wal")
     quiet = "" if log.exists() and log.stat().st_size else "&immutable=1"
@@ -44,8 +47,8 @@ def read_only_uri(path: Path) -> str:
 
 
 @contextmanager
-def naming(path: Path) -> Generator[None]:
-    """Whatever fails in the block comes out as a `StoreError` that names the file."""
+def map_file_errors(path: Path) -> Generator[None]:
+    """Raise any error of the block as a `StoreError` that names the file."""
     try:
         yield
     except (OSError, sqlite3.Error) as exc:
@@ -55,23 +58,23 @@ def naming(path: Path) -> Generator[None]:
 
 
 def check_integrity(connection: sqlite3.Connection) -> None:
-    """Raises `StoreError` for what SQLite finds damaged."""
+    """Raise `StoreError` if SQLite's quick check finds damage."""
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise StoreError(
-            f"it is damaged ({verdict}); it was left as it is. Move it away to begin anew, or restore a copy of it"
+            f"it is damaged ({verdict}); it was left as it is. Move it away to start anew, or restore a copy of it"
         )
 
 
-class Identity:
-    """Which file it is that has this name now: somebody may move it away, or put another one in its place."""
+class FileIdentity:
+    """The identity of the file at a path, to detect that it was moved away or replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known = _identity(path)
 
-    def holds(self) -> bool:
-        """Whether the name is still that file's."""
+    def is_unchanged(self) -> bool:
+        """Return True if the same file is still at the path."""
         return _identity(self._path) == self._known
 
 

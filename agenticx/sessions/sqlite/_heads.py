@@ -1,4 +1,4 @@
-"""Where each session's log stands: asked of the database once, and then known to its one writer."""
+"""Cursors at the end of each session's log, cached by the one writer of the database."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ from dataclasses import dataclass
 
 from agenticx.errors import SessionNotFound
 
-__all__ = ["Head", "Heads", "last_seq", "session_number"]
+__all__ = ["SessionCursor", "SessionCursors", "last_seq", "session_number"]
 
-_KNOWN = 4096
+_MAX_CURSORS = 4096
 
 
 @dataclass(slots=True)
-class Head:
-    """A session's key in all other tables, the number of its last event, and the places of its rows in `fresh`."""
+class SessionCursor:
+    """A session's key in all other tables, the number of its last event, and the positions of its rows in `fresh`."""
 
     number: int
     last_seq: int
-    fresh: list[int]
+    fresh_positions: list[int]
 
 
-class Heads:
-    """The heads of the sessions that were written to of late; belongs to the thread that writes."""
+class SessionCursors:
+    """A cache of the cursors of recently written sessions; only the writer's thread uses it."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Head] = {}
+        self._cursors: dict[str, SessionCursor] = {}
         self._connection: sqlite3.Connection | None = None
-        self._version = 0
+        self._data_version = 0
 
-    def begin(self, connection: sqlite3.Connection) -> None:
-        """A transaction has begun: nothing is known any more if the one before failed or another program wrote.
+    def drop_if_stale(self, connection: sqlite3.Connection) -> None:
+        """Drop all cursors if the last transaction failed or another program wrote; call it as a transaction begins.
 
-        A connection whose transaction fails is dropped. Its version changes with what others write:
+        A connection whose transaction fails is dropped. Its version changes with the writes of others:
         https://sqlite.org/pragma.html#pragma_data_version
         """
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if connection is not self._connection or version != self._version:
-            self._connection, self._version = connection, version
-            self._known.clear()
+        if connection is not self._connection or version != self._data_version:
+            self._connection, self._data_version = connection, version
+            self._cursors.clear()
 
-    def of(self, connection: sqlite3.Connection, session_id: str) -> Head:
-        """The head, to be moved along with what is written; raises `SessionNotFound`."""
-        head = self._known.get(session_id)
-        if head is None:
-            if len(self._known) == _KNOWN:
-                self._known.clear()
-            head = self._known[session_id] = _read(connection, session_id)
-        return head
+    def get(self, connection: sqlite3.Connection, session_id: str) -> SessionCursor:
+        """Return the cursor, which the caller updates with what it writes; raise `SessionNotFound`."""
+        cursor = self._cursors.get(session_id)
+        if cursor is None:
+            if len(self._cursors) == _MAX_CURSORS:
+                self._cursors.clear()
+            cursor = self._cursors[session_id] = _read_cursor(connection, session_id)
+        return cursor
 
-    def forget(self, session_id: str) -> None:
-        """The session is deleted."""
-        self._known.pop(session_id, None)
+    def remove(self, session_id: str) -> None:
+        """Remove the cursor of a deleted session."""
+        self._cursors.pop(session_id, None)
 
 
 def session_number(connection: sqlite3.Connection, session_id: str) -> int:
-    """The session's key in all other tables; raises `SessionNotFound`."""
+    """Return the session's key in all other tables; raise `SessionNotFound`."""
     row = connection.execute("SELECT number FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise SessionNotFound(f"no session has the id {session_id!r}")
@@ -63,7 +63,7 @@ def session_number(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def last_seq(connection: sqlite3.Connection, number: int) -> int:
-    """The number of the session's last event, 0 if it has none."""
+    """Return the number of the session's last event, 0 if it has none."""
     return connection.execute(
         """SELECT max(coalesce((SELECT max(last_seq) FROM events WHERE session = ?1), 0),
                       coalesce((SELECT max(last_seq) FROM fresh WHERE session = ?1), 0))""",
@@ -71,7 +71,7 @@ def last_seq(connection: sqlite3.Connection, number: int) -> int:
     ).fetchone()[0]
 
 
-def _read(connection: sqlite3.Connection, session_id: str) -> Head:
+def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    fresh = connection.execute("SELECT position FROM fresh WHERE session = ? ORDER BY position", (number,))
-    return Head(number, last_seq(connection, number), [position for (position,) in fresh])
+    positions = connection.execute("SELECT position FROM fresh WHERE session = ? ORDER BY position", (number,))
+    return SessionCursor(number, last_seq(connection, number), [position for (position,) in positions])

@@ -1,4 +1,4 @@
-"""The newest events, kept in memory: who follows a log reads no disk."""
+"""A cache of the newest events, so that readers at the end of a log need no disk access."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from operator import attrgetter
 
 from agenticx.sessions.base import StoredEvent
 
-__all__ = ["Tails"]
+__all__ = ["RecentEvents"]
 
-_EVENTS_EACH = 1024
-_EVENTS_OF_ALL = 4096
-_BYTES = 16 * 1024 * 1024
+_MAX_SESSION_EVENTS = 1024
+_MAX_ALL_EVENTS = 4096
+_MAX_BYTES = 16 * 1024 * 1024
 _POSITION = attrgetter("position")
 
 
-class Tails:
-    """The last events of the sessions that were written to of late, and those of the log of all sessions."""
+class RecentEvents:
+    """The last events of recently written sessions, and those of the log of all sessions."""
 
     def __init__(self, last_position: int) -> None:
         self._sessions: OrderedDict[str, list[StoredEvent]] = OrderedDict()
         self._bytes = 0
         self._all: list[StoredEvent] = []
         self._all_bytes = 0
-        self._all_after = last_position  # the place just before the first of `_all`
+        self._all_start = last_position  # the position just before the first of `_all`
         self._last_position = last_position
 
     def extend(self, events: Sequence[StoredEvent]) -> None:
-        """Take what was just committed of one session."""
+        """Add the events of a commit, all of one session."""
         session_id, size = events[0].session_id, _size(events)
         tail = self._sessions.get(session_id)
         if tail is None:
@@ -37,27 +37,27 @@ class Tails:
         self._sessions.move_to_end(session_id)
         tail += events
         self._bytes += size
-        if len(tail) > 2 * _EVENTS_EACH:
-            self._shorten(tail, len(tail) - _EVENTS_EACH)
-        while self._bytes > _BYTES:
-            self.forget(next(iter(self._sessions)))
+        if len(tail) > 2 * _MAX_SESSION_EVENTS:
+            self._shorten(tail, len(tail) - _MAX_SESSION_EVENTS)
+        while self._bytes > _MAX_BYTES:
+            self.evict(next(iter(self._sessions)))
         self._all += events
         self._all_bytes += size
         self._last_position = events[-1].position
-        if len(self._all) > 2 * _EVENTS_OF_ALL or self._all_bytes > _BYTES:
+        if len(self._all) > 2 * _MAX_ALL_EVENTS or self._all_bytes > _MAX_BYTES:
             self._shorten_all()
 
-    def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Up to `limit` events behind `seq`; None if the tail does not reach back that far."""
+    def session_events_after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Return up to `limit` events behind `seq`; None if the cache begins behind it."""
         tail = self._sessions.get(session_id)
         if not tail or seq + 1 < tail[0].seq:
             return None
         start = seq + 1 - tail[0].seq
         return tail[start : start + limit]
 
-    def of_all_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Up to `limit` events of all sessions behind `position`; None if the tail does not reach back that far."""
-        if position < self._all_after:
+    def all_events_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Return up to `limit` events of all sessions behind `position`; None if the cache begins behind it."""
+        if position < self._all_start:
             return None
         start = bisect_right(self._all, position, key=_POSITION)
         return self._all[start : start + limit]
@@ -68,18 +68,18 @@ class Tails:
         return self._last_position
 
     def last_seq(self, session_id: str) -> int | None:
-        """The number of the session's last event, if its tail is here."""
+        """Return the number of the session's last event, None if the session is not in the cache."""
         tail = self._sessions.get(session_id)
         return tail[-1].seq if tail else None
 
-    def forget(self, session_id: str) -> None:
-        """Drop a session's tail; its events are read from disk from now on."""
+    def evict(self, session_id: str) -> None:
+        """Drop a session's events, which are read from disk from now on."""
         tail = self._sessions.pop(session_id, [])
         self._shorten(tail, len(tail))
 
-    def delete(self, session_id: str) -> None:
-        """The session is gone, its events with it."""
-        self.forget(session_id)
+    def remove_session(self, session_id: str) -> None:
+        """Drop the events of a deleted session, also from the log of all sessions."""
+        self.evict(session_id)
         self._all = [event for event in self._all if event.session_id != session_id]
         self._all_bytes = _size(self._all)
 
@@ -88,10 +88,10 @@ class Tails:
         del tail[:count]
 
     def _shorten_all(self) -> None:
-        """Drop the older half; of a few huge ones all but the last."""
-        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _BYTES else len(self._all) - 1
+        """Drop the older half; if the size limit is exceeded, all but the last."""
+        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _MAX_BYTES else len(self._all) - 1
         if gone:
-            self._all_after = self._all[gone - 1].position
+            self._all_start = self._all[gone - 1].position
             self._all_bytes -= _size(self._all[:gone])
             del self._all[:gone]
 

@@ -1,4 +1,4 @@
-"""The two threads that own a database connection each: one writes, in groups, the other reads."""
+"""Threads that own a database connection each: the writer commits in groups, readers read."""
 
 from __future__ import annotations
 
@@ -19,82 +19,82 @@ __all__ = ["Connect", "Reader", "Writer"]
 T = TypeVar("T")
 
 Connect = Callable[[], sqlite3.Connection]
-"""Makes a connection in autocommit mode (`isolation_level=None`), to be used by one thread."""
+"""A factory of connections in autocommit mode (`isolation_level=None`), each used by one thread."""
 
-_MOST_TOGETHER = 512
-_BEGIN_SECONDS = 10.0  # real ones, for a thread to take its first step
-_VACUUMED_PAGES = 1000
+_MAX_BATCH = 512
+_START_TIMEOUT_SECONDS = 10.0  # of real time, not of a test's clock, for the thread to start
+_VACUUM_PAGES = 1000
 
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[T]):
-    """One piece of work, which runs on the thread; `committed` is called on the loop before anyone learns of it."""
+    """A piece of work for the thread; `on_commit` is called on the loop before the future is resolved."""
 
     work: Callable[[sqlite3.Connection], T]
     future: asyncio.Future[T]
     durable: bool = False
-    committed: Callable[[], None] | None = None
-    alone: bool = False
+    on_commit: Callable[[], None] | None = None
+    outside_transaction: bool = False
     result: Any = None
     error: Exception | None = None
 
 
 class _DatabaseThread:
-    """Takes what waits, works on it, and hands the results to the loops of those who asked."""
+    """A thread that runs queued jobs and sends the results to the loops of their callers."""
 
     def __init__(self, connect: Connect, name: str) -> None:
         self._connect = connect
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
-        self._begun, self._over = threading.Event(), threading.Event()
+        self._started, self._finished = threading.Event(), threading.Event()
         start_thread(self._run, name=name)
-        if not self._begun.wait(_BEGIN_SECONDS):
-            raise StoreError(f"the thread {name!r} did not begin; memory has run out")
+        if not self._started.wait(_START_TIMEOUT_SECONDS):
+            raise StoreError(f"the thread {name!r} did not start; memory has run out")
 
-    def do(
+    def submit(
         self,
         work: Callable[[sqlite3.Connection], T],
         *,
         durable: bool = False,
-        committed: Callable[[], None] | None = None,
-        alone: bool = False,
+        on_commit: Callable[[], None] | None = None,
+        outside_transaction: bool = False,
     ) -> asyncio.Future[T]:
-        """Return what `work` returns; raises what it raises, `sqlite3.Error` and `MemoryError` as `StoreError`.
+        """Queue `work` and return a future of its result; `sqlite3.Error` and `MemoryError` become `StoreError`.
 
-        The work of a cancelled caller goes on behind its back. A writer surrounds work that runs `alone` with no
+        Cancelling the future does not cancel the work. A writer runs work that is `outside_transaction` in no
         transaction.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(work, future, durable, committed, alone))
+        self._jobs.put(_Job(work, future, durable, on_commit, outside_transaction))
         return future
 
     def close(self) -> None:
-        """Finish what waits, then end the thread and its connection."""
+        """Finish the queued jobs, then end the thread and its connection."""
         self._jobs.put(None)
-        self._over.wait()
+        self._finished.wait()
 
     def _run(self) -> None:
         try:
-            self._begun.set()
-            while self._work():
+            self._started.set()
+            while self._run_batch():
                 pass
             self._drop_connection()
         finally:
-            self._over.set()
+            self._finished.set()
 
-    def _work(self) -> bool:
-        """Do what waits; False at the end."""
-        jobs = self._waiting()
+    def _run_batch(self) -> bool:
+        """Run the queued jobs; return False at the end."""
+        jobs = self._next_batch()
         todo = [job for job in jobs if job is not None]
         if todo:
             self._handle(todo)
-            _deliver(todo)
+            _deliver_results(todo)
         return None not in jobs
 
-    def _waiting(self) -> list[_Job[Any] | None]:
-        """Everything that waits, at least one job; None stands for the end."""
+    def _next_batch(self) -> list[_Job[Any] | None]:
+        """Return all queued jobs, at least one; None is the request to end."""
         jobs = [self._jobs.get()]
-        while jobs[-1] is not None and len(jobs) < _MOST_TOGETHER:
+        while jobs[-1] is not None and len(jobs) < _MAX_BATCH:
             try:
                 jobs.append(self._jobs.get_nowait())
             except Empty:
@@ -110,7 +110,7 @@ class _DatabaseThread:
         return self._connection
 
     def _drop_connection(self) -> None:
-        """A connection that failed is not trusted any more; the next job gets a new one."""
+        """Close a connection that failed, which cannot be trusted any more; the next job opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -120,7 +120,7 @@ class _DatabaseThread:
 
 
 class Reader(_DatabaseThread):
-    """Reads what is committed; each job sees one state of the database."""
+    """A thread that reads committed data; each job sees one state of the database."""
 
     def _handle(self, jobs: list[_Job[Any]]) -> None:
         for job in jobs:
@@ -132,20 +132,21 @@ class Reader(_DatabaseThread):
                 except AgenticXError as exc:
                     job.error = exc
                 connection.execute("COMMIT")
-            except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
-                job.error = _translated(exc)
+            except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
+                job.error = _map_error(exc)
                 self._drop_connection()
 
 
 class Writer(_DatabaseThread):
-    """Commits everything that waits as one transaction, after a word to `begin`, which may refuse it.
+    """A thread that commits all queued jobs as one transaction.
 
-    A job that is refused raises an `AgenticXError`. One that has written something by then, or at which the database
-    fails, is undone with all that were committed beside it, and each of those is tried again by itself.
+    It first calls `before_transaction`, which may refuse the transaction. A job that fails with an `AgenticXError`
+    raises that. If it has written something before, or if the database fails, the transaction is rolled back with the
+    jobs committed beside it, and each of those is tried again in its own transaction.
     """
 
-    def __init__(self, connect: Connect, name: str, begin: Callable[[sqlite3.Connection], None]) -> None:
-        self._begin = begin
+    def __init__(self, connect: Connect, name: str, before_transaction: Callable[[sqlite3.Connection], None]) -> None:
+        self._before_transaction = before_transaction
         self._durable: bool | None = None
         self._failed = False
         super().__init__(connect, name)
@@ -153,44 +154,44 @@ class Writer(_DatabaseThread):
     async def check(self) -> None:
         """Raise `StoreError` if the last commit failed and another one, of about a turn's size, does too."""
         if self._failed:
-            await self.do(_take_room, durable=True)
-            await self.do(_give_room_back)
+            await self.submit(_write_probe, durable=True)
+            await self.submit(_delete_probe)
 
-    async def give_room_back(self) -> None:
-        """Let the file end where what is in it ends, step by step, as far as there is free room now."""
-        free = await self.do(_free_pages, alone=True)
-        for _ in range(0, free, _VACUUMED_PAGES):
-            await self.do(_vacuum, alone=True)
+    async def vacuum(self) -> None:
+        """Truncate free pages off the file, step by step, as many as there are now."""
+        free = await self.submit(_free_pages, outside_transaction=True)
+        for _ in range(0, free, _VACUUM_PAGES):
+            await self.submit(_vacuum, outside_transaction=True)
 
-    async def settle(self) -> None:
-        """Bring what is committed from the write-ahead log into the file itself, and empty that log."""
-        await self.do(_checkpoint, alone=True)
+    async def checkpoint(self) -> None:
+        """Copy the committed pages from the write-ahead log into the database file, and truncate the log."""
+        await self.submit(_checkpoint, outside_transaction=True)
 
     def _handle(self, jobs: list[_Job[Any]]) -> None:
-        if together := [job for job in jobs if not job.alone]:
+        if together := [job for job in jobs if not job.outside_transaction]:
             self._commit_all(together)
         for job in jobs:
-            if job.alone:
-                self._run_alone(job)
+            if job.outside_transaction:
+                self._run_outside_transaction(job)
 
-    def _run_alone(self, job: _Job[Any]) -> None:
+    def _run_outside_transaction(self, job: _Job[Any]) -> None:
         try:
             job.result = job.work(self._open())
         except (sqlite3.Error, MemoryError) as exc:
-            job.error = _translated(exc)
+            job.error = _map_error(exc)
 
     def _commit_all(self, jobs: list[_Job[Any]]) -> None:
         try:
             self._commit(jobs)
             self._failed = False
-        except Exception as exc:  # noqa: BLE001 - handed to whoever awaits the job
+        except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             self._drop_connection()
             self._durable = None
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
-                jobs[0].error = _translated(exc)
+                jobs[0].error = _map_error(exc)
                 return
-            for job in jobs:  # one of them may be to blame: each for itself
+            for job in jobs:  # one of them may have caused the failure: commit each by itself
                 job.error = job.result = None
                 self._commit_all([job])
 
@@ -201,7 +202,7 @@ class Writer(_DatabaseThread):
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
         connection.execute("BEGIN IMMEDIATE")
-        self._begin(connection)
+        self._before_transaction(connection)
         for job in jobs:
             before = connection.total_changes
             try:
@@ -213,11 +214,11 @@ class Writer(_DatabaseThread):
         connection.execute("COMMIT")
 
 
-def _take_room(connection: sqlite3.Connection) -> None:
+def _write_probe(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('room', printf('%.65536c', 'x'))")
 
 
-def _give_room_back(connection: sqlite3.Connection) -> None:
+def _delete_probe(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM meta WHERE key = 'room'")
 
 
@@ -230,11 +231,14 @@ def _free_pages(connection: sqlite3.Connection) -> int:
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
-    connection.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")  # `execute` would free a single page
+    connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")  # `execute` would free a single page
 
 
-def _translated(exc: Exception) -> Exception:
-    """The error that the caller gets, without the traceback of a `MemoryError`, which holds what took the memory."""
+def _map_error(exc: Exception) -> Exception:
+    """Return the error that the caller gets.
+
+    It has no traceback of a `MemoryError`, which would keep alive the objects that took the memory.
+    """
     if isinstance(exc, MemoryError):
         return StoreError("the database ran out of memory")
     if isinstance(exc, sqlite3.Error) or exhausted_error(exc) is not None:
@@ -242,22 +246,22 @@ def _translated(exc: Exception) -> Exception:
     return exc
 
 
-def _deliver(jobs: list[_Job[Any]]) -> None:
-    """Tell the loops, each once and in the order of the jobs."""
+def _deliver_results(jobs: list[_Job[Any]]) -> None:
+    """Schedule the results on the loops, one call per loop, in the order of the jobs."""
     loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, theirs in loops.items():
         try:
-            loop.call_soon_threadsafe(_settle, theirs)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve_futures, theirs)
+        except RuntimeError:  # the loop is closed, so nothing awaits the results
             continue
 
 
-def _settle(jobs: list[_Job[Any]]) -> None:
+def _resolve_futures(jobs: list[_Job[Any]]) -> None:
     for job in jobs:
-        if job.error is None and job.committed is not None:
-            job.committed()
+        if job.error is None and job.on_commit is not None:
+            job.on_commit()
         if job.future.done():
             continue
         if job.error is None:

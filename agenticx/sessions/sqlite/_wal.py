@@ -1,18 +1,19 @@
-"""The write-ahead log as a file: what a damaged byte in it takes away, of which SQLite says nothing.
+"""Detection of damage in the write-ahead log, which SQLite drops without an error.
 
 The format: https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html. SQLite reads
-a log up to the first frame whose salts or checksum are wrong, takes that for its end, and does not read one whose
-header is wrong at all; then it writes over the rest, or deletes the file. Of what it leaves unread, this is lost:
+a log up to the first frame whose salts or checksum are wrong, takes that for its end, and does not read one at all if
+its header is wrong; then it overwrites the rest, or deletes the file. Of the frames that it does not read, these are
+lost:
 
 1. Behind the end that it found: each transaction whose last frame has the salts of the header and the checksum that
-   follows from the frame before. Other salts are left from before the log was begun anew, whose frames were in the
-   database by then; no last frame is a transaction that was broken off. A power cut that tore what was not yet synced
-   can look the same: it took something, and so it is told too.
+   follows from the frame before. Frames with other salts are left from an earlier generation of the log and were in the
+   database when this one began; without a last frame the transaction was never completed. A power cut that tore
+   unsynced frames can look the same: it did lose something, so it is reported too.
 2. Behind a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
-   second, if the first is damaged too), unless all that they wrote is in the database. That is so where the writing of
-   the header itself was broken off: it is synced before any frame of its generation, over one that is in the database.
+   second, if the first is damaged too), unless all their pages are in the database. They are if writing the header
+   itself was cut off: it is synced before any frame of its generation, over a generation that is in the database.
 
-The last frame of all cannot be told from one whose writing was broken off.
+Damage of the last frame of all cannot be told from a write that was cut off.
 """
 
 from __future__ import annotations
@@ -32,59 +33,60 @@ from typing import NamedTuple
 
 from agenticx.errors import StoreError
 
-__all__ = ["LeftLog", "left_log"]
+__all__ = ["LeftoverLog", "open_leftover_log"]
 
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
-_GENERATIONS = 1 << 16
-"""The first salt rises by one with each generation: what is behind by more than so many is no older one, but damaged"""
+_MAX_GENERATION_LAG = 1 << 16
+"""The first salt rises by one with each generation: a salt further behind is damaged, not an older generation."""
 
 _Salts = tuple[int, int]
 _Sums = tuple[int, int]
 
 
 @contextmanager
-def left_log(path: Path) -> Generator[LeftLog | None]:
-    """The log beside the database `path`, if a process left one; to be opened before SQLite has a chance to delete it.
+def open_leftover_log(path: Path) -> Generator[LeftoverLog | None]:
+    """Yield the log beside the database `path`, if a process left one; open it before SQLite can delete the file.
 
-    SQLite must write nothing to it before `LeftLog.lost_commits` and `LeftLog.keep_copy` are done.
+    SQLite must write nothing to it before `LeftoverLog.lost_commits` and `LeftoverLog.keep_copy` are done.
     """
     log = path.with_name(f"{path.name}-wal")
     try:
         file = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # SQLite says what it thinks of it
+    except OSError:  # SQLite raises its own error for it
         yield None
         return
     try:
         status = os.fstat(file)
-        yield LeftLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
+        yield LeftoverLog(log, file) if stat.S_ISREG(status.st_mode) and status.st_size > _HEADER_BYTES else None
     finally:
         os.close(file)
 
 
-class LeftLog:
-    """A log that holds more than a header, as a process left it."""
+class LeftoverLog:
+    """A log with more than a header, as a process left it."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
         self._file = file
 
     def lost_commits(self, database: Path) -> int:
-        """How many transactions SQLite does not read that stand in the log.
+        """Return the number of transactions in the log that SQLite does not read.
 
-        Another connection must be open meanwhile, that cannot write: then none that is closed deletes the log.
+        Another connection that cannot write must be open meanwhile: otherwise SQLite deletes the log when the last one
+        closes.
         """
-        header = _Header.of(os.pread(self._file, _HEADER_BYTES, 0))
+        header = _Header.parse(os.pread(self._file, _HEADER_BYTES, 0))
         if header is None:
-            return self._behind_a_wrong_header(database)
+            return self._lost_behind_bad_header(database)
         known = _frames_known_to_sqlite(database)
         frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
-        return sum(1 for frame in frames if frame.commit and frame.sound)
+        return sum(1 for frame in frames if frame.commit and frame.valid)
 
     def keep_copy(self, now: datetime) -> Path:
-        """Keep the log as it is beside itself, for whoever can save something from it; raises `StoreError`.
+        """Copy the log as it is beside itself, for recovery by hand; raise `StoreError`.
 
-        One copy of what is the same is enough.
+        If there is a copy with the same content already, return that one.
         """
         stem = f"{self._path.name}.damaged-"
         kept = self._path.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
@@ -99,7 +101,7 @@ class LeftLog:
             with suppress(OSError):
                 kept.unlink()
             raise StoreError(
-                f"its write-ahead log is damaged and could not be put aside, so it was left: {exc}"
+                f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {exc}"
             ) from exc
         for other in sorted(self._path.parent.glob(f"{stem}*")):
             if other != kept and filecmp.cmp(other, kept, shallow=False):
@@ -107,24 +109,24 @@ class LeftLog:
                 return other
         return kept
 
-    def _behind_a_wrong_header(self, database: Path) -> int:
-        page_bytes = _page_bytes(database)
-        salts = self._newest(page_bytes)
+    def _lost_behind_bad_header(self, database: Path) -> int:
+        page_bytes = _read_page_size(database)
+        salts = self._newest_salts(page_bytes)
         lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
-        for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # the machine's own comes first
+        for order in ("<", ">") if sys.byteorder == "little" else (">", "<"):  # this machine's byte order first
             for frame in self._frames(page_bytes, order, None, salts, begin=0):
                 waiting[frame.page] = frame.content
-                if frame.commit and (frame.sound or frame.number == 0):
+                if frame.commit and (frame.valid or frame.number == 0):
                     lost += 1
                     newest |= waiting
                     newest = {page: content for page, content in newest.items() if page <= frame.commit}
                     waiting.clear()
             if lost:
                 break
-        return 0 if _holds(database, newest, page_bytes) else lost
+        return 0 if _database_contains(database, newest, page_bytes) else lost
 
-    def _newest(self, page_bytes: int) -> _Salts:
-        """The salts of the generation that the log begins with."""
+    def _newest_salts(self, page_bytes: int) -> _Salts:
+        """Return the salts of the generation that the log begins with."""
         first, second = (
             struct.unpack(">8x2I", found) if len(found) == 16 else None
             for found in (
@@ -133,12 +135,12 @@ class LeftLog:
         )
         if first is None or second is None:
             return first or (0, 0)
-        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _GENERATIONS else second
+        return first if first == second or 0 < (first[0] - second[0]) & 0xFFFFFFFF < _MAX_GENERATION_LAG else second
 
     def _frames(
         self, page_bytes: int, order: str, sums: _Sums | None, salts: _Salts, *, begin: int
     ) -> Iterator[_Frame]:
-        """The whole frames of a generation from one on; `sums` are those that the first frame of all builds on."""
+        """Yield the complete frames of a generation from `begin` on; `sums` are the checksum before the first frame."""
         frame_bytes = _FRAME_HEADER_BYTES + page_bytes
         before = [sums] if sums is not None else []
         if begin:
@@ -146,13 +148,14 @@ class LeftLog:
             before = [struct.unpack(">16x2I", found)]
         number = begin
         while len(found := os.pread(self._file, frame_bytes, _HEADER_BYTES + number * frame_bytes)) == frame_bytes:
-            page, commit, one, two, *told = struct.unpack(">6I", found[:_FRAME_HEADER_BYTES])
+            page, commit, one, two, *sums_read = struct.unpack(">6I", found[:_FRAME_HEADER_BYTES])
             content = found[_FRAME_HEADER_BYTES:]
-            stored = (told[0], told[1])
+            stored = (sums_read[0], sums_read[1])
             if (one, two) == salts:
-                reckoned = [_checksum(found[:8] + content, start, order) for start in before]
-                yield _Frame(number, page, commit, stored in reckoned, content)
-                before = [stored] if stored in reckoned else [stored, *reckoned[:1]]  # either may be what is damaged
+                computed = [_checksum(found[:8] + content, start, order) for start in before]
+                yield _Frame(number, page, commit, stored in computed, content)
+                # where they differ either the frame or its checksum is damaged: the next frame may follow from both
+                before = [stored] if stored in computed else [stored, *computed[:1]]
             else:
                 before = [stored]
             number += 1
@@ -165,8 +168,8 @@ class _Header(NamedTuple):
     sums: _Sums
 
     @classmethod
-    def of(cls, header: bytes) -> _Header | None:
-        """None where SQLite would take the log for an empty one."""
+    def parse(cls, header: bytes) -> _Header | None:
+        """Return the header, None if SQLite would take the log for an empty one."""
         magic, _, page_bytes, _, *rest = struct.unpack(">8I", header)
         order = ">" if magic == _BIG_ENDIAN else "<"
         salts, sums = (rest[0], rest[1]), (rest[2], rest[3])
@@ -180,41 +183,41 @@ class _Header(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """One page as a transaction left it; `commit`: how many pages the database has after it, 0 unless it is the last.
+    """A page as a transaction left it; `commit` is the size of the database in pages after it, 0 unless it is the last.
 
-    It is `sound` if its checksum follows from the frame before.
+    It is `valid` if its checksum follows from the frame before.
     """
 
     number: int
     page: int
     commit: int
-    sound: bool
+    valid: bool
     content: bytes
 
 
 def _frames_known_to_sqlite(database: Path) -> int:
-    if not _is_there(database):  # the log is not read at all
+    if not _has_content(database):  # SQLite does not read the log then
         return 0
     with closing(sqlite3.connect(database)) as connection:
         _, known, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return max(known, 0)
 
 
-def _page_bytes(database: Path) -> int:
-    """https://sqlite.org/fileformat2.html#page_size"""
-    if _is_there(database):
+def _read_page_size(database: Path) -> int:
+    """Return the page size of the database, see https://sqlite.org/fileformat2.html#page_size."""
+    if _has_content(database):
         with database.open("rb") as file:
             found = int.from_bytes(file.read(18)[16:], "big")
         return 65536 if found == 1 else found
-    return 4096  # what AgenticX writes, as it is SQLite's default
+    return 4096  # SQLite's default, which AgenticX uses
 
 
-def _is_there(database: Path) -> bool:
+def _has_content(database: Path) -> bool:
     return database.exists() and database.stat().st_size > 0
 
 
-def _holds(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
-    if not _is_there(database):
+def _database_contains(database: Path, pages: dict[int, bytes], page_bytes: int) -> bool:
+    if not _has_content(database):
         return not pages
     with database.open("rb") as file:
         for page, content in pages.items():

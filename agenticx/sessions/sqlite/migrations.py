@@ -1,4 +1,4 @@
-"""The shape of the database, as numbered steps that are applied in order and each only once."""
+"""The schema of the database, as numbered migrations that are applied in order, each once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agenticx.errors import StoreError
 
-__all__ = ["MIGRATIONS", "Migration", "check", "migrate", "statement_of"]
+__all__ = ["MIGRATIONS", "Migration", "applied_migrations", "create_statement", "migrate"]
 
 APPLICATION_ID = 0x41475831
 """`AGX1`, in the file's header: https://sqlite.org/fileformat2.html#application_id"""
@@ -16,7 +16,7 @@ APPLICATION_ID = 0x41475831
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step; its name is kept in the database once it is applied, so it never changes."""
+    """A migration; its name is stored in the database once it is applied, so it never changes."""
 
     name: str
     sql: str
@@ -34,7 +34,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             id TEXT NOT NULL UNIQUE,
             record TEXT NOT NULL,                      -- JSON of SessionRecord
             running TEXT,                              -- the turn that runs
-            state TEXT                                 -- JSON, see Keepsake
+            state TEXT                                 -- JSON, see SessionState
         );
 
         CREATE TABLE turns (
@@ -55,7 +55,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             body BLOB NOT NULL
         );
 
-        CREATE TABLE events (                          -- a row for each pack
+        CREATE TABLE events (                          -- a row for each segment, see `_packs`
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             last_seq INTEGER NOT NULL,
             first_position INTEGER NOT NULL,
@@ -92,7 +92,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         UPDATE sessions SET pinned = json_extract(record, '$.pinned'), archived = json_extract(record, '$.archived');
         CREATE INDEX sessions_listed ON sessions (pinned, number);
 
-        CREATE TABLE said (                            -- what a search finds; its index is made by `_search`
+        CREATE TABLE said (                            -- the texts that a search finds, see `_search`
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             message_id TEXT NOT NULL,                  -- '' for the session's name
@@ -111,7 +111,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                   AND NOT coalesce(json_extract(message, '$.injected'), 0)
             ORDER BY session, place;
 
-        CREATE TABLE usage (                           -- what calls used, summed
+        CREATE TABLE usage (                           -- the usage of calls, summed
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             day TEXT NOT NULL,
             model TEXT NOT NULL,
@@ -130,7 +130,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "0003 compacted messages",
         """
-        CREATE TABLE compacted (                       -- the originals for which the first messages stand
+        CREATE TABLE compacted (                       -- the originals of summarised messages
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             place INTEGER NOT NULL,
             message TEXT NOT NULL,                     -- JSON of Message
@@ -141,12 +141,12 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
-def check(connection: sqlite3.Connection) -> list[str]:
-    """The names of the steps that were applied; writes nothing.
+def applied_migrations(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of the migrations that were applied; write nothing.
 
-    Raises `StoreError` for a database that a newer release made or that is none of ours.
+    Raises `StoreError` for a database that a newer release wrote or that is another program's.
     """
-    applied = _applied(connection)
+    applied = _read_applied(connection)
     known = [migration.name for migration in MIGRATIONS]
     if newer := [name for name in applied if name not in known]:
         raise StoreError(f"the database was written by a newer AgenticX (it has {newer[0]!r}); update this one")
@@ -154,20 +154,20 @@ def check(connection: sqlite3.Connection) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is missing, each step as one transaction; raises `StoreError` as `check` does."""
-    applied = check(connection)
+    """Apply the missing migrations, each as one transaction; raise `StoreError` as `applied_migrations` does."""
+    applied = applied_migrations(connection)
     for migration in migrations:
         if migration.name not in applied:
             _apply(connection, migration, now)
 
 
-def statement_of(table: str) -> str:
-    """The one that makes a table."""
+def create_statement(table: str) -> str:
+    """Return the statement that creates a table."""
     statements = [statement for migration in MIGRATIONS for statement in _statements(migration.sql)]
     return next(statement for statement in statements if statement.startswith(f"CREATE TABLE {table} "))
 
 
-def _applied(connection: sqlite3.Connection) -> list[str]:
+def _read_applied(connection: sqlite3.Connection) -> list[str]:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if not tables:
@@ -192,12 +192,15 @@ def _apply(connection: sqlite3.Connection, migration: Migration, now: str) -> No
 
 
 def _statements(sql: str) -> list[str]:
-    """The statements of a script, each run by itself: `executescript` would commit the transaction around it."""
+    """Return the statements of a script, to be run one by one.
+
+    `executescript` would commit the transaction around them.
+    """
     statements: list[str] = []
-    waiting = ""
+    pending = ""
     for line in sql.splitlines():
-        waiting += line.partition("--")[0].rstrip() + "\n"
-        if sqlite3.complete_statement(waiting):
-            statements.append(waiting.strip())
-            waiting = ""
+        pending += line.partition("--")[0].rstrip() + "\n"
+        if sqlite3.complete_statement(pending):
+            statements.append(pending.strip())
+            pending = ""
     return statements

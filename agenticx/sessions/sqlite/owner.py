@@ -1,4 +1,4 @@
-"""Who owns a database: one process at a time, which a lock on a file beside it says, however that process ends."""
+"""Ownership of a database by one process at a time, with a lock on a file beside it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.sessions.sqlite._file import Identity
+from agenticx.sessions.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "Owner", "owner_of"]
+__all__ = ["OwnedElsewhere", "OwnerLock", "owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
 
 
 class OwnedElsewhere(StoreError):
-    """Another process has the database; `pid` is its number, 0 where it could not be read."""
+    """An error because another process owns the database; `pid` is its id, 0 if it could not be read."""
 
     def __init__(self, message: str, *, pid: int) -> None:
         super().__init__(message)
         self.pid = pid
 
 
-class Owner:
-    """Holds the lock from its making until `release`; the system frees it when the process dies."""
+class OwnerLock:
+    """A lock held from construction until `release`; the system frees it when the process dies."""
 
     def __init__(self, database: Path) -> None:
         path = _lock_file(database)
@@ -36,9 +36,9 @@ class Owner:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise StoreError(f"the lock {str(path)!r} cannot be made: {exc}") from exc
-        if not _lock_patiently(self._file):
-            pid, program = _read(self._file)
+            raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
+        if not _lock_with_retries(self._file):
+            pid, program = _read_note(self._file)
             os.close(self._file)
             raise OwnedElsewhere(
                 f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
@@ -46,53 +46,56 @@ class Owner:
         note = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, note, 0)
-        self._identity = Identity(path)
+        self._identity = FileIdentity(path)
 
     def check(self) -> None:
         """Raise `StoreError` if the lock is not where others look for it: another process may own the database."""
-        if not self._identity.holds():
+        if not self._identity.is_unchanged():
             raise StoreError(
                 "the lock of the database was removed, so another process may have it: nothing more is stored; restart"
             )
 
     def release(self) -> None:
-        """Let another process have it; the file stays, as removing it would let two have it at once."""
+        """Release the lock; the file stays, because removing it would let two processes lock it at once."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)
             self._file = -1
 
 
-def owner_of(database: Path) -> int | None:
-    """The process that has the database, None if none has; 0 for one that has not said its number yet."""
+def owner_pid(database: Path) -> int | None:
+    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet."""
     try:
         file = os.open(_lock_file(database), os.O_RDWR)
     except OSError:
         return None
     try:
-        return None if _lock(file) else _read(file)[0]
+        return None if _try_lock(file) else _read_note(file)[0]
     finally:
         os.close(file)
 
 
-def _lock_patiently(file: int) -> bool:
-    """Without the note of a process that lives it is held for a moment only: by `owner_of`, or an owner that begins."""
+def _lock_with_retries(file: int) -> bool:
+    """Return True once the lock is held, False if a running process holds it.
+
+    A lock without the note of a running process is held only briefly: by `owner_pid`, or by an owner that is starting.
+    """
     for _ in range(_ATTEMPTS):
-        if _lock(file):
+        if _try_lock(file):
             return True
-        if _lives(_read(file)[0]):
+        if _is_running(_read_note(file)[0]):
             return False
         time.sleep(_PAUSE_SECONDS)
     return False
 
 
 def _lock_file(database: Path) -> Path:
-    """Beside the file itself, whatever links lead to it: one database has one lock."""
+    """Return the path of the lock, beside the resolved file whatever links lead to it: one database has one lock."""
     database = database.resolve()
     return database.with_name(f"{database.name}.owner")
 
 
-def _read(file: int) -> tuple[int, str]:
+def _read_note(file: int) -> tuple[int, str]:
     try:
         note: Any = json.loads(os.pread(file, 4096, 0))
         return int(note["pid"]), str(note["program"])
@@ -100,15 +103,15 @@ def _read(file: int) -> tuple[int, str]:
         return 0, "another program"
 
 
-def _lives(pid: int) -> bool:
-    """Whether there is such a process, as far as can be told; 0 is none."""
+def _is_running(pid: int) -> bool:
+    """Return True if there is such a process, as far as can be determined; there is none with the id 0."""
     if pid == 0 or sys.platform == "win32":
         return pid != 0
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # a process of another user
         pass
     return True
 
@@ -118,7 +121,7 @@ def _program() -> str:
     return " ".join(words)[:100]
 
 
-def _locking() -> Callable[[int], bool]:
+def _make_try_lock() -> Callable[[int], bool]:
     try:
         import fcntl
     except ImportError:  # Windows
@@ -127,7 +130,7 @@ def _locking() -> Callable[[int], bool]:
         windows = cast(Any, msvcrt)
 
         def lock_byte(file: int) -> bool:
-            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, which others must be able to read
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, because others cannot read a locked byte
             try:
                 windows.locking(file, windows.LK_NBLCK, 1)
             except OSError:
@@ -146,4 +149,4 @@ def _locking() -> Callable[[int], bool]:
     return lock_file
 
 
-_lock = _locking()
+_try_lock = _make_try_lock()
