@@ -9,14 +9,14 @@ from typing import Any, cast
 from agenticx.messages import clean_text
 
 __all__ = [
-    "arguments_in",
+    "arguments_json",
     "cleaned",
     "cost_in",
     "count_in",
     "fields_in",
     "items_in",
     "json_text",
-    "object_of",
+    "object_from_pairs",
     "text_in",
 ]
 
@@ -70,11 +70,11 @@ def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
         return [cleaned(item, levels - 1) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return object_of([(clean_text(name), cleaned(item, levels - 1)) for name, item in items])
+        return object_from_pairs([(clean_text(name), cleaned(item, levels - 1)) for name, item in items])
     return value
 
 
-class _Repeating(dict[str, Any]):
+class _DuplicateKeyObject(dict[str, Any]):
     """An object that names a key twice: who looks a key up gets the last one, who writes it out writes all of them."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
@@ -85,13 +85,13 @@ class _Repeating(dict[str, Any]):
         return self._pairs
 
 
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs; it is no plain `dict` where a key is among them twice."""
     members = dict(pairs)
-    return members if len(members) == len(pairs) else _Repeating(pairs)
+    return members if len(members) == len(pairs) else _DuplicateKeyObject(pairs)
 
 
-def arguments_in(value: object) -> str:
+def arguments_json(value: object) -> str:
     """Arguments that come as an object, or as text already, as text; none are an empty object."""
     return value if isinstance(value, str) else json_text(value or {})
 

@@ -14,8 +14,8 @@ from itertools import takewhile
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms._attachments import message_pieces
-from agenticx.llms._concessions import Concession, conceded
+from agenticx.llms._attachments import content_parts
+from agenticx.llms._concessions import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
 from agenticx.llms.facts import ModelFacts
 from agenticx.llms.wrapping import Wrapper, asked_until_taken
@@ -48,7 +48,7 @@ class AbleModel(Wrapper):
         if self._facts.lacks("parallel"):
             request = replace(request, parallel_calls=False)
         for concession in self._concessions:
-            request = concession.change(request)
+            request = concession.apply(request)
         if self._facts.lacks("vision"):
             self._tell(original)
         return request
@@ -63,10 +63,10 @@ class AbleModel(Wrapper):
 
     def _concede(self, _model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Whether there is another way to ask than the one that was refused."""
-        concession = conceded(request, error, (_NO_FILES, _SINGLE_CALLS))
+        concession = find_downgrade(request, error, (_NO_FILES, _SINGLE_CALLS))
         if concession is not None and concession not in self._concessions:
             self._concessions.append(concession)
-            _log.warning(concession.said, model=self.name, reason=str(error))
+            _log.warning(concession.log_message, model=self.name, reason=str(error))
         return concession is not None
 
 
@@ -77,7 +77,7 @@ def in_text(message: Message) -> Message:
     """The message with what came with it as text: text files written out, other files only mentioned."""
     if not (isinstance(message, UserMessage) and message.attachments):
         return message
-    text = "\n\n".join(piece for piece in message_pieces(message, ()) if isinstance(piece, str))
+    text = "\n\n".join(piece for piece in content_parts(message, ()) if isinstance(piece, str))
     return message.model_copy(update={"content": text, "attachments": ()})
 
 
@@ -85,7 +85,7 @@ def _without_files(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=[in_text(message) for message in request.messages])
 
 
-_NO_FILES = Concession(
+_NO_FILES = Downgrade(
     re.compile(
         r"not support (\w+ )?(images?|vision|visual|multi-?modal|file inputs?|pdf)"
         r"|endpoints found that support (image|file|pdf)"
@@ -135,7 +135,7 @@ def _with_single_calls(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=list(in_single_calls(request.messages)))
 
 
-_SINGLE_CALLS = Concession(
+_SINGLE_CALLS = Downgrade(
     re.compile(r"(only )?supports? (only )?(a |one )?single tool.?calls?", re.IGNORECASE),
     _with_single_calls,
     "the model takes one call in a message; those of its history are parted from now on",

@@ -17,7 +17,7 @@ from agenticx.llms._limits import (
     MAX_PARSED_BYTES,
     MAX_REPLY_BYTES,
 )
-from agenticx.llms._weight import WIDEST, kept_bytes, parsed_piece_bytes
+from agenticx.llms._weight import MAX_CHAR_BYTES, estimate_fragment_bytes, measure_bytes
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
@@ -333,7 +333,7 @@ class ReplySize:
 
     def keep(self, value: object) -> None:
         """Count in parsed JSON that is kept."""
-        self.keep_bytes(kept_bytes(value))
+        self.keep_bytes(measure_bytes(value))
 
     def keep_bytes(self, count: int) -> None:
         """Count in so many bytes that are kept."""
@@ -351,7 +351,7 @@ class ReplySize:
         self._deltas += 1
         self._characters += len(text)
         if not text.isascii():  # the whole text is as wide as its widest character once it is joined
-            self._width = WIDEST
+            self._width = MAX_CHAR_BYTES
         if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
             raise self._over("is longer than any may be")
 
@@ -364,7 +364,7 @@ class ReplySize:
         size = self._arguments[delta.index] = self._arguments.get(delta.index, 0) + len(delta.arguments)
         if size > MAX_ARGUMENT_CHARS:
             raise self._over(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
-        self._parsed += parsed_piece_bytes(delta.arguments)
+        self._parsed += estimate_fragment_bytes(delta.arguments)
         if self._parsed > MAX_PARSED_BYTES:
             raise self._over("is longer than any may be")
         return delta.id + delta.name + delta.arguments

@@ -129,7 +129,7 @@ def _model(provider: Provider, model: str, spec: str, base_url: str | None, know
     if provider.keys and not key and not moved:
         raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")
     where = moved or provider.base_url
-    return WIRES[provider.wire].model(model, provider, known, name=spec, base_url=where, api_key=key)
+    return WIRES[provider.wire].build(model, provider, known, name=spec, base_url=where, api_key=key)
 
 
 # --- which there are --------------------------------------------------------------------------------------------------

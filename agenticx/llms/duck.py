@@ -14,14 +14,14 @@ from typing import Any, cast
 from agenticx import foreign
 from agenticx.errors import ForeignError, ModelError
 from agenticx.llms._duck_chunks import chat_event
-from agenticx.llms._failures import Complaint, status_error
+from agenticx.llms._failures import ErrorReport, status_error
 from agenticx.llms._identifiers import ToolNames
-from agenticx.llms._pump import ThreadPump
+from agenticx.llms._pump import ThreadedIterator
 from agenticx.llms._values import cleaned
 from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import ChatReplyParser
-from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
+from agenticx.llms.openai_chat.rows import message_rows, sent_tool_names, tool_rows
 from agenticx.logs import get_logger
 
 __all__ = ["DuckModel", "adapt"]
@@ -104,12 +104,12 @@ class _DuckReply:
     def __init__(self, way: Callable[..., Any], request: ModelRequest, *, who: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
         self._what = f"{who}.{getattr(way, '__name__', 'call')}"
-        names = sent_names(request)
-        self._parser = ChatReplyParser(who=who, model=who, tool_names=names.originals)
+        names = sent_tool_names(request)
+        self._parser = ChatReplyParser(label=who, model=who, original_names=names.originals)
         self._way = way
         self._rows = message_rows(request.messages, model=who, dialect=ChatDialect(), names=names)
         self._options = _options(way, request, names)
-        self._pump: ThreadPump | None = None
+        self._pump: ThreadedIterator | None = None
         self._source: AsyncIterator[object] | None = None
         self._ended = False
         self._failure: ModelError | None = None
@@ -129,7 +129,7 @@ class _DuckReply:
         try:
             with _contained(self._what):
                 for piece in said:
-                    deltas += self._parser.take(cleaned(chat_event(piece)))
+                    deltas += self._parser.feed_chunk(cleaned(chat_event(piece)))
         except ModelError as error:
             self._failure = error
         self._may_be_empty = self._may_be_empty or bool(deltas)
@@ -152,7 +152,7 @@ class _DuckReply:
         if self._source is None and self._pump is None:
             await self._start()
         if self._source is None and self._pump is not None:
-            said = await self._pump.batch()
+            said = await self._pump.next_batch()
             if not said or not _is_async(said[0]):
                 return said
             self._source = await _opened(said[0])
@@ -165,7 +165,7 @@ class _DuckReply:
         if inspect.iscoroutinefunction(self._way) or inspect.isasyncgenfunction(self._way):
             self._source = await _opened(self._way(self._rows, **self._options))
         else:
-            self._pump = ThreadPump(lambda: self._way(self._rows, **self._options), what=self._what)
+            self._pump = ThreadedIterator(lambda: self._way(self._rows, **self._options), name=self._what)
 
 
 async def _opened(result: Any) -> AsyncIterator[object]:
@@ -217,7 +217,7 @@ def _error(failure: ForeignError) -> ModelError:
     cause = failure.__cause__
     status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs
-        return status_error(status, {}, Complaint(message=str(failure), type=_word(cause)), who=failure.what)
+        return status_error(status, {}, ErrorReport(message=str(failure), type=_word(cause)), label=failure.what)
     return ModelError(str(failure), code="provider.transport", provider_type=_word(cause))
 
 

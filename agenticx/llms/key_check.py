@@ -53,7 +53,7 @@ async def _get(provider: Provider, key: str) -> bytes:
         where = where.removesuffix(version)
     header = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(provider.wire)
     headers = {"anthropic-version": "2023-06-01"} if provider.wire == "anthropic" else None
-    http = ProviderHttp(where, who=provider.name, key=key, key_header=header, headers=headers)
+    http = ProviderHttp(where, label=provider.name, key=key, key_header=header, headers=headers)
     try:
         return await http.get(path, timeout=_SECONDS, limit=_LIST_BYTES)
     finally:

@@ -16,8 +16,8 @@ def ollama_url(host: str) -> str:
     ('http://127.0.0.1:11434', 'http://box:8080', 'https://box/ollama')
     """
     scheme, _, rest = host.strip().rpartition("://")
-    where, _, path = rest.partition("/")
-    where = re.sub(r"^(0\.0\.0\.0|\[::\])?(?=:\d|$)", "127.0.0.1", where)
-    if not scheme and not re.search(r":\d+$", where):
-        where += ":11434"
-    return re.sub(r"/+((api|v1)/*)?$", "", f"{scheme or 'http'}://{where}/{path}")
+    address, _, path = rest.partition("/")
+    address = re.sub(r"^(0\.0\.0\.0|\[::\])?(?=:\d|$)", "127.0.0.1", address)
+    if not scheme and not re.search(r":\d+$", address):
+        address += ":11434"
+    return re.sub(r"/+((api|v1)/*)?$", "", f"{scheme or 'http'}://{address}/{path}")

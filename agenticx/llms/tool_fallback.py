@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession, conceded
+from agenticx.llms._concessions import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
 from agenticx.llms.wrapping import Wrapper, asked_until_taken
 from agenticx.llms.xml_tools import XmlToolModel
@@ -28,7 +28,7 @@ def _in_prompt(model: ChatModel) -> ChatModel:
     return model if isinstance(model, XmlToolModel) else XmlToolModel(model)
 
 
-_IN_PROMPT = Concession(_REFUSES_TOOLS, _in_prompt, "the model takes no tools; they are in its prompt from now on")
+_IN_PROMPT = Downgrade(_REFUSES_TOOLS, _in_prompt, "the model takes no tools; they are in its prompt from now on")
 
 
 class ToolFallbackModel(Wrapper):
@@ -40,9 +40,9 @@ class ToolFallbackModel(Wrapper):
 
     def _concede(self, asked: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Whether it was the tools that the server refused, of one that was not told of them in the prompt."""
-        if not request.tools or conceded(asked, error, [_IN_PROMPT]) is None:
+        if not request.tools or find_downgrade(asked, error, [_IN_PROMPT]) is None:
             return False
         if self._model is asked:
-            self._model = _IN_PROMPT.change(asked)
-            _log.warning(_IN_PROMPT.said, model=self.name, reason=str(error))
+            self._model = _IN_PROMPT.apply(asked)
+            _log.warning(_IN_PROMPT.log_message, model=self.name, reason=str(error))
         return True

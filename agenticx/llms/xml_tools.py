@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import cast
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms._attachments import message_pieces
+from agenticx.llms._attachments import content_parts
 from agenticx.llms._identifiers import ToolNames
-from agenticx.llms._weight import sending_size
+from agenticx.llms._weight import history_size
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -56,7 +56,7 @@ class XmlToolModel(Wrapper):
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """The inner model's batches, with the calls in its text as tool-call deltas."""
         names = ToolNames(NAMES, request)
-        parser = XmlCallParser([replace(tool, name=names.sent(tool.name)) for tool in request.tools])
+        parser = XmlCallParser([replace(tool, name=names.sent_name(tool.name)) for tool in request.tools])
         originals = names.originals
         last: list[Delta] = []  # what is shown before the error of a reply that is given up
 
@@ -67,7 +67,7 @@ class XmlToolModel(Wrapper):
                 raise parser.error
             return deltas
 
-        told = await run_sized(in_xml, request, size=sending_size(request.messages), name="agx in_xml")
+        told = await run_sized(in_xml, request, size=history_size(request.messages), name="agx in_xml")
         batches = sorted_anew(self._model, told, sort, lambda: [*last, *parser.end()])
         try:
             async for batch in batches:
@@ -108,7 +108,7 @@ def _finished(parser: XmlCallParser, finished: Finished) -> Finished:
 def in_xml(request: ModelRequest) -> ModelRequest:
     """The same request without tools: they stand in the system prompt, calls and results in the messages."""
     names = ToolNames(NAMES, request)
-    tools = [replace(tool, name=names.sent(tool.name)) for tool in request.tools]
+    tools = [replace(tool, name=names.sent_name(tool.name)) for tool in request.tools]
     schemas = {tool.name: tool for tool in tools}
     messages: list[Message] = []
     for is_result, rows in groupby(request.messages, key=lambda row: isinstance(row, ToolMessage)):
@@ -136,7 +136,7 @@ def _told(message: Message, schemas: Mapping[str, ToolSchema], names: ToolNames)
         content = without_tags(message.content)
         return message if content == message.content else message.model_copy(update={"content": content})
     said = without_calls(message.content)
-    named = [call.model_copy(update={"name": names.sent(call.name)}) for call in message.tool_calls]
+    named = [call.model_copy(update={"name": names.sent_name(call.name)}) for call in message.tool_calls]
     calls = [_render(call, schemas.get(call.name)) for call in named]
     if not calls and said == message.content:
         return message
@@ -149,7 +149,7 @@ def _with_texts_written_out(message: UserMessage) -> UserMessage:
     files = [file.media_type for file in message.attachments if file.kind != "text"]
     if len(files) == len(message.attachments):
         return message
-    pieces = message_pieces(message, files)
+    pieces = content_parts(message, files)
     text = "\n\n".join(piece for piece in pieces if isinstance(piece, str))
     kept = tuple(piece for piece in pieces if not isinstance(piece, str))
     return message.model_copy(update={"content": text, "attachments": kept})
@@ -163,5 +163,5 @@ def _render(call: ToolCall, schema: ToolSchema | None) -> str:
 
 
 def _results(rows: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
-    texts = [render_result(names.sent(row.name), row.content) for row in rows]
+    texts = [render_result(names.sent_name(row.name), row.content) for row in rows]
     return UserMessage(content="\n".join(texts), message_id=f"{rows[0].message_id}_xml", injected=True)

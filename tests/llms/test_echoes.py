@@ -135,16 +135,16 @@ async def test_reasoning_that_a_server_refuses_is_left_out_of_that_request(compl
 
 PLAIN: dict[str, Callable[[ModelRequest], bytes]] = {
     "anthropic": lambda request: _anthropic_request.request_body(
-        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, native=False
+        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, replay_state=False
     ),
     "gemini": lambda request: _gemini_request.request_body(
-        request, model="m", dialect=_gemini_request.GeminiDialect(), native=False
+        request, model="m", dialect=_gemini_request.GeminiDialect(), replay_state=False
     ),
     "openai_chat": lambda request: _openai_chat_request.request_body(
-        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, native=False
+        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, replay_state=False
     ),
     "openai_responses": lambda request: _openai_responses_request.request_body(
-        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, native=False
+        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, replay_state=False
     ),
 }
 """The wires that can be refused what they want back, and how each asks once they were."""

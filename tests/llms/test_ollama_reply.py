@@ -22,7 +22,7 @@ from tests.support.lanes import Count
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(OllamaReplyParser(who="test", model="m"), chunks)
+    return read_with(OllamaReplyParser(label="test", model="m"), chunks)
 
 
 def lines(*events: Any) -> bytes:

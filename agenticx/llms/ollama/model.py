@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agenticx.llms._http import ProviderHttp
-from agenticx.llms._provider import Call, ProviderModel
+from agenticx.llms._provider import PostRequest, ProviderModel
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.ollama._request import request_body, sent_names
+from agenticx.llms.ollama._request import request_body, sent_tool_names
 from agenticx.llms.ollama_host import OLLAMA_BASE_URL, ollama_url
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
@@ -35,7 +35,7 @@ class OllamaModel(ProviderModel[None]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"ollama:{model}"
-        http = ProviderHttp(ollama_url(base_url), who=name, key=api_key, headers=headers)
+        http = ProviderHttp(ollama_url(base_url), label=name, key=api_key, headers=headers)
         super().__init__(model, http, name=name, context_window=context_window, dialect=None)
         self._inline_calls = tuple(inline_calls)
 
@@ -47,9 +47,9 @@ class OllamaModel(ProviderModel[None]):
         """Only without tools: a model that is held to a schema cannot write a call."""
         return not with_tools
 
-    def _call(self, request: ModelRequest, native: bool) -> Call:
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
         body = request_body(request, model=self._model, context_window=self._context_window)
-        return Call(path="/api/chat", body=body, accept="application/x-ndjson")
+        return PostRequest(path="/api/chat", body=body, accept="application/x-ndjson")
 
     def _parser(self, request: ModelRequest) -> OllamaReplyParser:
-        return OllamaReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
+        return OllamaReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)

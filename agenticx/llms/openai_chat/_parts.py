@@ -8,7 +8,7 @@ from typing import Any, cast
 from agenticx.llms._values import cost_in, count_in, fields_in
 from agenticx.llms.base import Usage
 
-__all__ = ["ReasoningDetails", "plain_text", "usage_of"]
+__all__ = ["ReasoningDetails", "parse_usage", "plain_text"]
 
 
 def plain_text(value: object) -> str:
@@ -30,17 +30,17 @@ class ReasoningDetails:
     def __init__(self) -> None:
         self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
-    def add(self, pieces: list[object]) -> None:
+    def add(self, fragments: list[object]) -> None:
         """Take in the pieces of one delta."""
-        for piece in pieces:
-            if isinstance(piece, dict):
-                self._add(cast("dict[str, Any]", piece))
+        for fragment in fragments:
+            if isinstance(fragment, dict):
+                self._add(cast("dict[str, Any]", fragment))
 
-    def _add(self, piece: dict[str, Any]) -> None:
-        if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
+    def _add(self, fragment: dict[str, Any]) -> None:
+        if not self._details or any(self._details[-1][0].get(name) != fragment.get(name) for name in ("type", "index")):
             self._details.append(({}, {}))
         fields, texts = self._details[-1]
-        for name, value in piece.items():
+        for name, value in fragment.items():
             if name in ("text", "summary", "data") and isinstance(value, str):
                 texts.setdefault(name, []).append(value)
             elif value is not None or name not in fields:
@@ -53,18 +53,20 @@ class ReasoningDetails:
         ]
 
 
-def usage_of(usage: object) -> Usage | None:
+def parse_usage(usage: object) -> Usage | None:
     """The counts in a `usage` object, None if it is none. xAI has thoughts on top of the output: its total tells."""
     if not isinstance(usage, dict):
         return None
     fields = cast("dict[str, Any]", usage)
     prompt, completion = fields_in(fields, "prompt_tokens_details"), fields_in(fields, "completion_tokens_details")
     tokens_in, tokens_out = count_in(fields, "prompt_tokens"), count_in(fields, "completion_tokens")
-    thought = _first((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
+    thought = _first_count((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
-        cached_tokens=_first((prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")),
+        cached_tokens=_first_count(
+            (prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")
+        ),
         reasoning_tokens=thought,
         cost_usd=_reported_cost(fields),
         cache_write_tokens=count_in(prompt, "cache_write_tokens"),
@@ -73,9 +75,9 @@ def usage_of(usage: object) -> Usage | None:
     )
 
 
-def _first(*places: tuple[dict[str, Any], str]) -> int | None:
+def _first_count(*candidates: tuple[dict[str, Any], str]) -> int | None:
     """The first count that is there."""
-    return next((count for fields, name in places if (count := count_in(fields, name)) is not None), None)
+    return next((count for fields, name in candidates if (count := count_in(fields, name)) is not None), None)
 
 
 def _reported_cost(fields: dict[str, Any]) -> Decimal | None:
