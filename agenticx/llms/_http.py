@@ -113,7 +113,7 @@ class ProviderHttp:
             return await response.read(limit)
 
     def hide_secrets(self, error: ModelError) -> ModelError:
-        """Return the same error without the key; every error about a provider passes through here before it is raised."""
+        """Return the same error without the key; every error about a provider passes through here."""
         return hide_secrets(error, self._secrets)
 
     async def aclose(self) -> None:

@@ -1,8 +1,8 @@
-"""A JSON Schema as those providers take it that hold a model to one: closed objects, few keywords.
+"""Conversion of JSON Schemas to the strict subset of OpenAI and Anthropic.
 
-OpenAI and Anthropic publish the keywords that they can hold a model to; this keeps those that both have. What they
-lack is told in the description instead and checked in the answer. Every property becomes required, as OpenAI wants:
-that narrows what the model may write, and never beyond the schema.
+The subset has closed objects and few keywords. OpenAI and Anthropic publish the keywords that they enforce; this keeps
+those that both have. Other keywords are written into the description instead and checked in the answer. Every property
+becomes required, as OpenAI wants: that narrows the model's output, and never beyond the schema.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostnam
 
 
 class _UnsupportedSchema(Exception):
-    """No schema of theirs says this."""
+    """Raised for a schema that the strict subset cannot express."""
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`schema` in their words, None if they have none for it (open objects, tuples, values of any type).
+    """Return `schema` in the strict subset, None if it cannot be expressed (open objects, tuples, untyped values).
 
     >>> strict_schema({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}})["properties"]
     {'n': {'type': 'integer', 'description': '{"minimum":1}'}}
@@ -93,7 +93,7 @@ def _members(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _description(schema: Mapping[str, Any], strict: Mapping[str, Any]) -> str:
-    """The description, and what the schema asks for beyond what could be said."""
+    """Return the description, followed by the keywords that the strict schema cannot express."""
     unsupported = {
         name: value for name, value in schema.items() if name not in _HANDLED_KEYWORDS and name not in strict
     }

@@ -1,4 +1,4 @@
-"""Sizes: the memory that foreign JSON takes, guessed from its text or summed up, and how much there is to send."""
+"""Estimates of the memory that JSON takes, and of the size of a history to send."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MESSAGE_CHARS = 64  # characters of text that take as long to send as one more 
 
 
 def estimate_parsed_bytes(text: bytes) -> int:
-    """What `text` comes to at most; less, where its strings have commas and brackets in them."""
+    """Return the most bytes that the parsed `text` takes; commas and brackets in its strings are counted too."""
     letters = len(text) if text.isascii() and b"\\u" not in text else MAX_CHAR_BYTES * len(text)
     return letters + _OBJECT_BYTES * text.count(b"{") + _ARRAY_BYTES * text.count(b"[") + _ITEM_BYTES * text.count(b",")
 
 
 def estimate_fragment_bytes(fragment: str) -> int:
-    """What `piece` adds to that, if the text comes in pieces and nobody knows yet how wide its letters are."""
+    """Return the bytes that `fragment` adds to the estimate of a streamed text, each letter counted at full width."""
     letters = MAX_CHAR_BYTES * len(fragment)
     return (
         letters
@@ -38,7 +38,7 @@ def estimate_fragment_bytes(fragment: str) -> int:
 
 
 def measure_bytes(value: Any) -> int:
-    """What a parsed value takes, with everything in it."""
+    """Return the bytes that a parsed value takes, with everything in it."""
     total, pending = 0, [value]
     while pending:
         item = pending.pop()
@@ -52,9 +52,9 @@ def measure_bytes(value: Any) -> int:
 
 
 def history_size(messages: Sequence[Message]) -> int:
-    """Return the size of a history for `run_sized`: its characters, and more for each row and call.
+    """Return the size of a history for `run_sized`: its characters, and more for each message and call.
 
-    Files and what a provider wants back are large; how large they are is not looked at.
+    Files and provider state count as large, whatever their size.
     """
     size = _MESSAGE_CHARS * len(messages)
     for message in messages:

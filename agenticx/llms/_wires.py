@@ -1,4 +1,4 @@
-"""The wires by name: whose class speaks each, and what it takes of the catalogue."""
+"""The wires by name: the model class of each, and its arguments from the catalogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["WIRES", "Wire"]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A model class, loaded once it is needed, and the arguments that it takes beside those that all take."""
+    """A model class, imported on first use, and the arguments that it takes beyond those of all classes."""
 
     package: str
     class_name: str
@@ -26,7 +26,7 @@ class Wire:
         return getattr(import_module(f"agenticx.llms.{self.package}"), self.class_name)
 
     def build(self, model: str, provider: Provider, facts: ModelFacts, **connection: str | None) -> ChatModel:
-        """The model that `provider` calls `model`; `where` is its `name`, its `base_url` and its `api_key`."""
+        """Build the model that `provider` calls `model`; `connection` is `name`, `base_url` and `api_key`."""
         return self.load()(
             model, context_window=facts.input_window, **connection, **self.catalog_arguments(provider, facts)
         )

@@ -64,9 +64,9 @@ async def serving(*answers):
 
 
 async def ask(server, connections, timeout=PATIENCE):
-    wire = await connections.connection(server.origin, timeout)
+    wire = await connections.acquire(server.origin, timeout)
     request = request_bytes(b"POST", b"/v1", [(b"host", b"here"), (b"content-length", b"0")], b"")
-    return await connections.exchange(wire, request, timeout)
+    return await connections.send(wire, request, timeout)
 
 
 async def body_of(reply):
@@ -234,7 +234,7 @@ async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connect
             "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1",
         ),
         (b"\x15\3\1\0\2\2\x46", "the server speaks TLS; should the base URL begin with https://?"),
-        (b"SSH-2.0-OpenSSH", "the answer begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
+        (b"SSH-2.0-OpenSSH", "the response begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
     ],
 )
 async def test_a_server_of_another_protocol_is_known_by_its_first_bytes_though_it_waits_for_more(begin, said):

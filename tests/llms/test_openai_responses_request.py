@@ -118,7 +118,7 @@ def test_lone_surrogates_and_numbers_without_end_do_not_keep_a_request_from_bein
     assert items(odd)[0]["cost"] is None
 
 
-# --- replay_state continuation --------------------------------------------------------------------------------------------
+# --- replay of a model's own output ------------------------------------------------------------
 
 
 def test_a_reply_goes_back_to_its_model_item_by_item_as_it_came() -> None:

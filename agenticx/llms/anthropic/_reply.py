@@ -1,15 +1,15 @@
 """The reply of an Anthropic Messages server: bytes in, deltas out, no I/O.
 
-The end marker is `message_stop`. Calls are the `tool_use` blocks; what the provider runs itself (`server_tool_use` and
-the like) makes no delta. Blocks that stand complete in `message_start`, or in a message that is not streamed at all,
-are read like streamed ones.
+The end marker is `message_stop`. Calls are the `tool_use` blocks; the tools that the provider runs itself
+(`server_tool_use` and the like) produce no delta. Blocks that are complete in `message_start`, or in a message that is
+not streamed at all, are read like streamed ones.
 
 A stream has one message. Some servers send its `message_start` twice before the first block; any other second
-beginning, of a message or of a block that is still open, breaks the protocol: neither version may run. A call that
-begins behind the stop reason does not run either. Text for a block that has ended is shown like any other.
+start, of a message or of a block that is still open, violates the protocol: neither version may run. A call that
+begins after the stop reason does not run either. Text for a block that has ended is added like any other.
 
-What the provider wants back is the content of the message, block by block: `ProviderState.payload["content"]`, made
-when there is more in it than text and calls. A call stands there without id, name and input, which the message has.
+The provider state is the content of the message, block by block: `ProviderState.payload["content"]`, present when
+there is more in it than text and calls. A call is stored there without id, name and input, which the message has.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _IMPLIED_BLOCK_TYPES = {"text_delta": "text", "thinking_delta": "thinking"}
 
 @dataclass(slots=True)
 class _Block:
-    """A content block as far as it came. `pieces` is what streams: text, thinking, or the JSON of an input."""
+    """A content block as received so far. `fragments` is the streamed text, thinking, or JSON of an input."""
 
     fields: dict[str, Any]
     fragments: list[str] = field(default_factory=list[str])
@@ -74,7 +74,7 @@ class _Block:
         return self.fields.get("type")
 
     def for_replay(self) -> dict[str, Any] | None:
-        """The block as the provider wants it back; None for a thought it would not recognise as its own."""
+        """Return the block in the form to send it back, None for a thought without a signature, which is refused."""
         streamed = "".join(self.fragments)
         match self.type:
             case "text":
@@ -90,8 +90,9 @@ class _Block:
 
 
 class AnthropicReplyParser(JsonReplyParser):
-    """One reply; nothing follows its end marker. `tool_names` has our names of the tools that the provider knows by
-    another one.
+    """A parser of one reply; nothing follows its end marker.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
     def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
@@ -125,13 +126,13 @@ class AnthropicReplyParser(JsonReplyParser):
                 self._raise_if_error(kind, event)
 
     def _handle_end(self, deltas: list[Delta]) -> None:
-        """Without the end marker a reply is not complete, whatever it stopped for."""
+        """Add an incomplete `Finished` if a stop reason came without the end marker."""
         if self._stop_reason is not None:
             self.done = True
             deltas.append(Finished("broken", self._stop_reason, complete=False))
 
     def _raise_if_error(self, kind: object, event: dict[str, Any]) -> None:
-        """Raise what an event complains of; one that is neither known nor a report is none of our business."""
+        """Raise `ModelError` for an event that reports an error; ignore any other unknown event."""
         if kind == "error" or kind is None or "error" in event:
             report = find_error(event)
             if report is None and kind == "error":
@@ -142,7 +143,7 @@ class AnthropicReplyParser(JsonReplyParser):
     # --- the message
 
     def _start_message(self, message: dict[str, Any], deltas: list[Delta]) -> None:
-        """Take the head of the message; raises `ModelError` at one that begins another message."""
+        """Start the message; raise `ModelError` if another one has begun."""
         if self._head is not None or self._blocks:
             if self._head is None or self._blocks or not _repeats_head(message, self._head):
                 raise malformed_reply("another message begins in it", label=self._label)
@@ -236,7 +237,7 @@ class AnthropicReplyParser(JsonReplyParser):
             deltas.append(ThinkingDelta(text))
 
     def _add_input(self, block: _Block, fragment: str, deltas: list[Delta]) -> None:
-        """A piece of an input; what is streamed replaces what the block began with."""
+        """Add a fragment of an input; streamed input replaces the input of the block's start."""
         if not fragment:
             return
         if block.closed and block.call is not None:
@@ -249,7 +250,7 @@ class AnthropicReplyParser(JsonReplyParser):
             deltas.append(ToolCallDelta(block.call, arguments=fragment))
 
     def _add_extra(self, block: _Block, delta: dict[str, Any]) -> None:
-        """What is not shown but belongs to the block: its signature, a citation, the result of a compaction."""
+        """Store fields of the block that produce no delta: its signature, a citation, the result of a compaction."""
         self._size.keep(delta)
         for name, value in delta.items():
             if name == "citation" and isinstance(value, dict):
@@ -258,7 +259,7 @@ class AnthropicReplyParser(JsonReplyParser):
                 block.fields[name] = value
 
     def _close_block(self, block: _Block, deltas: list[Delta]) -> None:
-        """The end of a block: an input that came whole with its beginning, and was not streamed, is the call's."""
+        """End a block; an input that came whole with its start, and was not streamed, becomes the call's arguments."""
         block.closed = True
         if block.call is not None and (arguments := _json_text(block.fields.pop("input", None))):
             deltas.append(ToolCallDelta(block.call, arguments=arguments))
@@ -292,7 +293,7 @@ def _index(event: dict[str, Any]) -> int:
 
 
 def _json_text(value: object) -> str:
-    """An input as text; none and an empty one are no text, as providers begin a streamed one with `{}`."""
+    """Return an input as text; a missing or empty one is `""`, as providers start a streamed input with `{}`."""
     if isinstance(value, str):
         return value
     return json_text(value) if value else ""

@@ -1,6 +1,6 @@
 """A `ModelRequest` as the JSON body of an Anthropic Messages request.
 
-The rules of the API that a conversation must be bent to, beyond those that every provider has:
+The rules of the API that a conversation is adapted to, beyond those of all providers:
 
 1. Leading system rows go to the top level; user and assistant alternate, so neighbours are merged; the first message
    and the last one are the user's (newer models refuse to continue an assistant's).
@@ -54,10 +54,10 @@ def request_body(
     output_schemas: bool = True,
     replay_state: bool = True,
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. `thinking` goes along where the API permits it.
+    """Return the body as UTF-8; lone surrogates in it become U+FFFD. `thinking` is sent where the API permits it.
 
-    Without `output_schemas` an output schema is left out, for models that refuse one. Without `native` nothing goes
-    back as it came: of what the model said that is text and calls, thoughts are left out.
+    Without `output_schemas` an output schema is left out, for models that refuse one. Without `replay_state` the
+    model's earlier replies are sent as text and calls, without its thoughts.
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text_blocks(message.content)]
@@ -79,13 +79,13 @@ def request_body(
 
 
 def accepted_output_schema(output: OutputSchema) -> dict[str, Any] | None:
-    """The schema as the API takes it, None if it takes none like it: those that contain themselves are refused."""
+    """Return the schema in the form that the API accepts, None if it accepts none: recursive ones are refused."""
     schema = strict_schema(output.schema)
     return None if schema is None or _is_recursive(schema) else schema
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as the API takes them."""
+    """Return the tool names of `request` in the form that the API accepts."""
     return ToolNames(_NAMES, request)
 
 
@@ -153,9 +153,9 @@ def _assistant_blocks(message: AssistantMessage, model: str | None, names: ToolN
 
 
 def _replayed_blocks(message: AssistantMessage, model: str | None, calls: list[_Block]) -> list[_Block] | None:
-    """What this very model said, block by block; None if it did not, or said something else than the message now does.
+    """Return the blocks of this model's own reply, None if it is another model's or the message was changed since.
 
-    Blocks go back as they came, blank texts excepted.
+    Blocks are returned as they were received, without blank texts.
     """
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
@@ -198,7 +198,7 @@ def _tool(tool: ToolSchema, names: ToolNames) -> dict[str, Any]:
 
 
 def _is_recursive(schema: Mapping[str, Any]) -> bool:
-    """Whether one of its definitions leads to itself."""
+    """Return whether one of the schema's definitions refers to itself, directly or through others."""
     direct = {name: _references(inner) for name, inner in schema.get("$defs", {}).items()}
     reachable = direct
     for _ in direct:
@@ -209,7 +209,7 @@ def _is_recursive(schema: Mapping[str, Any]) -> bool:
 
 
 def _references(schema: object) -> frozenset[str]:
-    """The definitions that a schema names."""
+    """Return the names of the definitions that a schema refers to."""
     if isinstance(schema, dict):
         fields = cast("dict[str, object]", schema)
         own = {reference.rpartition("/")[2]} if isinstance(reference := fields.get("$ref"), str) else set[str]()
@@ -220,7 +220,7 @@ def _references(schema: object) -> frozenset[str]:
 
 
 def _declare_used_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Declarations of the tools that a conversation without tools has used."""
+    """Return declarations of the tools called in a conversation that declares none."""
     names = {block["name"]: None for row in rows for block in row["content"] if block["type"] == "tool_use"}
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
 
@@ -235,7 +235,7 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any] | None:
 
 
 def _add_cache_control(system: list[_Block], rows: list[dict[str, Any]]) -> None:
-    """Have the provider keep what the next request will begin with: tools and system, and the conversation so far."""
+    """Mark the common beginning of this and the next request for caching: tools and system, and the conversation."""
     if system:
         system[-1]["cache_control"] = _CACHE_CONTROL
     rows[-1]["content"][-1]["cache_control"] = _CACHE_CONTROL

@@ -23,7 +23,7 @@ ANTHROPIC_BASE_URL = "https://api.anthropic.com"
 
 _VERSION = "2023-06-01"
 _CONTEXT_WINDOW = 200_000
-"""What every Claude since 2.1 takes at least."""
+"""The smallest context window of all Claude models since 2.1."""
 
 _OUTPUT_TOKENS = 8192
 _OUTPUT_TOKENS_BY_MODEL = (
@@ -46,13 +46,13 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnthropicDialect:
-    """What a model takes of what only some take."""
+    """The features that only some models support."""
 
     output_schemas: bool
-    """Whether an answer can be held to a schema."""
+    """True if the model enforces an output schema."""
 
     output_token_limit: int | None = None
-    """The most it said that it puts out, where that is less than what was asked for."""
+    """The output limit that the model reported when it refused a higher one."""
 
 
 _DOWNGRADES = (
@@ -67,12 +67,11 @@ _DOWNGRADES = (
 class AnthropicModel(ProviderModel[AnthropicDialect]):
     """A model behind the Messages API.
 
-    `base_url` is what the provider's own SDK takes: `/v1/messages` is appended, and a base that already ends in `/v1`
-    is taken as well. `name` is what the person calls the model (default: `anthropic:MODEL`). `max_output_tokens` holds
-    for requests that name no limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
-    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` says whether the model holds an answer to a schema
-    (default: what its name says). Connections are kept between calls; `aclose` ends those of the
-    running event loop.
+    `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
+    is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
+    to requests without a limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
+    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` is true if the model enforces an output schema
+    (default: by its name). Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
     _downgrades = _DOWNGRADES

@@ -1,8 +1,8 @@
-"""Arguments that Gemini streams value by value, each with the JSON path where it belongs, as JSON text that grows.
+"""Conversion of Gemini's streamed arguments (values with JSON paths) to growing JSON text.
 
-The values come in the order in which the object is written, so the text is only ever added to. What does not fit that
-order (a path that comes back, an index left out) leaves the text open for good: it never parses, and the call is
-answered as one with malformed arguments instead of being run on a guess.
+The values arrive in the order in which the object is written, so text is only appended. A value out of that order (a
+path that returns, a skipped index) leaves the text incomplete: it never parses, and the call is answered as one with
+malformed arguments instead of being run on a guess.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Step = str | int
 
 
 class ArgumentsWriter:
-    """Writes one object, which begins with the brace that stands in `BEGIN`.
+    """A writer of one object, which begins with the brace in `BEGIN`.
 
     >>> writer = ArgumentsWriter()
     >>> writer.add({"jsonPath": "$.to.name", "stringValue": "An", "willContinue": True})
@@ -44,7 +44,7 @@ class ArgumentsWriter:
         self._broken = False
 
     def add(self, fragment: dict[str, Any]) -> str:
-        """The text that one element of `partialArgs` adds; one without a value adds nothing."""
+        """Return the text that one element of `partialArgs` adds; one without a value adds nothing."""
         name = next((name for name in _VALUES if name in fragment), None)
         if name is None or self._broken:
             return ""
@@ -58,7 +58,7 @@ class ArgumentsWriter:
         return prefix + (_quoted(value)[:-1] if isinstance(value, str) else json.dumps(value))
 
     def add_object(self, arguments: dict[str, Any]) -> str:
-        """The text of arguments that come whole after all."""
+        """Return the text of arguments that arrive whole after all."""
         if self._path or self._broken:
             self._broken = True
             return ""
@@ -68,11 +68,11 @@ class ArgumentsWriter:
         return text
 
     def close(self) -> str:
-        """What makes the object whole, or nothing if it cannot be."""
+        """Return the text that completes the object, `""` if it cannot be completed."""
         return "" if self._broken else self._close_to(0) + "}"
 
     def _move_to(self, path: list[_Step]) -> str | None:
-        """The text between the last value and one at `path`; None where there is no way."""
+        """Return the text between the last value and one at `path`, None if `path` is out of order."""
         current, shared = self._path, _shared_length(self._path, path)
         below = path[shared + 1 :]
         if (
@@ -94,13 +94,13 @@ class ArgumentsWriter:
         return closing + "".join(opening) + _key_text(path[-1])
 
     def _close_to(self, depth: int) -> str:
-        """The text that ends a string and the containers below `depth` steps."""
+        """Return the text that closes an open string and the containers below `depth` steps."""
         ends = ("]" if isinstance(step, int) else "}" for step in reversed(self._path[max(depth, 1) :]))
         return ('"' if self._in_string else "") + "".join(ends)
 
 
 def _parse_path(path: str) -> list[_Step] | None:
-    """`$.a[0]['b']` as its steps, None if it is no such path."""
+    """Return the steps of a path like `$.a[0]['b']`, None if it is invalid."""
     if not path.startswith("$"):
         return None
     steps: list[_Step] = []
@@ -116,17 +116,17 @@ def _parse_path(path: str) -> list[_Step] | None:
 
 
 def _shared_length(left: list[_Step], right: list[_Step]) -> int:
-    """How many steps two paths begin with in common."""
+    """Return the number of leading steps that two paths share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
 def _is_nonzero_index(step: _Step) -> bool:
-    """Whether it cannot be the first in a container."""
+    """Return whether the step is an index that cannot be the first in a container."""
     return isinstance(step, int) and step > 0
 
 
 def _may_follow(step: _Step, last: _Step, seen: set[_Step]) -> bool:
-    """Whether `step` may come next in a container whose last step was `last`."""
+    """Return whether `step` may come next in a container whose last step was `last`."""
     if isinstance(step, int):
         return isinstance(last, int) and step == last + 1
     return isinstance(last, str) and step not in seen

@@ -5,13 +5,13 @@ over when the body is. Calls come whole, or value by value (`partialArgs`) until
 
 Known differences to the official client:
 
-1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client hands out a reply
-   without candidates, which nobody could tell from one that was cut.
-2. Values of arguments that come in another order than the object is written in, or two strings by turns, make
-   arguments that do not parse: what was shown of them cannot be taken back.
+1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client returns a reply
+   without candidates, which cannot be told from a truncated one.
+2. Values of arguments in another order than the object is written in, or two strings in turns, give arguments that do
+   not parse: deltas that were sent cannot be revoked.
 
-What the provider wants back are the parts of the content, as they came: `ProviderState.payload["parts"]`. Plain text
-that was streamed in pieces is joined, and a call stands there without its arguments, which the message has.
+The provider state is the parts of the content, as received: `ProviderState.payload["parts"]`. Plain text that was
+streamed is joined, and a call is stored there without its arguments, which the message has.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ _PLAIN_TEXT_FIELDS = frozenset({"text", "thought"})
 
 
 class GeminiReplyParser(JsonReplyParser):
-    """One reply, `finishing` from its first finish reason on. `tool_names` has our names of the tools that the
-    provider knows by another one.
+    """A parser of one reply, `finishing` from its first finish reason on.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
     def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
@@ -131,7 +132,7 @@ class GeminiReplyParser(JsonReplyParser):
     # --- calls
 
     def _handle_call(self, part: dict[str, Any], call: dict[str, Any], deltas: list[Delta]) -> None:
-        """A whole call, or the next piece of one; a piece without a name belongs to the call that is open."""
+        """Add a whole call, or the next fragment of one; a fragment without a name belongs to the open call."""
         name, id_, arguments = text_in(call, "name"), text_in(call, "id"), call.get("args")
         continues = call.get("willContinue") is True
         if self._open_arguments is None or (name and not (id_ and id_ == self._open_call_id)):
@@ -146,7 +147,7 @@ class GeminiReplyParser(JsonReplyParser):
         self._write_arguments(self._open_arguments, call, continues, deltas)
 
     def _begin_call(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
-        """The head of a call. One that was open stays so: its text does not parse, and nothing runs on it."""
+        """Begin a call; one still open stays incomplete, so that its arguments never parse and it is not run."""
         self._open_arguments = None
         number = self._size.next_call()
         self._call_after_stop = self.finishing
@@ -182,14 +183,14 @@ class GeminiReplyParser(JsonReplyParser):
         return "tool_calls" if stop == "end" and self._size.calls else stop
 
     def _provider_state(self) -> ProviderState | None:
-        """The parts, if there is more to them than text."""
+        """Return the parts as provider state, None if they are only text."""
         if all(part.keys() <= _PLAIN_TEXT_FIELDS for part in self._parts):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload={"parts": _join_parts(self._parts)})
 
 
 def _join_parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The parts, with neighbours that are plain text (or plain thought) put together; a signed part stays as it is."""
+    """Return the parts with adjacent plain text (or plain thoughts) joined; a signed part is not changed."""
     joined: list[tuple[dict[str, Any], list[str]]] = []
     for part in parts:
         plain = part.keys() <= _PLAIN_TEXT_FIELDS

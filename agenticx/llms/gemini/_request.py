@@ -1,8 +1,8 @@
 """A `ModelRequest` as the JSON body of a Gemini `streamGenerateContent` request.
 
-What the model said goes back to the same model part by part, as it came, thought signatures included; to any other, and
-after a change of the message, as plain text and calls. Turns alternate and a user's comes first, as the API wants it:
-neighbours of one role are one content, so that the results of parallel calls stand together.
+A model's reply is sent back to the same model part by part, as received, thought signatures included; to any other, and
+after a change of the message, as plain text and calls. Turns alternate and a user's is first, as the API requires:
+adjacent messages of one role are one content, so that the results of parallel calls are in one content.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeminiDialect:
-    """What a model takes of what only some take."""
+    """The features that only some models support."""
 
     include_thoughts: bool = True
-    """Whether to ask for summaries of its thoughts; models that do not think refuse."""
+    """True to request summaries of the thoughts; models that do not think refuse."""
 
     system_instruction: bool = True
-    """Whether instructions have a place of their own; to Gemma models they are said in the user's first turn."""
+    """True to send instructions in their own field; for Gemma models they are sent in the user's first turn."""
 
     output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
-    """Whether an answer can be held to a schema; models before Gemini 3 refuse that beside tools."""
+    """Support of output schemas; models before Gemini 3 refuse them together with tools."""
 
 
 def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, replay_state: bool = True) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
     instructions, rest = _split_instructions(request.messages)
     body: dict[str, Any] = {}
     if instructions and dialect.system_instruction:
@@ -77,7 +77,7 @@ def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, r
 
 
 def _split_instructions(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], Sequence[Message]]:
-    """The instructions that a history begins with, as parts, and what comes after them."""
+    """Return the leading instructions of a history as parts, and the messages after them."""
     instructions: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
         if not isinstance(message, SystemMessage):
@@ -102,12 +102,12 @@ def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[st
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as Gemini takes them."""
+    """Return the tool names of `request` in the form that Gemini accepts."""
     return ToolNames(_NAMES, request)
 
 
 def function_declarations(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Gemini has them; one without parameters has no schema at all."""
+    """Return the tools in Gemini's format; one without parameters has no schema at all."""
     return [_declaration(tool, names) for tool in tools]
 
 
@@ -129,7 +129,7 @@ def contents(
     leading_parts: Sequence[dict[str, Any]] = (),
     replay_state: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the conversation as Gemini has it, `first` before it in the user's turn."""
+    """Return the conversation in Gemini's format, `leading_parts` before it in the user's turn."""
     builder, ids = _ContentsBuilder(), CallIds(_IDS)
     builder.add("user", leading_parts)
     calls_by_id: dict[str, dict[str, Any]] = {}
@@ -164,7 +164,7 @@ class _ContentsBuilder:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, role: str, parts: Sequence[dict[str, Any]]) -> None:
-        """Say `parts` in this role, in the content that is still its own if there is one."""
+        """Add `parts` in this role, to the last content if that has the same role."""
         if not parts:
             return
         if not self.rows and role != "user":
@@ -174,13 +174,13 @@ class _ContentsBuilder:
         self.rows[-1]["parts"].extend(parts)
 
     def close(self) -> None:
-        """Let the user have the last word."""
+        """Add a user's content if the last one is not the user's."""
         if not self.rows or self.rows[-1]["role"] != "user":
             self.add("user", _text_parts(_LAST_USER_TEXT))
 
 
 def _text_parts(text: str) -> list[dict[str, Any]]:
-    """`text` as parts; the API refuses one without text."""
+    """Return `text` as parts; the API refuses a part without text."""
     return [{"text": text}] if text else []
 
 
@@ -197,7 +197,7 @@ def _plain_parts(message: AssistantMessage, names: ToolNames) -> Iterator[dict[s
 
 
 def _with_signature(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
-    """The parts with a signature on the first call, which is where newer models look for one."""
+    """Return the parts with a signature on the first call, where newer models require one."""
     first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
     if first is None or parts[first].get("thoughtSignature") or _NO_SIGNATURES.search(model):
         return parts
@@ -207,7 +207,7 @@ def _with_signature(parts: list[dict[str, Any]], model: str) -> list[dict[str, A
 def _replayed_parts(
     message: AssistantMessage, model: str, names: ToolNames, ids: CallIds
 ) -> list[dict[str, Any]] | None:
-    """Return the parts behind a message, None if they are another model's or not what the message says any more."""
+    """Return the stored parts of a message, None if they are another model's or the message was changed since."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
@@ -234,7 +234,7 @@ def _with_arguments(part: Mapping[str, Any], call: ToolCall, names: ToolNames, i
 
 
 def _function_response(result: ToolMessage, call: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
-    """Return the result of a call, under the name and, where it has one, the id that the call went by."""
+    """Return the result of a call, with the sent name and, where it has one, the sent id of the call."""
     key = "output" if result.outcome == "ok" else "error"
     response: dict[str, Any] = {
         "name": call.get("name") or names.sent_name(result.name),

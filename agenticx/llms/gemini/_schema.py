@@ -31,9 +31,9 @@ _FORMATS = frozenset({"date-time", "date", "time", "int32", "int64", "float", "d
 
 
 def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema in the keywords that Gemini knows; what it does not know is left out, so it may allow more.
+    """Return the schema without the keywords that Gemini does not support, so it may allow more.
 
-    That is no loss: the schema tells the model what to write, and what it wrote is checked against the whole one.
+    Nothing is lost: the schema only guides the model, and its arguments are checked against the whole schema.
     """
     if isinstance(target := schema.get("$ref"), str):  # only other $-keywords may stand beside it
         return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_schema_maps(schema, ("$defs", "definitions"))}
@@ -55,7 +55,7 @@ def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schema_maps(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Any]:
-    """The keywords whose values are schemas by name."""
+    """Return the keywords whose values are schemas by name."""
     return {
         _SCHEMA_MAPS[name]: {key: _inner_schema(value) for key, value in cast("dict[str, object]", table).items()}
         for name in names
@@ -64,12 +64,12 @@ def _schema_maps(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str
 
 
 def _inner_schema(schema: object) -> dict[str, Any]:
-    """A schema within another one; `true`, which allows everything, is an empty one."""
+    """Return a nested schema in accepted form; `true`, which allows everything, becomes an empty one."""
     return accepted_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}
 
 
 def _enumeration(schema: Mapping[str, Any]) -> list[Any]:
-    """The values of an enumeration if all are texts or numbers, else none."""
+    """Return the values of an enumeration if all are texts or numbers, else an empty list."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return []
@@ -79,7 +79,7 @@ def _enumeration(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _merge_single_all_of(accepted: dict[str, Any], parts: object) -> dict[str, Any]:
-    """`allOf` of one schema, which generators write around a reference, is that schema; of several it is left out."""
+    """Merge an `allOf` of one schema, which generators write around a reference; leave out one of several."""
     if not isinstance(parts, list) or len(cast("list[object]", parts)) != 1:
         return accepted
     part = _inner_schema(cast("list[object]", parts)[0])

@@ -39,11 +39,11 @@ _DOWNGRADES = (
 class GeminiModel(ProviderModel[GeminiDialect]):
     """A model behind the Gemini API or a server that speaks it.
 
-    `base_url` is what the provider's own SDK takes: `/v1beta/models/…` is appended, or only `/models/…` where it has a
-    version already (as Vertex AI's, down to `/publishers/google`). `name` is what the person calls the model (default:
-    `gemini:MODEL`), `model` what the server calls it. `reasons` says whether it thinks (default: what its name
-    says). The key goes into a header, never into a URL. Connections are kept between calls; `aclose` ends those of the
-    running event loop.
+    `base_url` is the one of the provider's own SDK: `/v1beta/models/…` is appended, or only `/models/…` if it has a
+    version already (as Vertex AI's, down to `/publishers/google`). `name` is the user's name for the model (default:
+    `gemini:MODEL`), `model` its name at the server. `reasons` is true if it thinks (default: by its name). The key is
+    sent in a header, never in a URL. Connections are kept between calls; `aclose` closes those of the running event
+    loop.
     """
 
     _downgrades = _DOWNGRADES
@@ -95,7 +95,7 @@ def _default_dialect(model: str, reasons: bool | None) -> GeminiDialect:
 
 
 def _path(base_url: str, model: str) -> str:
-    """What comes behind the base URL; `model` may be a resource such as `tunedModels/x`."""
+    """Return the path below the base URL; `model` may be a resource such as `tunedModels/x`."""
     resource = quote(model if "/" in model else f"models/{model}", safe="/:@")
     version = "" if _VERSION.search(base_url.partition("://")[2].partition("?")[0]) else "/v1beta"
     return f"{version}/{resource}:streamGenerateContent"

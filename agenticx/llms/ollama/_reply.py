@@ -34,9 +34,9 @@ _STOPS: dict[str, StopKind] = {"": "end", "stop": "end", "length": "length"}
 
 
 class OllamaReplyParser(JsonReplyParser):
-    """One reply; nothing follows its end marker.
+    """A parser of one reply; nothing follows its end marker.
 
-    `tool_names` has our names of the tools that the provider knows by another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
     def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
@@ -79,7 +79,7 @@ class OllamaReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Thoughts that led to calls go back with their results; the message itself has them."""
+        """Return a mark that the thoughts, which the message has, are sent back; None unless they led to calls."""
         if not (self._has_thinking and self._size.calls):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload={"thinking": True})

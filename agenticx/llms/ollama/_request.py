@@ -19,9 +19,9 @@ __all__ = ["message_rows", "request_body", "sent_tool_names", "tool_rows"]
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
-"""The server has no rule of its own, but what is behind it may: templates, and the providers of its cloud models.
+"""The server has no rule of its own, but templates and the providers of its cloud models may.
 
-What OpenAI takes, all of them take.
+All of them accept the names that OpenAI accepts.
 """
 
 _IDS = IdentifierRule("a-zA-Z0-9_-", 40)
@@ -29,11 +29,11 @@ _IDS = IdentifierRule("a-zA-Z0-9_-", 40)
 
 
 def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD.
+    """Return the body as UTF-8; lone surrogates in it become U+FFFD.
 
-    The server cuts what does not fit its window, silently and from the front, so a known window is asked for. It has
-    no word for a call that must be made; with `tool_choice` none it is not told of the tools. It holds an answer to a
-    schema, but does not show the schema to the model.
+    The server truncates a history that does not fit its window, silently and from the front, so a known window is
+    requested. It cannot require a call; with `tool_choice` none the tools are not sent. It enforces an output schema,
+    but does not show the schema to the model.
     """
     names = sent_tool_names(request)
     body: dict[str, Any] = {
@@ -53,7 +53,7 @@ def request_body(request: ModelRequest, *, model: str, context_window: int | Non
 
 
 def _without_formats(schema: Any) -> Any:
-    """The schema without what the server's grammars stumble over: patterns other than whole-line ones, and formats."""
+    """Return the schema without patterns and formats, on which the server's grammars fail."""
     if isinstance(schema, list):
         return [_without_formats(inner) for inner in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -73,18 +73,18 @@ def _schema_row(output: OutputSchema) -> dict[str, Any]:
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as they are sent."""
+    """Return the tool names of `request` as they are sent."""
     return ToolNames(_NAMES, request)
 
 
 def message_rows(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the messages as Ollama has them; `model` gets its thoughts back."""
+    """Return the messages in Ollama's format; `model` gets its own thoughts back."""
     ids = CallIds(_IDS)
     return [_row(message, model, names, ids) for message in messages]
 
 
 def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Ollama has them."""
+    """Return the tools in Ollama's format."""
     return [
         {
             "type": "function",

@@ -17,10 +17,10 @@ __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 class OllamaModel(ProviderModel[None]):
     """A model behind an Ollama server.
 
-    `base_url` is the server's address, as OLLAMA_HOST has it; an ending `/api` or `/v1` is taken off. `name` is what
-    the person calls the model (default: `ollama:MODEL`), `model` what the server calls it. A `context_window` is asked
-    for with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
-    Connections are kept between calls; `aclose` ends those of the running event loop.
+    `base_url` is the server's address in the format of OLLAMA_HOST; a trailing `/api` or `/v1` is removed. `name` is
+    the user's name for the model (default: `ollama:MODEL`), `model` its name at the server. A `context_window` is
+    requested with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
+    Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class OllamaModel(ProviderModel[None]):
         return self._inline_calls
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Only without tools: a model that is held to a schema cannot write a call."""
+        """Return True without tools only: a model that must follow a schema cannot write a call."""
         return not with_tools
 
     def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:

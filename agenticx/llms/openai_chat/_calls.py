@@ -1,8 +1,8 @@
-"""Which call a piece of a tool call belongs to, when providers number and name them in every way there is.
+"""Assembly of streamed tool calls from fragments, however a provider numbers and names them.
 
 Seen in the wild: no index (Mistral), index 0 for every call (Ollama, Gemini's compatible endpoint), ids that come
-late, change with each piece or are empty, the name repeated in each piece, in pieces itself or `"None"`, arguments as
-an object or null, a whole call sent twice.
+late, change with each fragment or are empty, the name repeated in each fragment, split itself or `"None"`, arguments
+as an object or null, a whole call sent twice.
 
 The input of a custom tool is any text; its arguments are the JSON text of that string, whose closing quote comes last.
 """
@@ -26,7 +26,7 @@ _STRUCTURAL = re.compile(r'\\(?:.|$)|["{}\[\]]', re.DOTALL)
 
 
 class _BracketCounter:
-    """Whether all brackets are closed in JSON text that grows; looks at each character once."""
+    """A counter of open brackets in growing JSON text; it reads each character once."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -38,7 +38,7 @@ class _BracketCounter:
         return not (self._depth or self._in_string or self._after_backslash)
 
     def read(self, fragment: str) -> None:
-        """Take the next piece."""
+        """Count the brackets of the next fragment."""
         if self._after_backslash and fragment:
             fragment, self._after_backslash = fragment[1:], False
         for found in _STRUCTURAL.finditer(fragment):
@@ -72,9 +72,9 @@ class _StreamedCall:
             self.fragments.append(arguments)
 
     def check_complete(self) -> bool:
-        """Whether the arguments so far are one whole JSON object.
+        """Check whether the arguments so far are one whole JSON object, and store what was read of them.
 
-        They are only parsed where all brackets are closed, and never again once they were no object then.
+        They are only parsed if all brackets are closed, and never again once they were no object then.
         """
         if self._never_complete or not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
             return False
@@ -94,7 +94,7 @@ class _StreamedCall:
 
 
 class ToolCallAssembler:
-    """Numbers the calls of one reply in order of first appearance and sorts each piece to its call."""
+    """An assembler of one reply's calls, numbered in order of first appearance."""
 
     def __init__(self, size: ReplySize) -> None:
         self._size = size
@@ -106,7 +106,7 @@ class ToolCallAssembler:
         return len(self._calls)
 
     def add(self, fragment: object) -> ToolCallDelta | None:
-        """The delta for one element of `tool_calls`, None if it brings nothing; raises `ModelError` over a limit."""
+        """Return the delta of an element of `tool_calls`, None if it adds nothing; raise `ModelError` over a limit."""
         if not isinstance(fragment, dict):
             return None
         fields = cast("dict[str, Any]", fragment)
@@ -124,7 +124,7 @@ class ToolCallAssembler:
         return self._extend(call, id_, name, arguments)
 
     def close(self, deltas: list[Delta]) -> None:
-        """The reply is over: end the inputs of custom tools."""
+        """Add the deltas that close the inputs of custom tools, at the end of the reply."""
         deltas.extend(ToolCallDelta(call.number, arguments='"') for call in self._calls if call.freeform)
 
     def _find_or_open(self, index: int | str | None, id_: str, name: str, arguments: str) -> _StreamedCall:
@@ -158,7 +158,7 @@ class ToolCallAssembler:
 
 
 def _starts_new_call(call: _StreamedCall, id_: str, name: str, arguments: str, *, has_index: bool) -> bool:
-    """Whether a piece that carries the index of `call`, or none, is the head of the next call all the same."""
+    """Return whether a fragment with the index of `call`, or without one, begins another call."""
     if not name or not call.name or (id_ and id_ == call.id):
         return False
     is_bare = not (call.size or call.freeform)
@@ -170,7 +170,7 @@ def _starts_new_call(call: _StreamedCall, id_: str, name: str, arguments: str, *
 
 
 def _updated_name(call: _StreamedCall, name: str) -> str:
-    """The name of `call` once a piece of it says `name`, `""` if that is nothing new."""
+    """Return the name of `call` after a fragment with `name`, `""` if it does not change."""
     if not call.name or not name:
         return name
     if call.size or name == call.name or len(call.name) > MAX_NAME_CHARS:
@@ -179,7 +179,7 @@ def _updated_name(call: _StreamedCall, name: str) -> str:
 
 
 def _index(value: object) -> int | str | None:
-    """What tells a call from others, None for nothing that a server would count with."""
+    """Return the index of a fragment, None if it is no usable index."""
     if isinstance(value, str):
         return value if len(value) <= _MAX_INDEX_LENGTH else None
     return value if isinstance(value, int) and value.bit_length() <= _MAX_INDEX_LENGTH else None
@@ -201,6 +201,6 @@ def _arguments(value: object) -> str:
 
 
 def _json_string_fragment(text: str, *, first: bool) -> str:
-    """A piece of a text as it stands in the JSON of the whole, which begins with a quote."""
+    """Return a fragment of a text, escaped as in the JSON string of the whole; the first has the opening quote."""
     quoted = json.dumps(text, ensure_ascii=False)
     return quoted[:-1] if first else quoted[1:-1]

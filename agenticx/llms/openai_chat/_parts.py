@@ -1,4 +1,4 @@
-"""The odd parts of Chat Completions: text in all its wrappings, reasoning details, usage counts."""
+"""Parsing of text parts, reasoning details and usage counts of Chat Completions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ReasoningDetails", "parse_usage", "plain_text"]
 
 
 def plain_text(value: object) -> str:
-    """The text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
+    """Return the text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -25,13 +25,13 @@ def plain_text(value: object) -> str:
 
 
 class ReasoningDetails:
-    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
+    """Streamed `reasoning_details`: adjacent fragments of the same type and index are one detail."""
 
     def __init__(self) -> None:
         self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
     def add(self, fragments: list[object]) -> None:
-        """Take in the pieces of one delta."""
+        """Add the fragments of one delta."""
         for fragment in fragments:
             if isinstance(fragment, dict):
                 self._add(cast("dict[str, Any]", fragment))
@@ -47,14 +47,17 @@ class ReasoningDetails:
                 fields[name] = value
 
     def joined(self) -> list[dict[str, Any]]:
-        """The details, each whole."""
+        """Return the details, each with its fragments joined."""
         return [
             {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
         ]
 
 
 def parse_usage(usage: object) -> Usage | None:
-    """The counts in a `usage` object, None if it is none. xAI has thoughts on top of the output: its total tells."""
+    """Return the counts in a `usage` object, None if it is none.
+
+    xAI does not count reasoning as output; its total count shows that.
+    """
     if not isinstance(usage, dict):
         return None
     fields = cast("dict[str, Any]", usage)
@@ -76,11 +79,11 @@ def parse_usage(usage: object) -> Usage | None:
 
 
 def _first_count(*candidates: tuple[dict[str, Any], str]) -> int | None:
-    """The first count that is there."""
+    """Return the first count that is present."""
     return next((count for fields, name in candidates if (count := count_in(fields, name)) is not None), None)
 
 
 def _reported_cost(fields: dict[str, Any]) -> Decimal | None:
-    """What the provider says that the call cost: dollars as OpenRouter has it, 10⁻¹⁰ dollars as xAI has it."""
+    """Return the cost that the provider reports in dollars: OpenRouter in dollars, xAI in 10⁻¹⁰ dollars."""
     ticks = count_in(fields, "cost_in_usd_ticks")
     return cost_in(fields, "cost") if ticks is None else Decimal(ticks).scaleb(-10)

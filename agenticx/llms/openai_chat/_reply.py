@@ -24,7 +24,7 @@ __all__ = ["REASONING_FIELDS", "WIRE", "ChatReplyParser"]
 WIRE = "openai-chat"
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
-"""Where compatible servers put what a model thought, and where they want it back."""
+"""The fields in which compatible servers send reasoning, and expect it back."""
 
 _FIRST_CHOICE = (None, 0, "0", "")  # how servers number the choice that is read
 _PLAIN_DELTA_FIELDS = frozenset({"content", "role"})
@@ -57,9 +57,9 @@ _STOPS: dict[str, StopKind] = {
 
 
 class ChatReplyParser(JsonReplyParser):
-    """One reply, `finishing` from its finish reason on: only usage may follow.
+    """A parser of one reply, `finishing` from its finish reason on: only usage may follow.
 
-    `tool_names` has our names of the tools that the provider knows by another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
     def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
@@ -75,13 +75,13 @@ class ChatReplyParser(JsonReplyParser):
         self._reasoning_details = ReasoningDetails()
 
     def feed_chunk(self, chunk: dict[str, Any]) -> list[Delta]:
-        """The deltas of one event that came parsed, as from a model that is a Python object; raises `ModelError`."""
+        """Return the deltas of one event that is parsed already, as from a Python model; raise `ModelError`."""
         deltas: list[Delta] = []
         self._handle_event(chunk, deltas)
         return deltas
 
     def finish(self) -> list[Delta]:
-        """The end, where something else than a marker says that the reply is whole; raises `ModelError`."""
+        """Return the deltas of the end of a reply that is complete without an end marker; raise `ModelError`."""
         deltas: list[Delta] = []
         self._finish(deltas)
         return deltas
@@ -149,7 +149,7 @@ class ChatReplyParser(JsonReplyParser):
                 deltas.append(call if original is None else replace(call, name=original))
 
     def _handle_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
-        """Servers may send the same text in several fields: the first that is filled counts."""
+        """Add the reasoning of a delta; servers may send it in several fields, of which the first non-empty counts."""
         details: object = delta.get("reasoning_details")
         if isinstance(details, list):
             self._size.keep(cast("list[object]", details))
@@ -162,7 +162,7 @@ class ChatReplyParser(JsonReplyParser):
         self._add_thinking(plain_text(cast("object", details)), deltas)
 
     def _handle_parts(self, parts: object, deltas: list[Delta]) -> None:
-        """Content as a list of parts, as Mistral sends it."""
+        """Add content that is a list of parts, as Mistral sends it."""
         for part in cast("list[Any]", parts if isinstance(parts, list) else [parts]):
             kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else "text"
             text = plain_text(cast("object", part))
@@ -203,7 +203,7 @@ class ChatReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Reasoning that some providers want back with the results of the calls it led to."""
+        """Return the reasoning that some providers expect back with the results of the calls it led to."""
         payload: dict[str, Any] = {}
         if self._reasoning_field:
             payload["field"] = self._reasoning_field

@@ -16,7 +16,7 @@ __all__ = ["request_body"]
 def request_body(
     request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, replay_state: bool = True
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` no reasoning goes back as it came."""
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` no reasoning is sent back."""
     names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,

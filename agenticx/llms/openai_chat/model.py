@@ -64,9 +64,9 @@ _DOWNGRADES = (
 class OpenAIChatModel(ProviderModel[ChatDialect]):
     """A model behind a Chat Completions server.
 
-    `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is what the person
-    calls the model (default: `openai-chat:MODEL`), `model` what the server calls it. `inline_calls` are the forms in
-    which it writes calls that its server leaves in the text. Connections are kept between calls; `aclose` ends those
+    `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is the user's name
+    for the model (default: `openai-chat:MODEL`), `model` its name at the server. `inline_calls` are the forms in
+    which it writes calls that its server leaves in the text. Connections are kept between calls; `aclose` closes those
     of the running event loop.
     """
 
@@ -126,12 +126,12 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
 
 
 class OpenAIProvider(OpenAIChatModel):
-    """OpenAI, or what OPENAI_BASE_URL names, always over Chat Completions.
+    """A model of OpenAI, or of the server at OPENAI_BASE_URL, always over Chat Completions.
 
     >>> OpenAIProvider(model="gpt-4o", api_key="sk-example").name
     'openai-chat:gpt-4o'
 
-    The key comes from OPENAI_API_KEY unless it is given.
+    The key is read from OPENAI_API_KEY unless it is given.
     """
 
     def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Messages and tools as Chat Completions has them, for its servers and for models that take them the same way."""
+"""Messages and tools in the format of Chat Completions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessa
 __all__ = ["message_rows", "sent_tool_names", "tool_rows"]
 
 _UNKNOWN_REASONING = "(not known)"
-"""The reasoning of an answer that came without; Moonshot takes an empty one for a missing one."""
+"""The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI's, DeepSeek's and Mistral's: "does not match '^[a-zA-Z0-9_-]{1,64}$'".
@@ -39,20 +39,20 @@ _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as Chat Completions takes them."""
+    """Return the tool names of `request` in the form that Chat Completions accepts."""
     return ToolNames(_NAMES, request)
 
 
 def message_rows(
     messages: Sequence[Message], *, model: str | None, dialect: ChatDialect, names: ToolNames
 ) -> list[dict[str, Any]]:
-    """Return the messages as Chat Completions has them; `model` gets its own reasoning back."""
+    """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
     rows = _RowBuilder(model, dialect, names)
     return [rows.row(message) for message in messages]
 
 
 def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Chat Completions has them."""
+    """Return the tools in the format of Chat Completions."""
     return [
         {
             "type": "function",
@@ -73,7 +73,7 @@ def _id_rule(dialect: ChatDialect) -> IdentifierRule:
 
 
 class _RowBuilder:
-    """The rows of one request: the ids of its calls, and what its dialect takes."""
+    """A builder of one request's rows, with the ids of its calls and its dialect."""
 
     def __init__(self, model: str | None, dialect: ChatDialect, names: ToolNames) -> None:
         self._model = model
@@ -132,9 +132,9 @@ def _wire_part(part: str | Attachment) -> dict[str, Any]:
 
 
 def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[str, str]) -> dict[str, Any]:
-    """Return what this very model thought, in the field that it came in.
+    """Return the reasoning of this model's own reply, in the field in which it was received.
 
-    `ids` has the ids that the message's calls are sent under: a detail may name its call by the original one.
+    `sent_ids` maps the original ids of the message's calls to the sent ones: details may have the original.
     """
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):

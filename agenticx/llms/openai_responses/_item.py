@@ -1,4 +1,4 @@
-"""One output item of a Responses reply while it streams: what is known of it, and what is still unsaid."""
+"""One output item of a streaming Responses reply."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from agenticx.llms.openai_responses._parts import Channel, TextPart, iter_texts
 __all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]
 
 THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
-"""Stands before each thought; whoever says the first of a reply leaves it out."""
+"""Emitted before each thought; `OutputItems` drops it before the first of a reply."""
 
 _PART_BYTES = 512  # what a part takes beside its text
 
 State = Literal["open", "arguments_done", "done", "incomplete"]
-"""How far an item is. It begins `open`; `told` is a call whose arguments are whole and whose item has not ended. An
-item that ended is `ended`, or `cut` where it says that it is not whole. Only calls that are `told` or `ended` run.
+"""The state of an item. It begins `open`; `arguments_done` is a call whose arguments are whole and whose item has not
+ended. An item that ended is `done`, or `incomplete` if its status says so. Only calls that are `arguments_done` or
+`done` run.
 """
 
 _IDENTITY_FIELDS = ("type", "call_id", "name", "arguments", "input", "content", "summary")
-"""What tells one item from another, where ids rotate."""
+"""The fields that identify an item where ids change with each event."""
 
 
 def is_call(item: dict[str, Any]) -> bool:
-    """Whether an item calls a tool of ours; xAI reports searches on X, which it runs itself, as custom tool calls."""
+    """Return whether an item calls a tool of the request; xAI reports its own searches on X as custom tool calls."""
     kind = item.get("type")
     return kind == "function_call" or (kind == "custom_tool_call" and not text_in(item, "call_id").startswith("xs_"))
 
 
 class OutputItem:
-    """One item, which begins as `head`, at `index` if that is a number. `call` is its number, None for no call of ours.
+    """One item, which begins as `head`, at `index` if that is a number. `call` is its number, None if it is no call.
 
-    `final` is the item as its end has it, None until then. What its methods return is to be said; they raise
-    `ModelError` where the item contradicts itself, in which `who` names the provider, or is too much for `size`.
+    `final` is the item as its end event has it, None before. The methods return the deltas to emit; they raise
+    `ModelError` if the item contradicts itself, in which `label` names the provider, or exceeds a limit of `size`.
     """
 
     def __init__(self, head: dict[str, Any], *, index: object, call: int | None, label: str, size: ReplySize) -> None:
@@ -58,16 +59,16 @@ class OutputItem:
 
     @property
     def is_runnable(self) -> bool:
-        """Whether it is a call of ours that is whole."""
+        """True if the item is a complete call."""
         return self.call is not None and self.state in ("arguments_done", "done")
 
     @property
     def streamed_text(self) -> str:
-        """All text of it that was said so far."""
+        """All text that was streamed so far."""
         return "".join(part.text for part in self._parts.values())
 
     def repeats(self, index: object, item: dict[str, Any]) -> bool:
-        """Whether `item`, at `index`, is this finished one once more, and not another one that is numbered like it."""
+        """Return whether `item`, at `index`, is this finished item again, not another one with the same number."""
         final = self.final or {}
         if all(final.get(name) == item.get(name) for name in _IDENTITY_FIELDS):
             return True
@@ -75,21 +76,21 @@ class OutputItem:
         ids = ((self.id, text_in(item, "id")), (self.call_id, text_in(item, "call_id")))
         return not moved and any(mine and mine == its for mine, its in ids)
 
-    # --- what events say of it
+    # --- events
 
     def begin(self) -> list[Delta]:
-        """The head of a call."""
+        """Return the deltas of the item's start: the head of a call."""
         return self._emit_identity(self.head, last=False)
 
     def extend(self, channel: Channel, index: int, text: str) -> list[Delta]:
-        """The next piece of a part."""
+        """Append the next fragment of a part."""
         if self.call is not None and self.state != "open":
             raise malformed_reply("a tool call goes on behind its end", label=self._label)
         part = self._parts.get((channel, index))
         return self._emit(channel, self._begin_part(channel, index) if part is None else part, text)
 
     def complete(self, channel: Channel, index: int, whole: str) -> list[Delta]:
-        """A whole part."""
+        """Complete a part with its whole text."""
         if channel in ("arguments", "input"):
             deltas = self._complete_arguments(channel, whole)
             self.state = "arguments_done" if self.state == "open" else self.state
@@ -99,7 +100,7 @@ class OutputItem:
         return self._complete_text(channel, part, whole)
 
     def close(self, item: dict[str, Any]) -> list[Delta]:
-        """The item, finished."""
+        """End the item with its final version."""
         again, self.final = self.final is not None, item
         self.id, self.call_id = self.id or text_in(item, "id"), self.call_id or text_in(item, "call_id")
         deltas = [*self._emit_identity(item, last=True), *self._emit_rest(item)]
@@ -108,10 +109,10 @@ class OutputItem:
         self.state = "incomplete" if item.get("status") == "incomplete" else "done"
         return deltas
 
-    # --- what is left at the end of the reply
+    # --- the end of the reply
 
     def reconcile(self, item: dict[str, Any]) -> list[Delta]:
-        """The item as the reply lists it in the end; one that is listed as unfinished is as far as events said."""
+        """Reconcile with the item in the final list; one listed as in progress keeps the state from its events."""
         if self.final is not None:
             return self._emit_rest(item)
         state = self.state
@@ -120,13 +121,13 @@ class OutputItem:
         return deltas
 
     def flush(self) -> list[Delta]:
-        """What an item that nothing has ended began with, if nothing was said of it since; it stays unfinished."""
+        """Return the deltas of the start of an item that never ended, if nothing of it was streamed since."""
         return self._emit_rest(self.head) if self.final is None and not self.streamed_text else []
 
-    # --- how it is said
+    # --- deltas
 
     def _emit_identity(self, item: dict[str, Any], *, last: bool) -> list[Delta]:
-        """The call's name and id as soon as they are known; the id of the item stands in for none at all."""
+        """Return the call's name and id once they are known; at the end, the item's id replaces a missing one."""
         if self.call is None or (self._name_sent and self._id_sent):
             return []
         name = "" if self._name_sent else text_in(item, "name")
@@ -135,7 +136,7 @@ class OutputItem:
         return [ToolCallDelta(self.call, id_, name)]
 
     def _emit_rest(self, item: dict[str, Any]) -> list[Delta]:
-        """What the whole item has beyond what was said."""
+        """Return the deltas of everything in the whole item that was not streamed."""
         if self.kind == "function_call":
             return self._complete_arguments("arguments", text_in(item, "arguments"))
         if self.kind == "custom_tool_call":
@@ -150,7 +151,7 @@ class OutputItem:
         return deltas
 
     def _complete_arguments(self, channel: Channel, whole: str) -> list[Delta]:
-        """What whole arguments have beyond what was said; the same ones may be written in one other way."""
+        """Return the rest of whole arguments; one other spelling of the same arguments is accepted."""
         part = self._parts.get((channel, 0)) or self._begin_part(channel, 0)
         rest = part.remainder(whole)
         if rest is not None and (not rest or not part.size or self.state == "open"):
@@ -165,7 +166,7 @@ class OutputItem:
         return []
 
     def _complete_text(self, channel: Channel, part: TextPart, whole: str) -> list[Delta]:
-        """What a whole text has beyond what was said; where it begins otherwise, it stays what was shown of it."""
+        """Return the rest of a whole text, nothing if the streamed text differs from it."""
         return self._emit(channel, part, part.remainder(whole) or "")
 
     def _emit(self, channel: Channel, part: TextPart, text: str) -> list[Delta]:
@@ -195,7 +196,7 @@ class OutputItem:
         return part
 
     def _find_part(self, channel: Channel, index: int, whole: str) -> TextPart:
-        """The part of that index; the latest one if there is none, and that one begins like it and has not ended."""
+        """Return the part at `index`, else the latest open one if it is a prefix of `whole`, else a new one."""
         if (part := self._parts.get((channel, index))) is not None:
             return part
         latest_index, latest = self._latest.get(channel, (index, None))
@@ -206,7 +207,7 @@ class OutputItem:
         return latest
 
     def _match_parts(self, channel: Channel, texts: list[tuple[int, str]]) -> list[tuple[TextPart, str]]:
-        """Each text of the whole item with its part: by index, or in order where the item counts otherwise."""
+        """Return each text of the whole item with its part: by index, or in order if the indexes differ."""
         seen = sorted(index for of, index in self._parts if of == channel)
         if set(seen) <= {index for index, _ in texts}:
             indexes = [index for index, _ in texts]
@@ -218,7 +219,7 @@ class OutputItem:
 
 
 def _json_string_fragment(text: str, *, first: bool) -> str:
-    """A piece of an input as it stands in the JSON text of a string, so that arguments are always JSON."""
+    """Return a fragment of an input escaped as in a JSON string, so that arguments are always JSON."""
     quoted = json.dumps(text, ensure_ascii=False)
     return quoted[:-1] if first else quoted[1:-1]
 

@@ -1,4 +1,4 @@
-"""The output items of a Responses reply while it streams: which of them an event is about."""
+"""The output items of a streaming Responses reply, and the assignment of events to them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ITEM_KINDS: dict[Channel, str] = {
 
 
 class OutputItems:
-    """The items of one reply: `all` in the order in which they began. `size` counts what is kept of them.
+    """The items of one reply, `ordered` by their beginning. `size` counts the memory they take.
 
-    `tool_names` has our names of the tools that are sent under another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
 
-    An event is about the item of its id, else of its call id, else of its index, else the latest of its kind. Where
-    several have the same id, its index tells; one that was never begun begins with the first event about it.
+    An event belongs to the item of its id, else of its call id, else of its index, else to the latest of its kind. If
+    several items have the same id, the index decides; an item without a start begins with its first event.
     """
 
     def __init__(self, *, label: str, size: ReplySize, original_names: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class OutputItems:
 
     @property
     def has_open_calls(self) -> bool:
-        """Whether a call was never said to be over, or to be incomplete."""
+        """True if a call was never ended, or ended as incomplete."""
         return any(item.call is not None and not item.is_runnable for item in self.ordered)
 
     @property
@@ -55,10 +55,10 @@ class OutputItems:
         """The finished items."""
         return [item.final for item in self.ordered if item.final is not None]
 
-    # --- what events say
+    # --- events
 
     def begin(self, index: object, head: dict[str, Any], deltas: list[Delta]) -> OutputItem:
-        """An item begins."""
+        """Begin an item and return it."""
         if len(self.ordered) >= MAX_ITEMS:
             raise malformed_reply(f"it has more than {MAX_ITEMS} items", label=self._label)
         self._size.keep(head)
@@ -73,19 +73,19 @@ class OutputItems:
         return item
 
     def extend(self, event: dict[str, Any], channel: Channel, part: int, text: str, deltas: list[Delta]) -> None:
-        """An event brings the next piece of a part."""
+        """Append the next fragment of a part."""
         item = self.find_or_begin(event, channel, deltas)
         if item.final is not None and item.call is not None and item.id != event.get("item_id"):
             item = self._begin_implied(event, channel, deltas)
         self._emit(item.extend(channel, part, text), deltas)
 
     def complete(self, event: dict[str, Any], channel: Channel, part: int, whole: str, deltas: list[Delta]) -> None:
-        """An event brings a whole part."""
+        """Complete a part with its whole text."""
         item = self.find_or_begin(event, channel, deltas)
         self._emit(item.complete(channel, part, whole), deltas)
 
     def close(self, index: object, final: dict[str, Any], deltas: list[Delta]) -> None:
-        """An item ends; it may not have begun, and it may end twice."""
+        """End an item, which may not have begun, or may have ended before."""
         item = self._find(index, text_in(final, "id"), text_in(final, "call_id"), text_in(final, "type"))
         if item is None or (item.final is not None and not item.repeats(index, final)):
             item = self.begin(index, final, deltas)
@@ -93,27 +93,27 @@ class OutputItems:
         self._emit(item.close(final), deltas)
         self._register(item)
 
-    # --- what the end of the reply says
+    # --- the end of the reply
 
     def at_index(self, index: int) -> OutputItem | None:
-        """The item that began at that index, the last one if there are several."""
+        """Return the item that began at that index, the last one if there are several."""
         return self._by_index.get(index)
 
     def reconcile(self, item: OutputItem, listed: dict[str, Any], deltas: list[Delta]) -> None:
-        """The reply lists an item."""
+        """Reconcile an item with its entry in the final list."""
         if item.final is None:
             self._count_size(item, listed)
         self._emit(item.reconcile(listed), deltas)
 
     def flush(self, deltas: list[Delta]) -> None:
-        """The reply is over: say what is left of items that nothing has ended."""
+        """Add the remaining deltas of items that never ended."""
         for item in self.ordered:
             self._emit(item.flush(), deltas)
 
-    # --- which item it is
+    # --- assignment of events to items
 
     def find_or_begin(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
-        """The item that an event is about, which begins here if nothing else was seen of it."""
+        """Return the item of an event; begin it if there is none yet."""
         found = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
         return self._begin_implied(event, channel, deltas) if found is None else found
 

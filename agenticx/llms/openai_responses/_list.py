@@ -1,8 +1,8 @@
-"""What the list of items at the end of a Responses reply adds to what its events told: items and texts never told of.
+"""Reconciliation of a Responses reply's final list of items with its events.
 
-A list may lack items, ids may differ from those of the events, and one item of the events may be several in the list.
-So only what certainly was not told is taken: a call beside calls that are all known by their ids, and a text behind
-others that were told as they are listed.
+The list may contain items and texts that no event had. It may also lack items, ids may differ from those of the events,
+and one item of the events may be several in the list. So only certain additions are used: a call beside calls that are
+all listed by their ids, and a text after others that were streamed as they are listed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["reconcile_output"]
 
 
 def reconcile_output(items: OutputItems, output: list[dict[str, Any]], deltas: list[Delta]) -> None:
-    """The reply is whole and `output` lists its items: take what no event has told of."""
+    """Add the deltas of everything in the final list `output` that no event had."""
     matcher = _ListMatcher(items, output)
     for index, listed in enumerate(output):
         item = matcher.match(index, listed)
@@ -35,7 +35,7 @@ def reconcile_output(items: OutputItems, output: list[dict[str, Any]], deltas: l
 
 
 class _ListMatcher:
-    """The items that events told of, while those of the list are compared with them."""
+    """A matcher of the listed items with the items of the events."""
 
     def __init__(self, items: OutputItems, output: list[dict[str, Any]]) -> None:
         self._items = items
@@ -52,7 +52,7 @@ class _ListMatcher:
         self._uncertain_kinds: set[str] = set()
 
     def match(self, index: int, listed: dict[str, Any]) -> OutputItem | None:
-        """The item that events told of: the one of that id, else of that place, else the next that has no other id."""
+        """Return the events' item for `listed`: by id, else by index, else the next unmatched one of its kind."""
         kind, call_id = text_in(listed, "type"), text_in(listed, "call_id")
         candidates = (
             self._by_call_id.get(call_id),
@@ -67,18 +67,21 @@ class _ListMatcher:
         return next(self._unmatched_by_kind.get(kind, iter(())), None)
 
     def is_new(self, listed: dict[str, Any]) -> bool:
-        """Whether an item that matches none was never told of."""
+        """Return whether a listed item without a match is certainly one that no event had."""
         if is_call(listed):
             return self._all_calls_listed and text_in(listed, "call_id") not in self._by_call_id
         return text_in(listed, "type") not in self._uncertain_kinds
 
     def is_same_call(self, item: OutputItem, listed: dict[str, Any]) -> bool:
-        """Whether `listed` is for certain that call, so that both have to say the same."""
+        """Return whether `listed` is certainly the call `item`, so that both must agree."""
         call_id = text_in(listed, "call_id")
         return item.call is not None and item.call_id == call_id and self._call_id_counts[call_id] == 1
 
     def mark_matched(self, item: OutputItem, listed: dict[str, Any]) -> None:
-        """`item` is that one; a text told otherwise may have had in it what the list has as another item."""
+        """Record a match; after a text that differs from the listed one, further texts of its kind are uncertain.
+
+        The differing text may contain the text of another listed item.
+        """
         self._matched.add(id(item))
         if not is_call(listed) and item.streamed_text != "".join(text for _, _, text in iter_texts(listed)):
             self._uncertain_kinds.add(item.kind)

@@ -1,4 +1,4 @@
-"""The texts of an output item: what each of them is, and how far it was said."""
+"""The texts of an output item: the kind of each, and its streamed part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agenticx.llms._values import items_in, text_in
 __all__ = ["Channel", "TextPart", "iter_texts", "part_text"]
 
 Channel = Literal["text", "refusal", "summary", "reasoning", "arguments", "input"]
-"""What a text is; a custom tool's `input` is any text where `arguments` is JSON."""
+"""The kind of a text; a custom tool's `input` is any text, `arguments` is JSON."""
 
 _PART_TYPES: dict[str, tuple[Channel, str]] = {
     "output_text": ("text", "text"),
@@ -22,7 +22,7 @@ _PART_TYPES: dict[str, tuple[Channel, str]] = {
 
 
 class TextPart:
-    """One text as far as it was said, `size` characters. `ended` says that an event has told the whole of it."""
+    """One text as streamed so far, `size` characters. `ended` is true once an event had the whole text."""
 
     __slots__ = ("_fragments", "ended", "size")
 
@@ -38,12 +38,12 @@ class TextPart:
         return self._fragments[0] if self._fragments else ""
 
     def add(self, text: str) -> None:
-        """Say the next piece."""
+        """Append the next fragment."""
         self._fragments.append(text)
         self.size += len(text)
 
     def remainder(self, whole: str) -> str | None:
-        """What is left to say of `whole`, None where something else was said; linear in `whole`."""
+        """Return the part of `whole` not streamed yet, None if the streamed text differs; linear in `whole`."""
         if len(whole) < self.size:
             return None
         position = 0
@@ -55,7 +55,7 @@ class TextPart:
 
 
 def iter_texts(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
-    """The texts in a whole item that is no call: what each is, which of its kind, and what it says."""
+    """Yield the texts of a whole item that is no call: the channel, the index within its list, the text."""
     for name in ("summary", "content"):
         for index, part in enumerate(items_in(item, name)):
             if found := part_text(part):
@@ -63,6 +63,6 @@ def iter_texts(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
 
 
 def part_text(part: dict[str, Any]) -> tuple[Channel, str] | None:
-    """What a part of an item is, and what it says; None if that is no text."""
+    """Return the channel and the text of a part of an item, None if it has no text."""
     found = _PART_TYPES.get(text_in(part, "type"))
     return None if found is None else (found[0], text_in(part, found[1]))

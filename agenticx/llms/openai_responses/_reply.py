@@ -5,10 +5,10 @@ answers a streaming request with one JSON object is understood as well. Known di
 
 1. Items are told apart by id, else by call id, else by `output_index`: gateways send another id with each event, and
    the end of an item under another index than its beginning.
-2. Texts and arguments are taken from the deltas and, where a `done` event knows more, from that: some servers send
-   whole items only, or list some only at the end. Arguments that contradict their deltas break the protocol: neither
-   version may run. A text that does stays what was shown of it.
-3. `response.done` is an end marker too where its response has one's status: gateways end with it.
+2. Texts and arguments are taken from the deltas and, where a `done` event has more, from that: some servers send
+   whole items only, or list some only at the end. Arguments that contradict their deltas violate the protocol: neither
+   version may run. A text that contradicts its deltas stays as it was streamed.
+3. `response.done` is an end marker too if its response has a final status: gateways end with it.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _DONE_EVENTS: dict[str, tuple[Channel, str, str]] = {
 
 
 class ResponsesReplyParser(JsonReplyParser):
-    """One reply; nothing follows its end marker.
+    """A parser of one reply; nothing follows its end marker.
 
-    `tool_names` has our names of the tools that the provider knows by another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
     def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
@@ -95,9 +95,9 @@ class ResponsesReplyParser(JsonReplyParser):
             self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
 
     def _handle_response(self, stage: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """Take the whole response, which comes with its creation, its progress and its end.
+        """Handle the response object, which is sent with its creation, its progress and its end.
 
-        Its id is not looked at: gateways send another one with each event.
+        Its id is ignored: gateways send another one with each event.
         """
         if stage == "created" and self._items.ordered:
             raise malformed_reply("another response begins in it", label=self._label)
@@ -108,7 +108,7 @@ class ResponsesReplyParser(JsonReplyParser):
             self._finish(status, stage, response, deltas)
 
     def _raise_if_error(self, kind: str, event: dict[str, Any]) -> None:
-        """`error` events, whose fields stand in the event or in its `error`, and what complains without a type."""
+        """Raise `ModelError` for an `error` event, with its fields or an `error` object, or an error without a type."""
         is_error = kind in ("error", "response.error")
         if is_error and not event.get("error"):
             event = {"error": {name: value for name, value in event.items() if name != "type"}}
@@ -117,7 +117,7 @@ class ResponsesReplyParser(JsonReplyParser):
             raise stream_error(report or ErrorReport(), label=self._label)
 
     def _handle_json_body(self, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """A reply that did not come as a stream."""
+        """Handle a reply that is one JSON object instead of a stream."""
         status = text_in(response, "status")
         if not status and (report := find_error(response)):
             raise stream_error(report, label=self._label)

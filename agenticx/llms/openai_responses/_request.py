@@ -1,7 +1,7 @@
 """A `ModelRequest` as the JSON body of a Responses request; nothing is stored at the provider.
 
-What the model put out goes back to it item by item, as it came: encrypted reasoning with the calls that it led to. What
-another model said, and a reply that was changed since, goes as plain messages and calls.
+A model's output is sent back to it item by item, as received: encrypted reasoning with the calls that it led to. The
+replies of another model, and a reply that was changed since, are sent as plain messages and calls.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ _REPLAYABLE_TYPES = frozenset(
         "compaction",
     }
 )
-"""Items that may stand in an input without an answer of ours (calls: with the answer that follows them)."""
+"""Items that may be in an input without a result from the client (calls: with the result that follows them)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsesDialect:
-    """What a server or model takes of what only some take."""
+    """The features that only some servers and models support."""
 
     encrypted_reasoning: bool = True
-    """Whether to ask for the reasoning in encrypted form; models that do not reason refuse."""
+    """True to request the reasoning in encrypted form; models that do not reason refuse."""
 
     reasoning_summary: bool = False
-    """Whether to ask for summaries of the reasoning; models that do not reason and unverified accounts are refused."""
+    """True to request summaries of the reasoning; models that do not reason and unverified accounts are refused."""
 
     output_schemas: bool = True
-    """Whether an answer can be held to a schema; models from before gpt-4o refuse."""
+    """True if output schemas are enforced; models older than gpt-4o refuse."""
 
 
 def request_body(
     request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, replay_state: bool = True
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
     names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
@@ -108,18 +108,18 @@ def _format(output: OutputSchema) -> dict[str, Any]:
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as Responses takes them."""
+    """Return the tool names of `request` in the form that Responses accepts."""
     return ToolNames(_NAMES, request)
 
 
 def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the conversation as Responses has it; `model` gets its own output back as it came."""
+    """Return the conversation in the format of Responses; `model` gets its own output back as received."""
     sent = _SentIdentifiers(names)
     return [item for message in messages for item in _message_items(message, model, sent)]
 
 
 def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Responses has them; not strict, which would forbid optional parameters."""
+    """Return the tools in the format of Responses; not strict, which would forbid optional parameters."""
     return [
         {
             "type": "function",
@@ -179,7 +179,7 @@ def _plain_items(message: AssistantMessage, sent: _SentIdentifiers) -> Iterator[
 def _replayed_items(
     replayable: list[dict[str, Any]], message: AssistantMessage, sent: _SentIdentifiers
 ) -> Iterator[dict[str, Any]]:
-    """The items; of a call that no server would take, what is wrong with it is put right."""
+    """Yield the items as received; calls get valid ids, names and arguments."""
     calls = iter(message.tool_calls)
     for item in replayable:
         if item["type"] == "custom_tool_call":
@@ -193,11 +193,11 @@ def _replayed_items(
             yield item
 
 
-# --- native continuation
+# --- replay of a model's own output
 
 
 def _replayable_items(message: AssistantMessage, model: str | None, names: ToolNames) -> list[dict[str, Any]] | None:
-    """The output items behind a message, None if they are another model's or not what the message says any more."""
+    """Return the stored items of a message, None if they are another model's or the message was changed since."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
@@ -208,19 +208,19 @@ def _replayable_items(message: AssistantMessage, model: str | None, names: ToolN
 
 
 def _without_output_only_fields(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item without what the provider puts out and does not take back: nulls, and ids that do not fit."""
+    """Return an item without fields that the provider sends and does not accept: nulls, and invalid ids."""
     drops_id = text_in(item, "type") in _ID_OPTIONAL and not _ITEM_ID.fullmatch(text_in(item, "id"))
     return {name: value for name, value in item.items() if value is not None and not (drops_id and name == "id")}
 
 
 def _is_replayable(item: dict[str, Any]) -> bool:
-    """Return whether an item may stand in an input as it is."""
+    """Return whether an item may be sent in an input as it is."""
     kind, id_ = text_in(item, "type"), text_in(item, "id")
     return kind in _REPLAYABLE_TYPES and (kind == "reasoning" or not id_ or bool(_ITEM_ID.fullmatch(id_)))
 
 
 def _plain_if_no_id(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an item; a message without an id in the form that needs none, None if it says nothing."""
+    """Return an item, a message without an id in the form that needs none, None for one without text."""
     if item["type"] != "message" or "id" in item:
         return item
     text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in items_in(item, "content"))
@@ -228,7 +228,7 @@ def _plain_if_no_id(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _matches_message(output: list[dict[str, Any]], message: AssistantMessage, names: ToolNames) -> bool:
-    """Return whether text and calls are the same here and there: a hook or a repair may have changed the message."""
+    """Return whether items and message have the same text and calls: a hook or repair may have changed them."""
     parts = [part for item in output if item["type"] == "message" for part in items_in(item, "content")]
     text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in parts)
     called = [_call_signature(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
@@ -247,7 +247,10 @@ def _call_signature(item: dict[str, Any]) -> tuple[str, str]:
 
 
 def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Reasoning without its content would be looked up where nothing is stored; some output has to follow it."""
+    """Return the items without unusable reasoning: with no content, or with no output after it.
+
+    The server would look up reasoning without content, and nothing is stored there.
+    """
     kept = [
         item
         for item in output
@@ -262,7 +265,7 @@ def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, 
 
 
 class _SentIdentifiers:
-    """The names and ids of a request: ids must differ within a conversation, whatever the history calls its calls."""
+    """The names and ids sent in a request; ids are distinct within it, whatever ids the history has."""
 
     def __init__(self, names: ToolNames) -> None:
         self.names = names
@@ -271,7 +274,7 @@ class _SentIdentifiers:
         self._custom: set[str] = set()
 
     def add_items(self, items: list[dict[str, Any]]) -> bool:
-        """Return whether none of these items stands in the request yet, as in a history that has a reply twice."""
+        """Register the ids of these items; return False if one is in the request already, as for a duplicate reply."""
         ids = [id_ for item in items if (id_ := text_in(item, "id"))]
         if len(set(ids)) < len(ids) or not self._items.isdisjoint(ids):
             return False
@@ -279,7 +282,7 @@ class _SentIdentifiers:
         return True
 
     def add_call(self, call: ToolCall, *, custom: bool = False) -> str:
-        """Return the id of a call; its output will get the same."""
+        """Register a call and return the id to send for it, which its output gets too."""
         call_id = self._ids.assign(call.id)
         if custom:
             self._custom.add(call_id)

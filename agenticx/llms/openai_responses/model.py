@@ -1,4 +1,4 @@
-"""Responses: OpenAI's own wire, which Azure, xAI, OpenRouter and others speak as well; stateless throughout."""
+"""Responses: OpenAI's own wire, also of Azure, xAI, OpenRouter and others; used without server state."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _DOWNGRADES = (
 class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
     """A model behind a Responses server.
 
-    `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is what the person calls the
-    model (default: `openai:MODEL`), `model` what the server calls it. `reasons` says whether it reasons (default: what
-    its name says). Connections are kept between calls; `aclose` ends those of the running event loop.
+    `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is the user's name for the
+    model (default: `openai:MODEL`), `model` its name at the server. `reasons` is true if it reasons (default: by its
+    name). Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
     _downgrades = _DOWNGRADES
