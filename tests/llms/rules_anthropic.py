@@ -19,7 +19,7 @@ _PROVIDERS_OWN = ("server_tool_use", "mcp_tool_use", "compaction")  # and whatev
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What a strict server has against this request; empty if it takes it."""
+    """Return the violations of this request that a strict server would refuse, empty if it accepts it."""
     return [*_envelope(body), *_system(body), *_tools(body), *_order(body["messages"]), *_calls(body), *_cache(body)]
 
 

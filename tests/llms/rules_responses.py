@@ -51,7 +51,7 @@ _ID = re.compile(r"[!-~]{1,64}")
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What is wrong with a request, one sentence each; empty if a server takes it."""
+    """Return the violations of a request, one sentence each; empty if a server accepts it."""
     found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP]
     if body.get("store") is not False:
         found.append("it would be stored")

@@ -14,7 +14,7 @@ _TYPES = {"object", "array", "string", "integer", "number", "boolean", "null"}
 
 
 def schema_violations(schema: dict[str, Any], *, recursive: bool = True) -> list[str]:
-    """What is wrong with the schema of an output; empty if it is taken."""
+    """Return the violations of an output schema; empty if it is accepted."""
     found = [] if schema.get("type") == "object" else ["the output is no object"]
     definitions = schema.get("$defs", {})
     found += _inside(schema, definitions)

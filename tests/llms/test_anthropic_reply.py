@@ -1,4 +1,4 @@
-"""What an Anthropic reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Anthropic parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.llms.replies import deltas_of, read_with, sse
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
     return read_with(AnthropicReplyParser(label="test", model="m", **options), chunks)
 
 
@@ -26,7 +26,7 @@ def start(*content: Any, **usage: int) -> dict[str, Any]:
 
 
 def block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    """A content block from its beginning to its end."""
+    """Return the events of a content block from its start to its end."""
     return [
         {"type": "content_block_start", "index": index, "content_block": {"type": type_, **fields}},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),

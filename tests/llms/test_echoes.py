@@ -40,7 +40,7 @@ def thought(model: str | None, **more: Any) -> AssistantMessage:
 
 
 async def asked(model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Sequence[Message]) -> list[list[Any]]:
-    """The reasoning of each answer in each request that came of these histories."""
+    """Return the reasoning of each answer in each request for these histories."""
     for history in histories:
         assert (await complete(model, ModelRequest(messages=history)))[1] is None
     await model.aclose()

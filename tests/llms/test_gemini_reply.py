@@ -1,4 +1,4 @@
-"""What a Gemini reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Gemini parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.llms.replies import sse as events
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
     return read_with(GeminiReplyParser(label="test", model="m", **options), chunks)
 
 

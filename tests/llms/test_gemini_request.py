@@ -1,4 +1,4 @@
-"""What Gemini is asked: bodies held to the API's rules, and to the types of the provider's own SDK."""
+"""Request bodies of the Gemini wire, checked against the API's rules, and to the types of the provider's own SDK."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def body_of(
     replay_state: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
-    """The request for these messages, which keeps the rules."""
+    """Return the request for these messages after checking it against the rules."""
     request = ModelRequest(messages=messages, **options)
     body = json.loads(
         request_body(

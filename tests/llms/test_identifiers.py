@@ -34,7 +34,7 @@ TOOLS = [ToolSchema(name, "Does something.", AT) for name in ODD_NAMES]
 
 
 def calling(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
-    """An answer with these calls (id, name) and their results."""
+    """Return an answer with these calls (id, name) and their results."""
     asked = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
     results = [ToolMessage(tool_call_id=id_, name=name, content="seen") for id_, name in calls]
     return [AssistantMessage(tool_calls=asked, provider_state=state), *results]
@@ -146,7 +146,7 @@ def test_what_was_sent_stays_as_it_was_when_the_conversation_goes_on(wire: Wire)
 
 
 def _sent_names(body: Any) -> list[str]:
-    """The names of the declared tools in a body."""
+    """Return the names of the declared tools in a body."""
     tools: list[Any] = [row for tool in body["tools"] for row in tool.get("functionDeclarations", [tool])]
     return [tool.get("function", tool)["name"] for tool in tools]
 

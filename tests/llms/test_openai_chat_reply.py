@@ -1,4 +1,4 @@
-"""What a Chat Completions reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Chat Completions parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.llms.replies import deltas_of, read_with, sse
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
     return read_with(ChatReplyParser(label="test", model="m"), chunks)
 
 
@@ -27,7 +27,7 @@ def delta(finish_reason: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 def piece(**fields: Any) -> dict[str, Any]:
-    """A chunk with one piece of a tool call; name and arguments go into its function."""
+    """Return a chunk with one fragment of a tool call; name and arguments are put into its function."""
     function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
     return delta(tool_calls=[{**fields, "function": function}])
 

@@ -1,4 +1,4 @@
-"""What a Responses reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Responses parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.llms.replies import read_with, sse
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
     return read_with(ResponsesReplyParser(label="test", model="m"), chunks)
 
 

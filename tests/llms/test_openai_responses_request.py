@@ -304,7 +304,7 @@ def replies(draw: st.DrawFn) -> AssistantMessage:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """A history after repair: rows of every kind, with replies that have a state between them."""
+    """Return a history after repair: rows of every kind, with replies that have a state between them."""
     rows = draw(broken_histories())
     for reply in draw(st.lists(replies(), max_size=4)):
         place = draw(st.integers(0, len(rows)))

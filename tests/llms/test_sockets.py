@@ -236,7 +236,7 @@ async def test_a_redirect_is_told_only_as_far_as_it_can_be_a_base_url(wire: Serv
 
 async def test_a_compressed_refusal_is_told_by_its_status(wire: Served) -> None:
     error = await wire.failure(Body(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
-    reason = "(its reason is compressed, which it was asked not to be)"
+    reason = "(the body is compressed although the request forbids it, so the reason is unknown)"
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {reason}"
 
 

@@ -162,7 +162,7 @@ def answers(message: AssistantMessage) -> list[Message]:
 
 
 def rounds(wire: Wire, *rounds_of_ids: Sequence[str]) -> list[Message]:
-    """A question and the rounds that this wire needed for it so far."""
+    """Return a question and the rounds that this wire needed for it so far."""
     history: list[Message] = [SystemMessage(content="Be brief."), UserMessage(content="Look around.")]
     for ids in rounds_of_ids:
         message = asks(wire, ids)
@@ -179,7 +179,7 @@ def text_of(body: dict[str, Any]) -> str:
 
 
 def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
-    """Whether the wire gets back what only it understands."""
+    """Return whether the wire gets its own provider state back."""
     body = text_of(wire.request(messages, model=model, tools=[LOOK]))
     return SECRET in body or (wire.name == "ollama" and '"thinking": "hm"' in body)
 

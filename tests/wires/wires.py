@@ -53,7 +53,7 @@ class Wire:
     def request(
         self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()
     ) -> dict[str, Any]:
-        """What would be sent."""
+        """Return the body that would be sent."""
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
 
     def violations(self, body: dict[str, Any]) -> list[str]:
@@ -61,7 +61,7 @@ class Wire:
         return self.rules(body) + sdk_types.faults(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
-        """What a strict server has against what would be sent; empty if it takes it."""
+        """Return the violations of the body that would be sent; empty if a strict server accepts it."""
         return self.violations(self.request(messages, model=model, tools=tools))
 
 
