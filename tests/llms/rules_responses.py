@@ -1,4 +1,4 @@
-"""What a strict Responses server has against a request that stores nothing, written apart from the code it judges.
+"""The request rules of a strict, stateless Responses server, written apart from the code.
 
 From OpenAI's API reference and from what its servers are reported to refuse: call ids over 64 characters, names outside
 `[a-zA-Z0-9_-]`, a call without its output or the reverse, reasoning without what follows it, and, as nothing is stored,

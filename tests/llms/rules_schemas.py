@@ -1,4 +1,4 @@
-"""What OpenAI's and Anthropic's strict mode both take of JSON Schema, written apart from the code that prepares one."""
+"""JSON Schema as both OpenAI's and Anthropic's strict mode accept it, apart from the code."""
 
 from __future__ import annotations
 

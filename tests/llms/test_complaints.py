@@ -1,4 +1,4 @@
-"""What a provider says of itself in the body of a refusal, in every format, is a sentence in the error and no JSON."""
+"""Error bodies of every format, reported as a sentence in the error instead of JSON."""
 
 from __future__ import annotations
 

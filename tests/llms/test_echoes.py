@@ -1,4 +1,4 @@
-"""What a model gets back of its own thoughts: who wants them, who refuses them, and what is sent once one does."""
+"""Replay of a model's own reasoning: servers that want it, servers that refuse it, downgrades."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: any body in any pieces, connections kept when they may be, and nothing else believed."""
+"""HTTP/1.1 over real sockets: bodies in any chunks, reuse of connections, invalid responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tools and ids of calls: what is sent fits each provider's rule, and what comes back has our names."""
+"""Tool names and call ids: sent ones fit each provider's rule, replies have the original names."""
 
 from __future__ import annotations
 

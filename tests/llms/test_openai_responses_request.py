@@ -1,4 +1,4 @@
-"""What is asked of a Responses server: whatever the history, a strict server takes it, and nothing said is lost."""
+"""Request bodies of the Responses wire: strict servers accept any history, and none is lost."""
 
 from __future__ import annotations
 

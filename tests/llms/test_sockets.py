@@ -1,4 +1,4 @@
-"""What every wire does over real sockets, whatever it speaks: how replies arrive, how calls fail, what is kept open."""
+"""All wires over real sockets: arrival of replies, failures of calls, kept connections."""
 
 from __future__ import annotations
 

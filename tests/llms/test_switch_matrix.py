@@ -1,4 +1,4 @@
-"""Every wire to every wire in the middle of a conversation: what the next one is sent, its strict server takes."""
+"""Switches between all wires within a conversation, checked by the rules of strict servers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ NAMES_OF_CALLS = [
 
 
 def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
-    """What the runtime keeps of a reply of this wire that calls `look` once per id."""
+    """Return the stored message of a reply of this wire that calls `look` once per id."""
     reply, error = read(wire.parser(model), [SAYS[wire.name](ids)])
     assert (error, reply.complete, len(reply.tool_calls), bool(reply.provider_state)) == (None, True, len(ids), True)
     calls = tuple(call.model_copy(update={"id": id_}) for call, id_ in zip(reply.tool_calls, ids, strict=True))

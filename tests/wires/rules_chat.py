@@ -1,4 +1,4 @@
-"""The rules of Chat Completions for a request as a strict server has them, apart from the code that builds it."""
+"""The request rules of a strict Chat Completions server, written apart from the code."""
 
 from __future__ import annotations
 

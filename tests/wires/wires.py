@@ -1,4 +1,4 @@
-"""The five wires side by side: how each parses a reply, asks for one, and what its server has against a request."""
+"""The five wires side by side: their parsers, request bodies and request rules."""
 
 from __future__ import annotations
 
