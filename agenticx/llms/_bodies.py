@@ -1,4 +1,4 @@
-"""What the bodies of all wires have in common: the arguments of earlier calls, and the JSON that is posted."""
+"""Helpers for the request bodies of all wires: arguments of earlier calls, and JSON encoding."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ _MAX_DEPTH = 200  # of the parser
 
 
 def arguments_object(text: str) -> dict[str, Any]:
-    """Return a call's arguments as an object, for servers that take nothing else; what is none goes as text in one."""
+    """Return a call's arguments as an object, for servers that accept nothing else.
+
+    Text that is no JSON object becomes the value of `malformed_arguments`.
+    """
     try:
-        value = _parsed(text)
+        value = _parse(text)
     except ValueError:
         value = None
     if isinstance(value, dict):
@@ -28,24 +31,27 @@ def arguments_object(text: str) -> dict[str, Any]:
 
 
 def arguments_text(text: str) -> str:
-    """Return a call's arguments as the model wrote them, if a server will take them: several parse and refuse them."""
+    """Return a call's arguments as the model wrote them if they are a JSON object, else wrapped in one.
+
+    Several servers parse the arguments of earlier calls and refuse invalid ones.
+    """
     try:
-        if isinstance(_parsed(text), dict):
+        if isinstance(_parse(text), dict):
             return text
     except ValueError:
         pass
     return json.dumps({"malformed_arguments": text}) if text.strip() else "{}"
 
 
-def _parsed(text: str) -> Any:
-    """Return the value of `text`; raises `ValueError` for what is no JSON, or more than `parse_arguments` takes."""
+def _parse(text: str) -> Any:
+    """Return the value of `text`; raise `ValueError` for invalid JSON, or more than `parse_arguments` accepts."""
     if (excess := find_excess(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)) is not None:
         raise ValueError(excess)
     return from_json(text, allow_inf_nan=False)
 
 
 def body_bytes(body: dict[str, Any]) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD, numbers that JSON does not have null."""
+    """Return the body as UTF-8; lone surrogates become U+FFFD, numbers that JSON does not have become null."""
     try:
         return to_json(body, inf_nan_mode="null")
     except PydanticSerializationError:

@@ -1,4 +1,4 @@
-"""How a server that refuses the way it was asked is asked another way, as long as there is one."""
+"""Downgrades of a request for servers that refuse its form."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Generic, TypeVar
 
 from agenticx.errors import ModelError
 
-__all__ = ["Concession", "conceded"]
+__all__ = ["Downgrade", "find_downgrade"]
 
-Way = TypeVar("Way")
-"""What is asked differently: a request, a dialect, a model."""
+T = TypeVar("T")
+"""The thing that is downgraded: a request, a request mode, a model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Concession(Generic[Way]):
-    """Another way to ask: which refusals call for it, what it makes of a way, and what the log says of it."""
+class Downgrade(Generic[T]):
+    """A change to a request: the pattern of the errors that call for it, the change, and the text that is logged."""
 
-    refusal: re.Pattern[str]
-    change: Callable[[Way], Way]
-    said: str
+    error_pattern: re.Pattern[str]
+    apply: Callable[[T], T]
+    log_message: str
 
 
-def conceded(asked: Way, refusal: ModelError, possible: Iterable[Concession[Way]]) -> Concession[Way] | None:
-    """The first that a server's refusal calls for and that makes a difference to how it was `asked`, None if none."""
-    if refusal.status is None:
+def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade[T]]) -> Downgrade[T] | None:
+    """Return the first candidate that matches the server's error and changes `current`, None if there is none."""
+    if error.status is None:
         return None
-    text = str(refusal)
-    return next((each for each in possible if each.refusal.search(text) and each.change(asked) != asked), None)
+    text = str(error)
+    return next(
+        (each for each in candidates if each.error_pattern.search(text) and each.apply(current) != current), None
+    )

@@ -1,9 +1,9 @@
-"""What a provider's complaint means: from status, headers and body, or an error inside a stream, to a `ModelError`.
+"""Translation of providers' errors, in HTTP responses and inside streams, to `ModelError`.
 
 Shared by all wires and free of I/O. Bodies seen in the wild, all read here: `{"error": {message, type, code}}`
 (OpenAI, vLLM, LM Studio, llama.cpp), `{"error": "text"}` (Ollama, gateways), `{message, type, code}` (older vLLM),
 `{"detail": …}` (FastAPI, Mistral), `{error_type, error_message}` (Venice), a list around any of them (Gemini), HTML;
-bodies of refusals alone: `{"message": …}` (Cohere, Bedrock), `{"Message": …}` (Amazon's gateways).
+bodies of error responses only: `{"message": …}` (Cohere, Bedrock), `{"Message": …}` (Amazon's gateways).
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ from agenticx.messages import clean_text
 from agenticx.secret_names import is_real_key
 
 __all__ = [
-    "COMPRESSED",
-    "Complaint",
-    "body_complaint",
-    "complaint_in",
+    "COMPRESSED_BODY",
+    "ErrorReport",
+    "blocked_prompt_error",
+    "find_error",
     "hide_secrets",
-    "refused_prompt",
+    "parse_error_body",
     "status_error",
     "stream_error",
     "without_secrets",
 ]
 
-_LONGEST_MESSAGE = 600
-_LONGEST_WORD = 200
-_LOOKED_AT = 64 * 1024  # characters of a message that may have markup in it
-_LONGEST_TARGET = 200
-_BEGINNING = range(8, 12 + 1)
-"""Characters by which a long key is known, half of it if that is in here: what was cut may have less of it than all."""
+_MAX_MESSAGE_CHARS = 600
+_MAX_WORD_CHARS = 200
+_MAX_MARKUP_CHARS = 64 * 1024  # characters of a message that may have markup in it
+_MAX_TARGET_CHARS = 200
+_PREFIX_LENGTHS = range(8, 12 + 1)
+"""Lengths of the prefix by which a long key is recognised, half of the key if that is in the range.
+
+A prefix is enough because a shortened message may contain only the beginning of a key.
+"""
 
 _RETRYABLE: frozenset[ModelErrorCode] = frozenset({"provider.rate_limited", "provider.overloaded"})
 
@@ -52,7 +55,7 @@ _OVERFLOW = re.compile(
     r"|max_model_len",
     re.IGNORECASE,
 )
-_WORDS: dict[ModelErrorCode, re.Pattern[str]] = {
+_CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.rate_limited": re.compile(r"rate_?limit|too_?many_?requests|quota|resource_exhausted|throttl", re.I),
     "provider.content_filter": re.compile(r"content_?filter|content_?policy|responsible_?ai|safety", re.I),
     "provider.auth": re.compile(r"auth|permission|api_?key|forbidden|billing|credit", re.I),
@@ -60,16 +63,16 @@ _WORDS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
 }
 _TAG = re.compile(r"<(/?[a-z]*)[^<>]*>", re.IGNORECASE)  # linear: none begins inside another
-_UNSEEN = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # between the letters of a quoted key: nothing that is seen
-_ACCOUNT = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
+_INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may stand between the letters of a quoted key
+_BILLING = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api_key_(invalid|expired|not_found)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """A provider's own words. `type` is its type, else its code as text; `param` the request field it names.
+class ErrorReport:
+    """An error as a provider reports it. `type` is its type, else its code as text; `param` the request field it names.
 
-    `reason` and `retry_after` (seconds) are what Google has in the details of an error.
+    `reason` and `retry_after` (seconds) come from the details of Google's errors.
     """
 
     message: str = ""
@@ -80,192 +83,193 @@ class Complaint:
     retry_after: float | None = None
 
     @property
-    def words(self) -> str:
+    def search_text(self) -> str:
         """Type, code and reason, for matching."""
         return f"{self.type or ''} {self.code or ''} {self.reason or ''}"
 
 
-COMPRESSED = Complaint("(its reason is compressed, which it was asked not to be)")
+COMPRESSED_BODY = ErrorReport("(the body is compressed although the request forbids it, so the reason is unknown)")
 
 
 def status_error(
-    status: int, headers: Mapping[str, str], complaint: Complaint, *, who: str, base_hint: str = ""
+    status: int, headers: Mapping[str, str], report: ErrorReport, *, label: str, base_url_hint: str = ""
 ) -> ModelError:
-    """The error for an HTTP answer of 300 or more; `headers` has lower-case names.
+    """Return the error for an HTTP response with status 300 or more; `headers` has lower-case names.
 
-    `base_hint` says how base URLs of this wire look.
+    `base_url_hint` describes the base URLs of this wire.
     """
-    code = _code_of_status(status, complaint)
-    said = f": {complaint.message}" if complaint.message else ""
+    code = _code_from_status(status, report)
+    reason = f": {report.message}" if report.message else ""
     return ModelError(
-        f"{who} answered with HTTP {status}{said}{_advice(status, headers, base_hint)}",
+        f"{label} answered with HTTP {status}{reason}{_hint(status, headers, base_url_hint)}",
         code=code,
-        provider_type=complaint.type,
+        provider_type=report.type,
         status=status,
-        retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
-        retry_after=_retry_after(headers, complaint),
+        retryable=code in _RETRYABLE and not _BILLING.search(report.search_text),
+        retry_after=_retry_after(headers, report),
     )
 
 
-def stream_error(complaint: Complaint, *, who: str) -> ModelError:
-    """The error for a complaint inside an answer whose status was 200."""
-    code = _code_of_words(complaint)
+def stream_error(report: ErrorReport, *, label: str) -> ModelError:
+    """Return the error for a report inside a response with status 200."""
+    code = _code_from_report(report)
     return ModelError(
-        f"{who} reported an error in its reply: {complaint.message or complaint.type or 'no reason given'}",
+        f"{label} reported an error in its reply: {report.message or report.type or 'no reason given'}",
         code=code,
-        provider_type=complaint.type,
-        retryable=code in _RETRYABLE and not _ACCOUNT.search(complaint.words),
-        retry_after=complaint.retry_after,
+        provider_type=report.type,
+        retryable=code in _RETRYABLE and not _BILLING.search(report.search_text),
+        retry_after=report.retry_after,
     )
 
 
-def refused_prompt(complaint: Complaint, *, who: str) -> ModelError:
-    """The error for a prompt that the provider does not answer, which it says in an answer whose status was 200."""
-    said = f": {complaint.message}" if complaint.message else ""
+def blocked_prompt_error(report: ErrorReport, *, label: str) -> ModelError:
+    """Return the error for a prompt that the provider blocks, as reported in a response with status 200."""
+    reason = f": {report.message}" if report.message else ""
     return ModelError(
-        f"{who} refuses the prompt ({complaint.type}){said}",
+        f"{label} refuses the prompt ({report.type}){reason}",
         code="provider.content_filter",
-        provider_type=complaint.type,
+        provider_type=report.type,
     )
 
 
-def body_complaint(body: bytes) -> Complaint:
-    """The complaint in the body of an error answer, whatever its format."""
+def parse_error_body(body: bytes) -> ErrorReport:
+    """Return the error in the body of an error response, whatever its format."""
     text = clean_text(body.decode("utf-8", "replace"))
     try:
         value = json.loads(text)
-        found = complaint_in(value) or _bare_message(value)
+        report = find_error(value) or _message_only_error(value)
     except (ValueError, RecursionError):
-        found = None
-    return found or Complaint(message=_plain(text))
+        report = None
+    return report or ErrorReport(message=_single_line(text))
 
 
-def complaint_in(value: object) -> Complaint | None:
-    """The complaint that a parsed body or event carries, None when it carries none."""
+def find_error(value: object) -> ErrorReport | None:
+    """Return the error in a parsed body or event, None if there is none."""
     if isinstance(value, list):
         for item in cast("list[object]", value):
-            return complaint_in(item)
+            return find_error(item)
         return None
     if not isinstance(value, dict):
         return None
     fields = cast("dict[str, Any]", value)
     if error := fields.get("error"):
-        return _complaint(error, outer=fields)
+        return _report_from(error, outer=fields)
     if fields.get("choices"):
         return None
     for name in ("error_message", "detail", "errors"):
         if fields.get(name):
-            return _complaint(fields[name], outer=fields)
-    if fields.get("object") == "error" or _is_bare_complaint(fields):
-        return _complaint(fields, outer={})
+            return _report_from(fields[name], outer=fields)
+    if fields.get("object") == "error" or _is_bare_error(fields):
+        return _report_from(fields, outer={})
     return None
 
 
-def _is_bare_complaint(fields: dict[str, Any]) -> bool:
-    """Whether an object with a message is a complaint; a chunk with one, and a warning, let the reply go on."""
+def _is_bare_error(fields: dict[str, Any]) -> bool:
+    """Return whether an object with a message is an error; a chunk with a message and a warning are none."""
     if not fields.get("message") or "choices" in fields or fields.get("type") in ("warning", "info"):
         return False
     return "code" in fields or "type" in fields
 
 
-def _bare_message(value: object) -> Complaint | None:
-    """The complaint in the body of a refusal that is nothing but a message."""
+def _message_only_error(value: object) -> ErrorReport | None:
+    """Return the error in the body of an error response that has only a message, None if there is none."""
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    said = next((fields[name] for name in ("message", "Message") if isinstance(fields.get(name), str)), "")
-    return _complaint({**fields, "message": said}, outer={}) if said else None
+    message = next((fields[name] for name in ("message", "Message") if isinstance(fields.get(name), str)), "")
+    return _report_from({**fields, "message": message}, outer={}) if message else None
 
 
 def hide_secrets(error: ModelError, secrets: Iterable[str]) -> ModelError:
-    """The same error, no longer than a person reads, without secrets: fit for the screen, for events and logs."""
+    """Return the same error without secrets and with a shortened message, for display, events and logs."""
     secrets = tuple(secrets)
-    error.args = (_cut(without_secrets(str(error), secrets), 4 * _LONGEST_MESSAGE, "…"),)
+    error.args = (_shorten(without_secrets(str(error), secrets), 4 * _MAX_MESSAGE_CHARS, "…"),)
     error.provider_type = error.provider_type and without_secrets(error.provider_type, secrets)
     return error
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """`text` with each secret that it quotes replaced, also a long one that was cut; `ollama` and such are none.
+    """Return `text` with each secret in it replaced, also a long one that was cut short.
 
-    A secret is known whatever stands unseen between its letters: markup, spaces, characters that have no width.
+    A placeholder key such as `ollama` is no secret. A secret is recognised whatever invisible text stands between its
+    letters: markup, spaces, characters without width.
     """
     for secret in secrets:
         if is_real_key(secret):
-            half = min(len(secret) // 2, _BEGINNING[-1])
-            beginning = secret[:half] if half in _BEGINNING else secret
-            quoted = re.compile(_UNSEEN.join(map(re.escape, beginning)))
-            text = _without_secret(text, quoted, secret[len(beginning) :])
+            half = min(len(secret) // 2, _PREFIX_LENGTHS[-1])
+            prefix = secret[:half] if half in _PREFIX_LENGTHS else secret
+            quoted = re.compile(_INVISIBLE.join(map(re.escape, prefix)))
+            text = _without_secret(text, quoted, secret[len(prefix) :])
     return text
 
 
-def _without_secret(text: str, beginning: re.Pattern[str], rest: str) -> str:
-    pieces: list[str] = []
-    at = 0
-    while found := beginning.search(text, at):
-        pieces.append(text[at : found.start()])
-        at = _end_of_secret(text, found.end(), rest)
-    return "[key]".join([*pieces, text[at:]])
+def _without_secret(text: str, prefix: re.Pattern[str], rest: str) -> str:
+    kept: list[str] = []
+    position = 0
+    while found := prefix.search(text, position):
+        kept.append(text[position : found.start()])
+        position = _end_of_secret(text, found.end(), rest)
+    return "[key]".join([*kept, text[position:]])
 
 
 def _end_of_secret(text: str, end: int, rest: str) -> int:
-    """Where what goes on like `rest` at `end` does so no more."""
+    """Return the position up to which `text` continues with the letters of `rest`, from `end` on."""
     for letter in rest:
-        found = re.compile(_UNSEEN + re.escape(letter)).match(text, end)
+        found = re.compile(_INVISIBLE + re.escape(letter)).match(text, end)
         if found is None:
             break
         end = found.end()
     return end
 
 
-def _code_of_status(status: int, complaint: Complaint) -> ModelErrorCode:
-    if status in (401, 402, 403) or _BAD_KEY.search(complaint.words):
+def _code_from_status(status: int, report: ErrorReport) -> ModelErrorCode:
+    if status in (401, 402, 403) or _BAD_KEY.search(report.search_text):
         return "provider.auth"
-    if status == 429 or "rate_limit" in complaint.words:
+    if status == 429 or "rate_limit" in report.search_text:
         return "provider.rate_limited"
-    if status == 413 or _overflows(complaint):
+    if status == 413 or _is_overflow(report):
         return "context_overflow"
     if status in (408, 409, 425) or (status >= 500 and status != 501):
         return "provider.overloaded"
-    if _matches(complaint) == "provider.content_filter":
+    if _code_from_patterns(report) == "provider.content_filter":
         return "provider.content_filter"
     return "provider.bad_request"
 
 
-def _code_of_words(complaint: Complaint) -> ModelErrorCode:
-    status = complaint.code if complaint.code is not None else complaint.type
+def _code_from_report(report: ErrorReport) -> ModelErrorCode:
+    status = report.code if report.code is not None else report.type
     if status and re.fullmatch(r"[45]\d\d", status):
-        return _code_of_status(int(status), complaint)
-    if _overflows(complaint):
+        return _code_from_status(int(status), report)
+    if _is_overflow(report):
         return "context_overflow"
-    return _matches(complaint) or "provider.bad_reply"
+    return _code_from_patterns(report) or "provider.bad_reply"
 
 
-def _overflows(complaint: Complaint) -> bool:
-    return bool(_OVERFLOW.search(complaint.words) or _OVERFLOW.search(complaint.message))
+def _is_overflow(report: ErrorReport) -> bool:
+    return bool(_OVERFLOW.search(report.search_text) or _OVERFLOW.search(report.message))
 
 
-def _matches(complaint: Complaint) -> ModelErrorCode | None:
-    return next((code for code, words in _WORDS.items() if words.search(complaint.words)), None)
+def _code_from_patterns(report: ErrorReport) -> ModelErrorCode | None:
+    return next((code for code, pattern in _CODE_PATTERNS.items() if pattern.search(report.search_text)), None)
 
 
-def _complaint(error: object, *, outer: Mapping[str, Any]) -> Complaint:
+def _report_from(error: object, *, outer: Mapping[str, Any]) -> ErrorReport:
     if not isinstance(error, dict):
         fields: Mapping[str, Any] = {"message": error, "type": outer.get("error_type") or outer.get("type")}
         fields = {**fields, "code": outer.get("code"), "param": outer.get("param")}
     else:
         fields = cast("dict[str, Any]", error)
-    code = _word(fields.get("code"))
-    return Complaint(
-        message=_plain(next((fields[name] for name in ("message", "msg", "detail") if fields.get(name)), "")),
-        type=_word(fields.get("type")) or _word(fields.get("status")) or code,
+    code = _short_text(fields.get("code"))
+    return ErrorReport(
+        message=_single_line(next((fields[name] for name in ("message", "msg", "detail") if fields.get(name)), "")),
+        type=_short_text(fields.get("type")) or _short_text(fields.get("status")) or code,
         code=code,
-        param=_word(fields.get("param")),
-        reason=_word(_detail(fields, "reason")),
-        retry_after=_seconds(_text(_detail(fields, "retryDelay")).removesuffix("s")),
+        param=_short_text(fields.get("param")),
+        reason=_short_text(_google_detail(fields, "reason")),
+        retry_after=_seconds(_text(_google_detail(fields, "retryDelay")).removesuffix("s")),
     )
 
 
-def _detail(fields: Mapping[str, Any], name: str) -> object:
-    """What Google's list of details has under `name`."""
+def _google_detail(fields: Mapping[str, Any], name: str) -> object:
+    """Return the first value of `name` in Google's list of error details, None if there is none."""
     details = fields.get("details")
     rows = cast("list[object]", details) if isinstance(details, list) else []
     found = (cast("dict[str, Any]", row).get(name) for row in rows if isinstance(row, dict))
@@ -276,46 +280,49 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _word(value: object) -> str | None:
+def _short_text(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    return _plain(value, _LONGEST_WORD) or None
+    return _single_line(value, _MAX_WORD_CHARS) or None
 
 
-def _plain(value: object, limit: int = _LONGEST_MESSAGE) -> str:
-    """Any value as one short line without markup or control characters, cut between words: a key is none or whole."""
+def _single_line(value: object, limit: int = _MAX_MESSAGE_CHARS) -> str:
+    """Return any value as one short line without markup or control characters.
+
+    It is cut between words, so that a key is left out or whole, and is recognised later.
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if text.lstrip()[:1] == "<":
-        text = _without_markup(text[:_LOOKED_AT])
-    text = "".join(char if char.isprintable() else " " for char in _cut(text, 8 * _LONGEST_MESSAGE))
-    return _cut(" ".join(text.split()), limit, "…")
+        text = _without_markup(text[:_MAX_MARKUP_CHARS])
+    text = "".join(char if char.isprintable() else " " for char in _shorten(text, 8 * _MAX_MESSAGE_CHARS))
+    return _shorten(" ".join(text.split()), limit, "…")
 
 
 def _without_markup(text: str) -> str:
-    """`text` with a space for each tag, and for scripts and styles with all that is in them; linear."""
+    """Return `text` with a space in place of each tag and of each whole script and style; linear."""
     kept: list[str] = []
-    at, closing = 0, ""
+    position, closing = 0, ""
     for tag in _TAG.finditer(text):
         name = tag[1].lower()
         if closing and name != closing:
             continue
-        kept.append("" if closing else text[at : tag.start()])
-        at, closing = tag.end(), f"/{name}" if name in ("script", "style") else ""
-    return " ".join([*kept, text[at:]])
+        kept.append("" if closing else text[position : tag.start()])
+        position, closing = tag.end(), f"/{name}" if name in ("script", "style") else ""
+    return " ".join([*kept, text[position:]])
 
 
-def _cut(text: str, limit: int, mark: str = "") -> str:
-    """The first words of `text`; the first characters where it is a single long one."""
+def _shorten(text: str, limit: int, ellipsis: str = "") -> str:
+    """Return the first words of `text`, or its first characters if it is a single long word."""
     if len(text) <= limit:
         return text
     words = re.match(rf"(?s).{{0,{limit}}}(?=\s)", text)
-    return (words[0] if words and words[0].strip() else text[:limit]) + mark
+    return (words[0] if words and words[0].strip() else text[:limit]) + ellipsis
 
 
-def _retry_after(headers: Mapping[str, str], complaint: Complaint) -> float | None:
-    """Seconds until the provider wants to be asked again.
+def _retry_after(headers: Mapping[str, str], report: ErrorReport) -> float | None:
+    """Return the seconds until the provider accepts another request, None if unknown.
 
-    `retry-after-ms`, else `retry-after` (seconds or a date), else what the complaint says.
+    The source is `retry-after-ms`, else `retry-after` (seconds or a date), else the error report.
     """
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -323,7 +330,7 @@ def _retry_after(headers: Mapping[str, str], complaint: Complaint) -> float | No
     text = headers.get("retry-after")
     seconds = _seconds(text)
     if seconds is not None or text is None:
-        return complaint.retry_after if seconds is None else seconds
+        return report.retry_after if seconds is None else seconds
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, IndexError, OverflowError):
@@ -340,25 +347,28 @@ def _seconds(text: str | None) -> float | None:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _advice(status: int, headers: Mapping[str, str], base_hint: str) -> str:
+def _hint(status: int, headers: Mapping[str, str], base_url_hint: str) -> str:
     if 300 <= status < 400:
-        target = _target(headers)
-        points = (
+        target = _redirect_target(headers)
+        advice = (
             "this one points to no base URL" if target is None else f"set the base URL to where it points: {target}"
         )
-        return f"; redirects are not followed, {points}"
+        return f"; redirects are not followed, {advice}"
     if status in (404, 405):
-        hint = f" ({base_hint})" if base_hint else ""
+        hint = f" ({base_url_hint})" if base_url_hint else ""
         return f"; are the base URL{hint} and the model's name right?"
     return ""
 
 
-def _target(headers: Mapping[str, str]) -> str | None:
-    """Where a redirect points, without login and query, if that can be a base URL: http(s), short, visible."""
+def _redirect_target(headers: Mapping[str, str]) -> str | None:
+    """Return the target of a redirect without login and query, None if it cannot be a base URL.
+
+    A base URL is http or https, printable and at most 200 characters long.
+    """
     try:
         parts = urlsplit(headers.get("location", ""))
-        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     except ValueError:
         return None
-    fits = parts.scheme in ("http", "https") and place.isprintable() and len(place) <= _LONGEST_TARGET
-    return place if fits and parts.hostname else None
+    is_base_url = parts.scheme in ("http", "https") and url.isprintable() and len(url) <= _MAX_TARGET_CHARS
+    return url if is_base_url and parts.hostname else None

@@ -1,13 +1,13 @@
-"""The one way out: posts a request to a provider and hands back the raw bytes of its answer.
+"""The HTTP client of all wires: requests to a provider, responses as raw bytes.
 
 Known differences to a plain httpx client:
 
-1. Redirects are never followed: the key goes to the host that was configured and to no other.
+1. Redirects are never followed: the key is sent to the configured host and to no other.
 2. Proxies of the environment are not used for loopback addresses.
-3. Answers are asked for uncompressed, so that a small body cannot unpack into a large one.
+3. Responses are requested uncompressed, so that a small body cannot unpack into a large one.
 4. Connections are kept per event loop; one that belongs to another loop is never used.
-5. Unless a proxy is configured, requests go over `_http1`, which costs a fifth of httpx's own transport.
-6. What https needs is read when the provider is set up, so that no clock of a first call pays for it.
+5. Unless a proxy is configured, requests are sent by `_http1`, which costs a fifth of httpx's own transport.
+6. Certificates are read when the provider is set up, so that their loading does not count as time of the first call.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from agenticx.errors import ModelError, SettingsError
-from agenticx.llms._failures import COMPRESSED, Complaint, body_complaint, hide_secrets, status_error
-from agenticx.llms._http1 import Connections, Http1Reply, ProtocolError, request_bytes
+from agenticx.llms._failures import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
+from agenticx.llms._http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.llms.loopback import is_loopback
 from agenticx.secret_names import is_secret_name
 
-__all__ = ["Answer", "ProviderHttp"]
+__all__ = ["ProviderHttp", "ProviderResponse"]
 
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 2.0
@@ -40,51 +40,51 @@ _READ_SECONDS = 315.0
 _IDLE_SECONDS = 30.0
 _IDLE_SECONDS_LOCAL = 4.0  # uvicorn, which many local servers run on, closes idle connections after 5
 
-_FAULTS: tuple[tuple[type[Exception], str], ...] = (
+_TRANSPORT_FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (httpx.ConnectTimeout, "could not be reached in time"),
     (httpx.ConnectError, "could not be reached"),
     (httpx.ProxyError, "could not be reached through the proxy"),
     (httpx.ReadTimeout, "went silent"),
 )
-_BROKEN = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
+_TRANSPORT_EXCEPTIONS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
 
 
 class ProviderHttp:
     """One provider's base URL and headers, and the connections to it.
 
-    `who` names the provider in error messages. `key` never appears in them, nor does what headers or the base URL have
-    under a name that says secret. It is sent as bearer token, or bare in the header `key_header`. `base_hint` is advice
-    for a 404.
-    Raises `SettingsError` for a base URL, key or certificates that no request could be made with.
+    `label` names the provider in error messages. They never contain `key`, nor the values of headers and query
+    parameters whose names mark them as secret. The key is sent as a bearer token, or as it is in the header
+    `key_header`. `base_url_hint` is advice added to the error for a 404.
+    Raises `SettingsError` for a base URL, key or certificates with which no request could be made.
     """
 
     def __init__(
         self,
         base_url: str,
         *,
-        who: str,
+        label: str,
         key: str | None = None,
         key_header: str | None = None,
         headers: Mapping[str, str] | None = None,
-        base_hint: str = "",
+        base_url_hint: str = "",
     ) -> None:
-        self._base = _checked_url(base_url)
-        self._who = who
-        self._base_hint = base_hint
-        self._secrets = (_checked_key(key, who), *_secrets_in(self._base, headers or {}))
+        self._base_url = _checked_url(base_url)
+        self._label = label
+        self._base_url_hint = base_url_hint
+        self._secrets = (_checked_key(key, label), *_secrets_in(self._base_url, headers or {}))
         self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
         if key and key_header:
             self._headers[key_header] = key
         elif key:
             self._headers["authorization"] = f"Bearer {key}"
-        self._tls = _tls() if self._base.scheme == "https" else None
+        self._tls = _tls_context() if self._base_url.scheme == "https" else None
         self._urls: dict[tuple[object, ...], httpx.URL] = {}
-        self._ways: WeakKeyDictionary[asyncio.AbstractEventLoop, _Way] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
 
     @property
     def host(self) -> str:
-        """Host and port, fit for messages and logs."""
-        return self._base.netloc.decode("ascii")
+        """Host and port without credentials, for messages and logs."""
+        return self._base_url.netloc.decode("ascii")
 
     async def post(
         self,
@@ -94,11 +94,11 @@ class ProviderHttp:
         accept: str,
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> Answer:
-        """Post JSON and return the answer as soon as its head is there; raises `ModelError` for any other than 2xx.
+    ) -> ProviderResponse:
+        """Post JSON and return the response once its headers have arrived; raise `ModelError` for any but 2xx.
 
-        `query` goes behind what the base URL has of it. `timeout` bounds each wait for bytes, in seconds. The caller
-        closes the answer.
+        `query` is appended to the base URL's own query. `timeout` bounds each wait for bytes, in seconds. The caller
+        closes the response.
         """
         headers = {**self._headers, "content-type": "application/json", "accept": accept}
         limits = {"timeout": _timeout(timeout).as_dict()}
@@ -106,68 +106,70 @@ class ProviderHttp:
         return await self._send(httpx.Request("POST", url, content=body, headers=headers, extensions=limits))
 
     async def get(self, path: str, *, timeout: float, limit: int) -> bytes:
-        """The body at `path`, at most `limit` bytes; raises `ModelError`."""
+        """Return the body at `path`, at most `limit` bytes; raise `ModelError` otherwise."""
         limits = {"timeout": httpx.Timeout(timeout).as_dict()}
         request = httpx.Request("GET", self._url(path, {}), headers=self._headers, extensions=limits)
-        async with await self._send(request) as answer:
-            return await answer.read(limit)
+        async with await self._send(request) as response:
+            return await response.read(limit)
 
     def hide_secrets(self, error: ModelError) -> ModelError:
-        """The same error without the key; whatever is raised of a provider passes here before anybody sees it."""
+        """Return the same error without the key; every error about a provider passes through here."""
         return hide_secrets(error, self._secrets)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        if way := self._ways.pop(asyncio.get_running_loop(), None):
-            await way.aclose()
+        if client := self._clients.pop(asyncio.get_running_loop(), None):
+            await client.aclose()
 
     def _url(self, path: str, query: Mapping[str, str]) -> httpx.URL:
-        """Kept, because making one takes as long as reading ten tokens, and a provider has few."""
+        """Return the URL of `path`, from a cache: building one takes as long as reading ten tokens."""
         key = (path, *query.items())
         if key not in self._urls:
-            url = self._base.copy_with(path=self._base.path.rstrip("/") + path)
+            url = self._base_url.copy_with(path=self._base_url.path.rstrip("/") + path)
             self._urls[key] = url.copy_merge_params(query) if query else url
         return self._urls[key]
 
-    def _way(self) -> _Way:
+    def _client(self) -> _Client:
         loop = asyncio.get_running_loop()
-        way = self._ways.get(loop)
-        if way is None:
+        client = self._clients.get(loop)
+        if client is None:
             idle_seconds = _IDLE_SECONDS if self._tls else _IDLE_SECONDS_LOCAL
-            proxied = not is_loopback(self._base.host) and bool(getproxies())
-            way = self._ways[loop] = (_by_proxy if proxied else _direct)(self._tls, idle_seconds)
-        return way
+            proxied = not is_loopback(self._base_url.host) and bool(getproxies())
+            client = self._clients[loop] = (_proxy_client if proxied else _direct_client)(self._tls, idle_seconds)
+        return client
 
-    async def _send(self, request: httpx.Request) -> Answer:
+    async def _send(self, request: httpx.Request) -> ProviderResponse:
         try:
-            response = await self._way().send(request)
-        except _BROKEN as exc:
+            response = await self._client().send(request)
+        except _TRANSPORT_EXCEPTIONS as exc:
             raise self._transport_error(exc) from exc
-        answer = Answer(response, self._transport_error)
+        opened = ProviderResponse(response, self._transport_error)
         if response.is_success:
-            return answer
-        async with answer:
-            complaint = await self._complaint(answer)
-        error = status_error(response.status_code, answer.headers, complaint, who=self._who, base_hint=self._base_hint)
+            return opened
+        async with opened:
+            report = await self._error_report(opened)
+        error = status_error(
+            response.status_code, opened.headers, report, label=self._label, base_url_hint=self._base_url_hint
+        )
         raise self.hide_secrets(error)
 
-    async def _complaint(self, answer: Answer) -> Complaint:
-        if answer.is_compressed:
-            return COMPRESSED
-        return body_complaint(await answer.beginning(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS))
+    async def _error_report(self, response: ProviderResponse) -> ErrorReport:
+        if response.is_compressed:
+            return COMPRESSED_BODY
+        return parse_error_body(await response.read_prefix(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS))
 
     def _transport_error(self, exc: Exception) -> ModelError:
-        what = next((what for kind, what in _FAULTS if isinstance(exc, kind)), "broke the connection")
+        what = next((what for kind, what in _TRANSPORT_FAILURES if isinstance(exc, kind)), "broke the connection")
         error = ModelError(
-            f"{self._who} at {self.host} {what}: {str(exc) or type(exc).__name__}",
+            f"{self._label} at {self.host} {what}: {str(exc) or type(exc).__name__}",
             code="provider.transport",
             retryable=not isinstance(exc, httpx.InvalidURL),
         )
         return self.hide_secrets(error)
 
 
-class Answer:
-    """The head of an answer and, read by read, its body. Use it in `async with`, or close it."""
+class ProviderResponse:
+    """A response: its headers and, read by read, its body. Use it in `async with`, or close it."""
 
     def __init__(self, response: httpx.Response, transport_error: Callable[[Exception], ModelError]) -> None:
         self.headers: Mapping[str, str] = response.headers
@@ -182,27 +184,30 @@ class Answer:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the server compresses, which it was asked not to do."""
+        """True if the server compressed the body although the request forbids it."""
         return self.headers.get("content-encoding", "identity").lower() != "identity"
 
     async def next_bytes(self) -> bytes | None:
-        """What one read of the socket brought, None at the clean end; raises `ModelError` if the connection breaks."""
+        """Return the bytes of one socket read, None at the clean end; raise `ModelError` if the connection breaks."""
         try:
             return await anext(self._reads, None)
-        except _BROKEN as exc:
+        except _TRANSPORT_EXCEPTIONS as exc:
             raise self._transport_error(exc) from exc
 
     async def read(self, limit: int) -> bytes:
-        """The whole body; one over `limit` bytes is a `ModelError`."""
+        """Return the whole body; raise `ModelError` if it has more than `limit` bytes."""
         body = bytearray()
         while (data := await self.next_bytes()) is not None:
             body += data
             if len(body) > limit:
-                raise ModelError(f"an answer of over {limit} bytes", code="provider.bad_reply")
+                raise ModelError(f"the response has more than {limit} bytes", code="provider.bad_reply")
         return bytes(body)
 
-    async def beginning(self, limit: int, seconds: float) -> bytes:
-        """What comes of the body, up to `limit` bytes and for up to `seconds`: the status says more than its end."""
+    async def read_prefix(self, limit: int, seconds: float) -> bytes:
+        """Return the first `limit` bytes of the body, or what arrives of them in `seconds`; errors end the read.
+
+        It is for error responses, where the status matters more than the end of the body.
+        """
         body = bytearray()
         with suppress(TimeoutError, ModelError):
             async with asyncio.timeout(seconds):
@@ -211,7 +216,7 @@ class Answer:
         return bytes(body[:limit])
 
     async def aclose(self) -> None:
-        """Close it; a body that was not read to its end takes the connection with it."""
+        """Close the response; if the body was not read to its end, the connection is dropped."""
         await self._response.aclose()
 
     async def __aenter__(self) -> Self:
@@ -223,88 +228,90 @@ class Answer:
         await self.aclose()
 
 
-# --- the two ways out ---------------------------------------------------------------------------------------------
+# --- transports: httpx's own for proxies, else _http1 -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How requests are sent, and how the connections are ended."""
+class _Client:
+    """A function that sends requests, and one that closes the connections."""
 
     send: Callable[[httpx.Request], Awaitable[httpx.Response]]
     aclose: Callable[[], Awaitable[None]]
 
 
-def _by_proxy(tls: ssl.SSLContext | None, idle_seconds: float) -> _Way:
-    """httpx as it comes: it knows all about proxies."""
+def _proxy_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
+    """Return httpx's own client, which supports proxies."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
     client = httpx.AsyncClient(verify=tls or True, follow_redirects=False, limits=limits)
-    return _Way(partial(client.send, stream=True), client.aclose)
+    return _Client(partial(client.send, stream=True), client.aclose)
 
 
-def _direct(tls: ssl.SSLContext | None, idle_seconds: float) -> _Way:
-    """httpx's requests and responses over `_http1`, without a client: no cookies, no redirects."""
-    transport = _Direct(tls, idle_seconds)
-    return _Way(transport.handle_async_request, transport.aclose)
+def _direct_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
+    """Return a client that sends httpx requests by `_http1`: no cookies, no redirects."""
+    transport = _Http1Transport(tls, idle_seconds)
+    return _Client(transport.handle_async_request, transport.aclose)
 
 
-class _Direct(httpx.AsyncBaseTransport):
-    """httpx's side of `_http1`."""
+class _Http1Transport(httpx.AsyncBaseTransport):
+    """An httpx transport over `_http1`."""
 
     def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
-        self._connections = Connections(idle_seconds=idle_seconds, tls=tls)
+        self._pool = ConnectionPool(idle_seconds=idle_seconds, tls=tls)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         url, limits = request.url, request.extensions["timeout"]
         secure = url.scheme == "https"
         origin = (url.raw_host.decode("ascii").strip("[]"), url.port or (443 if secure else 80), secure)
         content = request_bytes(request.method.encode(), url.raw_path, request.headers.raw, request.content)
-        with _as_httpx(request):
-            wire = await self._connections.connection(origin, limits["connect"])
-        with _as_httpx(request, httpx.ReadTimeout, httpx.ReadError):
-            reply = await self._connections.exchange(wire, content, limits["read"])
-        return httpx.Response(reply.head.status, headers=reply.head.headers, stream=_Body(reply, request))
+        with _translate_errors(request):
+            connection = await self._pool.acquire(origin, limits["connect"])
+        with _translate_errors(request, httpx.ReadTimeout, httpx.ReadError):
+            response = await self._pool.send(connection, content, limits["read"])
+        return httpx.Response(
+            response.head.status, headers=response.head.headers, stream=_ResponseStream(response, request)
+        )
 
     async def aclose(self) -> None:
-        self._connections.close()
+        self._pool.close()
 
 
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, reply: Http1Reply, request: httpx.Request) -> None:
-        self._reply = reply
+class _ResponseStream(httpx.AsyncByteStream):
+    def __init__(self, response: Http1Response, request: httpx.Request) -> None:
+        self._response = response
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            with _as_httpx(self._request, httpx.ReadTimeout, httpx.ReadError):
-                data = await self._reply.read()
+            with _translate_errors(self._request, httpx.ReadTimeout, httpx.ReadError):
+                data = await self._response.read()
             if not data:
                 return
             yield data
 
     async def aclose(self) -> None:
-        self._reply.close()
+        self._response.close()
 
 
 @contextmanager
-def _as_httpx(
+def _translate_errors(
     request: httpx.Request,
-    late: type[httpx.TimeoutException] = httpx.ConnectTimeout,
-    broken: type[httpx.NetworkError] = httpx.ConnectError,
+    timeout_error: type[httpx.TimeoutException] = httpx.ConnectTimeout,
+    network_error: type[httpx.NetworkError] = httpx.ConnectError,
 ) -> Generator[None]:
-    """Failures of `_http1` in httpx's words."""
+    """Raise the exceptions of `_http1` as those of httpx."""
     try:
         yield
     except TimeoutError as exc:
-        raise late(str(exc), request=request) from exc
+        raise timeout_error(str(exc), request=request) from exc
     except OSError as exc:
-        raise broken(str(exc), request=request) from exc
+        raise network_error(str(exc), request=request) from exc
     except ProtocolError as exc:
         raise httpx.RemoteProtocolError(str(exc), request=request) from exc
 
 
 @cache
-def _tls() -> ssl.SSLContext:
-    """For all providers: reading the certificates takes 20 ms, and far more on a busy machine."""
+def _tls_context() -> ssl.SSLContext:
+    """Return the TLS context of all providers; reading the certificates takes 20 ms, and more on a busy machine."""
     try:
         tls = httpx.create_ssl_context()
     except OSError as exc:
@@ -328,14 +335,14 @@ def _checked_url(text: str) -> httpx.URL:
     return url
 
 
-def _checked_key(key: str | None, who: str) -> str:
+def _checked_key(key: str | None, label: str) -> str:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise SettingsError(f"the key for {who} has blanks, line ends or non-ASCII characters; paste it again")
+        raise SettingsError(f"the key for {label} has blanks, line ends or non-ASCII characters; paste it again")
     return key or ""
 
 
 def _secrets_in(base: httpx.URL, headers: Mapping[str, str]) -> Iterator[str]:
-    """What stands under a name that says secret, and a login's password."""
+    """Yield the values whose names mark them as secret, and the password in the base URL."""
     yield base.password
     for name, value in (*headers.items(), *base.params.items()):
         if is_secret_name(name):

@@ -1,6 +1,7 @@
-"""The body of a reply as JSON objects: one per event or line; one, or a list of them, where the server does not stream.
+"""Parsing of a reply's body into JSON objects.
 
-An error that stands bare between events or behind them comes out like one; other bare text is none of our business.
+A stream has one object per event or line; a body that is not streamed is one object or a list of them. An unframed
+error between or after events is returned like an event; other unframed text is ignored.
 """
 
 from __future__ import annotations
@@ -13,162 +14,167 @@ from typing import Any, Protocol, cast
 from pydantic_core import from_json
 
 from agenticx.errors import ModelError
-from agenticx.llms._failures import complaint_in
+from agenticx.llms._failures import find_error
 from agenticx.llms._limits import MAX_PARSED_BYTES, MAX_WIRE_BYTES
-from agenticx.llms._sse import MAX_EVENT_BYTES, SseParser, Stray
-from agenticx.llms._values import MAX_DEPTH, cleaned, object_of
-from agenticx.llms._weight import parsed_bytes
+from agenticx.llms._sse import MAX_EVENT_BYTES, SseParser, StrayJson
+from agenticx.llms._values import MAX_DEPTH, cleaned, object_from_pairs
+from agenticx.llms._weight import estimate_parsed_bytes
 from agenticx.strict_json import is_nested_deeper
 
-__all__ = ["Frames", "JsonEvents", "malformed"]
+__all__ = ["FrameParser", "JsonEventParser", "malformed_reply"]
 
-_SNIFFED_BYTES = 1024
-_LIGHT_BYTES = 64 * 1024  # no event this short is too heavy
+_MAX_SNIFFED_BYTES = 1024
+_UNCHECKED_BYTES = 64 * 1024  # an event this short never needs too much memory
 _BOM = b"\xef\xbb\xbf"
 
 
-class Frames(Protocol):
-    """What cuts a body into the texts of its events: `SseParser` or `LineParser`."""
+class FrameParser(Protocol):
+    """A parser that splits a body into the payloads of its events: `SseParser` or `LineParser`."""
 
     overflowed: bool
 
     @property
-    def held(self) -> int: ...
+    def buffered_bytes(self) -> int: ...
 
     def feed(self, data: bytes, /) -> list[bytes]: ...
 
     def flush(self) -> list[bytes]: ...
 
 
-class JsonEvents:
-    """Bytes in, objects out. `is_whole` says that the body is one object or a list of them, which come at the end.
+class JsonEventParser:
+    """An incremental parser of a body's bytes into JSON objects.
 
-    `[DONE]` is no object and skipped; where it `closes` the body nothing comes out behind it, and `closed` says so.
-    Numbers that are not finite stay what they are: arguments with one in them are never taken for others.
+    `is_json_body` is true if the body is one object or a list of them, which are returned at the end. `[DONE]` is no
+    object and skipped; with `done_marker_ends` nothing after it is returned, and `closed` becomes true.
+    Numbers that are not finite are kept, so that arguments with such a number are never taken for others.
 
-    Iterating raises `ModelError` at what is no JSON object, after everything before it was handed out. `who` names
-    the provider in it. Without `frames` the events are server-sent ones. `arguments` is what the arguments of a call
-    are called: where they are an object, a key that it names twice is kept (`_values.json_text` writes it out).
+    Iterating raises `ModelError` at a payload that is no JSON object, after everything before it was returned; `label`
+    names the provider in it. Without `frames` the body is parsed as server-sent events. `arguments_key` is the key of a
+    call's arguments: where they are an object, duplicate keys in it are kept (`_values.json_text` writes all of them).
     """
 
-    def __init__(self, *, who: str, frames: Frames | None = None, closes: bool = False, arguments: str = "") -> None:
-        self.is_whole = False
+    def __init__(
+        self, *, label: str, frames: FrameParser | None = None, done_marker_ends: bool = False, arguments_key: str = ""
+    ) -> None:
+        self.is_json_body = False
         self.closed = False
-        self._closes = closes
-        self._who = who
-        self._frames: Frames = frames or SseParser()
-        self._head: bytes | None = b"" if frames is None else None
+        self._done_marker_ends = done_marker_ends
+        self._label = label
+        self._frames: FrameParser = frames or SseParser()
+        self._sniffed: bytes | None = b"" if frames is None else None
         self._body = bytearray()
-        self._taken = 0
-        self._name = f'"{arguments}"'.encode() if arguments else None
-        self._named_object = re.compile(rb'"%b"\s*:\s*\{\s*"' % arguments.encode())
+        self._payload_bytes = 0
+        self._arguments_key = f'"{arguments_key}"'.encode() if arguments_key else None
+        self._arguments_object = re.compile(rb'"%b"\s*:\s*\{\s*"' % arguments_key.encode())
 
     @property
-    def held(self) -> int:
-        """Bytes that were fed and that no object came of yet."""
-        return len(self._body) if self.is_whole else self._frames.held
+    def buffered_bytes(self) -> int:
+        """Bytes that were fed and are not parsed yet."""
+        return len(self._body) if self.is_json_body else self._frames.buffered_bytes
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The objects that `data` completes."""
-        if self._head is not None:
+        """Yield the objects that `data` completes."""
+        if self._sniffed is not None:
             data = self._sniff(data)
-        if self.is_whole:
+        if self.is_json_body:
             self._body += data
             if len(self._body) > MAX_EVENT_BYTES:
-                raise malformed("it is longer than any reply may be", who=self._who)
+                raise malformed_reply(f"it has more than {MAX_EVENT_BYTES} bytes", label=self._label)
             return
         yield from self._objects(self._frames.feed(data))
         if self._frames.overflowed:
-            raise malformed("an event is longer than any reply may be", who=self._who)
+            raise malformed_reply("an event is longer than any reply may be", label=self._label)
 
     def end(self) -> Iterator[dict[str, Any]]:
-        """What the clean end of the body completes; an event that was cut brings nothing."""
-        if self.is_whole:
+        """Yield the objects that the clean end of the body completes; a truncated event is dropped."""
+        if self.is_json_body:
             body, self._body = bytes(self._body), bytearray()
             yield from self._objects([body])
             return
-        rest = (self._frames.feed(self._head) if self._head else []) + self._frames.flush()
+        rest = (self._frames.feed(self._sniffed) if self._sniffed else []) + self._frames.flush()
         try:
             yield from self._objects(rest)
         except ModelError:
             return
 
     def _sniff(self, data: bytes) -> bytes:
-        """Decide by the first visible byte: no line of an event stream begins with a brace or bracket."""
-        head = (self._head or b"") + data
+        """Detect a JSON body by its first visible byte: no line of an event stream begins with a brace or bracket."""
+        head = (self._sniffed or b"") + data
         visible = head.removeprefix(_BOM).lstrip()
-        if (not visible or _BOM.startswith(head)) and len(head) < _SNIFFED_BYTES:
-            self._head = head
+        if (not visible or _BOM.startswith(head)) and len(head) < _MAX_SNIFFED_BYTES:
+            self._sniffed = head
             return b""
-        self._head = None
-        self.is_whole = visible[:1] in (b"{", b"[")
-        return visible if self.is_whole else head
+        self._sniffed = None
+        self.is_json_body = visible[:1] in (b"{", b"[")
+        return visible if self.is_json_body else head
 
     def _objects(self, payloads: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         for payload in payloads:
-            self._taken += len(payload)
-            if self._taken > MAX_WIRE_BYTES:
-                raise malformed("it is longer than any reply may be", who=self._who)
-            if len(payload) > _LIGHT_BYTES and parsed_bytes(payload) > MAX_PARSED_BYTES:
-                raise malformed("an event holds more than any reply may", who=self._who)
-            if type(payload) is Stray:
+            self._payload_bytes += len(payload)
+            if self._payload_bytes > MAX_WIRE_BYTES:
+                raise malformed_reply("it is longer than any reply may be", label=self._label)
+            if len(payload) > _UNCHECKED_BYTES and estimate_parsed_bytes(payload) > MAX_PARSED_BYTES:
+                raise malformed_reply("an event holds more than any reply may", label=self._label)
+            if type(payload) is StrayJson:
                 if (error := _bare_error(payload)) is not None:
                     yield error
                 continue
             try:
-                value: object = self._lenient(payload) if self._has_object(payload) else from_json(payload)
+                value: object = (
+                    self._parse_leniently(payload) if self._may_hold_arguments(payload) else from_json(payload)
+                )
             except ValueError:
                 word = payload.strip()
-                if word == b"[DONE]" and self._closes and not self.is_whole:
+                if word == b"[DONE]" and self._done_marker_ends and not self.is_json_body:
                     self.closed = True
                     return
                 if word in (b"", b"[DONE]"):
                     continue
-                value = self._lenient(payload)
-            if isinstance(value, list) and self.is_whole:
-                yield from map(self._object, cast("list[object]", value))
+                value = self._parse_leniently(payload)
+            if isinstance(value, list) and self.is_json_body:
+                yield from map(self._checked_object, cast("list[object]", value))
             else:
-                yield self._object(cast("object", value))
+                yield self._checked_object(cast("object", value))
 
-    def _has_object(self, payload: bytes) -> bool:
-        """Whether arguments may be an object in it, and not an empty one."""
-        if self._name is None:
+    def _may_hold_arguments(self, payload: bytes) -> bool:
+        """Return whether the payload may contain a call's arguments as a non-empty object."""
+        if self._arguments_key is None:
             return False
         if b"\\u006" in payload or b"\\u007" in payload:  # a letter that needs no escape: the name may be written so
             return True
-        return self._name in payload and bool(self._named_object.search(payload))
+        return self._arguments_key in payload and bool(self._arguments_object.search(payload))
 
-    def _object(self, value: object) -> dict[str, Any]:
+    def _checked_object(self, value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise malformed(f"an event is {type(value).__name__}, not an object", who=self._who)
+            raise malformed_reply(f"an event is {type(value).__name__}, not an object", label=self._label)
         return cast("dict[str, Any]", value)
 
-    def _lenient(self, payload: bytes) -> object:
-        """What the fast parser refuses or makes less of: lone surrogates, bytes that are no UTF-8, keys named twice."""
+    def _parse_leniently(self, payload: bytes) -> object:
+        """Parse what the fast parser refuses or loses: lone surrogates, invalid UTF-8, duplicate keys."""
         text = payload.decode("utf-8-sig", "replace")
         if is_nested_deeper(text, MAX_DEPTH):
-            raise malformed("an event is nested too deeply", who=self._who)
+            raise malformed_reply("an event is nested too deeply", label=self._label)
         try:
-            return cleaned(json.loads(text, object_pairs_hook=object_of))
+            return cleaned(json.loads(text, object_pairs_hook=object_from_pairs))
         except ValueError as exc:
-            raise malformed(f"an event is not JSON ({exc})", who=self._who) from exc
+            raise malformed_reply(f"an event is not JSON ({exc})", label=self._label) from exc
 
 
 def _bare_error(text: bytes) -> dict[str, Any] | None:
-    """The error that stands in a body without being an event, None if it is none."""
+    """Return the error in unframed text of a body, None if it is none."""
     try:
         value: object = from_json(text)
     except ValueError:
         return None
     if isinstance(value, list):
         value = next(iter(cast("list[object]", value)), None)
-    if not isinstance(value, dict) or complaint_in(fields := cast("dict[str, Any]", value)) is None:
+    if not isinstance(value, dict) or find_error(fields := cast("dict[str, Any]", value)) is None:
         return None
     return fields
 
 
-def malformed(what: str, *, who: str) -> ModelError:
-    """The error for a reply that breaks its provider's own protocol."""
+def malformed_reply(detail: str, *, label: str) -> ModelError:
+    """Return the error for a reply that violates its provider's own protocol."""
     return ModelError(
-        f"{who} sent a malformed reply: {what}", code="provider.bad_reply", provider_type="protocol_error"
+        f"{label} sent a malformed reply: {detail}", code="provider.bad_reply", provider_type="protocol_error"
     )

@@ -1,4 +1,4 @@
-"""What the parsers of all wires share: bytes in, deltas out, and how far the reply is."""
+"""The base of all wires' reply parsers, which turn bytes into deltas."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from collections.abc import Iterator
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms._json_events import JsonEvents, malformed
+from agenticx.llms._json_events import JsonEventParser, malformed_reply
 from agenticx.llms.base import Delta, ReplySize
 
-__all__ = ["JsonReply"]
+__all__ = ["JsonReplyParser"]
 
 
-class JsonReply(ABC):
-    """One reply, read from its `events`; a wire adds what it takes from each of them and, perhaps, from their end.
+class JsonReplyParser(ABC):
+    """A parser of one reply from its `events`; a wire implements the handling of each event and of the end.
 
-    After each `feed` look at the state: `error` (raise it), `done` (stop reading), `finishing` (it is whole already,
-    although something that belongs to it may follow). `who` names the provider in errors, `model` the model that the
-    reply's provider state belongs to.
+    After each `feed` the caller checks the state: `error` (raise it), `done` (stop reading), `finishing` (the reply is
+    complete, although more that belongs to it may follow). `label` names the provider in errors, `model` is the model
+    that the reply's provider state belongs to.
     """
 
-    def __init__(self, events: JsonEvents, *, who: str, model: str) -> None:
+    def __init__(self, events: JsonEventParser, *, label: str, model: str) -> None:
         self.error: ModelError | None = None
         self.done = False
         self.finishing = False
-        self._who = who
+        self._label = label
         self._model = model
         self._events = events
-        self._size = ReplySize(label=who)
+        self._size = ReplySize(label=label)
         self._ended = False
 
     @property
-    def held(self) -> int:
-        """Bytes of an event that has begun: the next call may have to parse as much."""
-        return self._events.held
+    def buffered_bytes(self) -> int:
+        """Bytes of an incomplete event, which the next call may have to parse."""
+        return self._events.buffered_bytes
 
     def feed(self, data: bytes) -> list[Delta]:
-        """The deltas of all events that `data` completes; none any more once the reply is `done` or in `error`."""
+        """Return the deltas of all events that `data` completes; none once the reply is `done` or has an `error`."""
         return [] if self.done or self.error else self._read(self._events.feed(data))
 
     def end(self) -> list[Delta]:
-        """What the clean end of the body completes. No complete `Finished` is in it without a wire's end marker."""
+        """Return the deltas that the clean end of the body completes.
+
+        Without the wire's end marker they contain no complete `Finished`.
+        """
         if self.done or self.error:
             return []
         self._ended = True
@@ -51,24 +54,24 @@ class JsonReply(ABC):
         deltas: list[Delta] = []
         try:
             for event in events:
-                self._take_event(event, deltas)
+                self._handle_event(event, deltas)
                 if self.done:
                     break
             if (self._ended or self._events.closed) and not self.done:
-                self._conclude(deltas)
+                self._handle_end(deltas)
         except ModelError as exc:
             self.error = exc
         except RecursionError:
-            self.error = malformed("an event is nested too deeply", who=self._who)
-        if too_much := self._size.truncate(deltas):
-            self.error = too_much
+            self.error = malformed_reply("an event is nested too deeply", label=self._label)
+        if error := self._size.truncate(deltas):
+            self.error = error
         return deltas
 
-    # --- what a wire says
+    # --- implemented by the wires
 
     @abstractmethod
-    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
-        """Add the deltas of one event. Sets `done` or `finishing` at the end marker; raises `ModelError`."""
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        """Add the deltas of one event; set `done` or `finishing` at the end marker; raise `ModelError`."""
 
-    def _conclude(self, deltas: list[Delta]) -> None:  # noqa: B027 - on most wires the events say it all
-        """Add what is only known once no event follows, in a reply that is not `done`; raises `ModelError`."""
+    def _handle_end(self, deltas: list[Delta]) -> None:  # noqa: B027 - most wires need nothing at the end
+        """Add the deltas that are only known after the last event, if the reply is not `done`; raise `ModelError`."""

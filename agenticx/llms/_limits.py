@@ -1,7 +1,7 @@
-"""What one reply may be at most, whatever wire it comes over; `base.ReplySize` counts it there and behind all wires.
+"""Limits on the size of one reply, for all wires; `base.ReplySize` enforces them.
 
-Memory is in bytes, what is written in characters. Real replies stay far below each of them; all of them together keep
-a process within 64 MB of what it took before.
+Memory is in bytes, text in characters. Real replies stay far below each limit; together they bound the memory that a
+reply adds to a process to 64 MB.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ __all__ = [
 ]
 
 MAX_CALLS = 256
-"""Calls of tools; real models ask for a few dozen at most."""
+"""Tool calls; real models make a few dozen at most."""
 
 MAX_NAME_CHARS = 1024
-"""The name of one tool; providers take 64 to 128. Ids are only counted: gateways put signatures into them."""
+"""The name of one tool; providers accept 64 to 128. Ids count only towards the total: gateways put signatures there."""
 
 MAX_ARGUMENT_CHARS = 4 * 1024 * 1024
 """The arguments of one call, as text."""
 
 MAX_VALUES = 10_000
-"""JSON values in the arguments of one call. A longest reply has room for as many; what reads them takes about a
-microsecond for each, and does so several times."""
+"""JSON values in the arguments of one call. The longest reply can contain as many; reading them takes about a
+microsecond for each, and they are read several times."""
 
 MAX_ITEMS = 4096
 """Output items or content blocks."""
 
 MAX_REPLY_BYTES = 12 * 1024 * 1024
-"""All that is written, with the ids and names of calls: 12 million characters, three million where any is not ASCII."""
+"""All text, with the ids and names of calls: 12 million characters, three million if any is not ASCII."""
 
 MAX_DELTAS = 400_000
-"""Pieces in which it comes. No model writes as many tokens; a letter that comes alone takes up to 90 bytes."""
+"""Deltas of a reply. No model writes as many tokens; a delta of a single letter takes up to 90 bytes of memory."""
 
 MAX_WIRE_BYTES = 64 * 1024 * 1024
-"""Its events as they come, whatever is in them; a token takes up to 350 bytes there, and no model writes 190,000."""
+"""Bytes of all events as received; a token takes up to 350 bytes there, and no model writes 190,000 tokens."""
 
 MAX_KEPT_BYTES = 24 * 1024 * 1024
 """Parsed JSON that a wire keeps until the end of the reply, for the provider or to compare with."""
 
 MAX_PARSED_BYTES = 24 * 1024 * 1024
-"""What one piece of JSON may come to, an event or the arguments of all calls; parsed, `{}` takes 25 times as much as
-its text, and an emoji makes all letters of its string four bytes wide."""
+"""Memory of one parsed JSON text: an event, or the arguments of all calls. Parsed, `{}` takes 25 times as much as its
+text, and an emoji makes all letters of its string four bytes wide."""

@@ -1,4 +1,4 @@
-"""What all models behind a provider's server share: who they are, the loop that asks, and how a reply is read."""
+"""The base of all models behind a provider's server: sending, downgrading and reading replies."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession, conceded
-from agenticx.llms._http import Answer, ProviderHttp
+from agenticx.llms._concessions import Downgrade, find_downgrade
+from agenticx.llms._http import ProviderHttp, ProviderResponse
 from agenticx.llms._reading import ReplyParser, read_reply
-from agenticx.llms._weight import sending_size
+from agenticx.llms._weight import history_size
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.threads import run_sized
 
 __all__ = [
-    "WITHOUT_IT",
-    "WITHOUT_STREAMING",
-    "Call",
+    "FIELD_REFUSED",
+    "STREAMING_REFUSED",
+    "PostRequest",
     "ProviderModel",
-    "Way",
-    "differently",
-    "for_whole_replies",
+    "RequestMode",
+    "with_dialect",
+    "without_streaming",
 ]
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """What is posted for one reply: a body of JSON to `path` below the base URL."""
+class PostRequest:
+    """One request for a reply: a JSON body that is posted to `path` below the base URL."""
 
     path: str
     body: bytes
@@ -43,41 +43,41 @@ Dialect = TypeVar("Dialect")
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Generic[Dialect]):
-    """How a server is asked: by what it takes of what only some take, and for a stream or for whole replies."""
+class RequestMode(Generic[Dialect]):
+    """The form of the requests to a server: its dialect, and whether replies are streamed."""
 
     dialect: Dialect
-    streams: bool = True
+    streaming: bool = True
 
 
-def differently(**changes: Any) -> Callable[[Way[Any]], Way[Any]]:
-    """What asks the same with these fields of the dialect changed."""
+def with_dialect(**changes: Any) -> Callable[[RequestMode[Any]], RequestMode[Any]]:
+    """Return a change of the request mode that sets these fields of its dialect."""
     return lambda way: replace(way, dialect=replace(way.dialect, **changes))
 
 
-def for_whole_replies(way: Way[Any]) -> Way[Any]:
-    """What asks the same without streaming."""
-    return replace(way, streams=False)
+def without_streaming(way: RequestMode[Any]) -> RequestMode[Any]:
+    """Return the same request mode without streaming."""
+    return replace(way, streaming=False)
 
 
-WITHOUT_IT = "the server refuses a field; asking without it"
-WITHOUT_STREAMING = "the server refuses to stream; asking for whole replies"
+FIELD_REFUSED = "the server refuses a field; asking without it"
+STREAMING_REFUSED = "the server refuses to stream; asking for whole replies"
 
 
 class ProviderModel(ABC, Generic[Dialect]):
-    """A model that is asked over `http`; a wire adds what it posts, what it reads, and which refusals it can meet.
+    """A model that is called over `http`; a wire adds its requests, its parser and its downgrades.
 
-    `model` is what the server calls it, `name` what the person calls it. It is asked by `dialect` until a refusal calls
-    for one of the `_concessions`, which holds from then on.
+    `model` is its name at the server, `name` its name for the user. Requests are made in `dialect` until the server
+    refuses one and one of the `_downgrades` applies, which is used from then on.
     """
 
     _tail_seconds: ClassVar[float | None] = None
-    """How long the end of a body may lag behind a reply that is whole, None: as long as any other read."""
+    """Seconds to wait for the end of the body once the reply is complete; None waits as long as for any other read."""
 
-    _refusals: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
-    """The codes of errors that may mean only how it was asked."""
+    _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
+    """The codes of errors that may have been caused by the form of the request."""
 
-    _concessions: Sequence[Concession[Way[Dialect]]] = ()
+    _downgrades: Sequence[Downgrade[RequestMode[Dialect]]] = ()
 
     def __init__(
         self, model: str, http: ProviderHttp, *, name: str, context_window: int | None, dialect: Dialect
@@ -86,7 +86,7 @@ class ProviderModel(ABC, Generic[Dialect]):
         self._http = http
         self._name = name
         self._context_window = context_window
-        self._way = Way(dialect)
+        self._mode = RequestMode(dialect)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, host={self._http.host!r})"
@@ -104,56 +104,56 @@ class ProviderModel(ABC, Generic[Dialect]):
         await self._http.aclose()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
-        """The reply, read by read. Closing the iterator closes the socket."""
+        """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
         return read_reply(
-            lambda: self._ask(request),
+            lambda: self._send(request),
             self._parser(request),
-            who=f"{self._name} at {self._http.host}",
-            told=self._http.hide_secrets,
+            label=f"{self._name} at {self._http.host}",
+            redact=self._http.hide_secrets,
             tail_seconds=self._tail_seconds,
         )
 
-    async def _ask(self, request: ModelRequest) -> Answer:
-        """Send the request, in the way this server takes it; what it refuses in general is remembered."""
-        native = True
+    async def _send(self, request: ModelRequest) -> ProviderResponse:
+        """Send the request, downgraded until the server accepts it; downgrades are kept for later requests."""
+        replay_state = True
         while True:
-            asked = self._way
+            mode = self._mode
             try:
-                call = await run_sized(
-                    self._call, request, native, size=sending_size(request.messages), name="agx request"
+                post = await run_sized(
+                    self._build_request, request, replay_state, size=history_size(request.messages), name="agx request"
                 )
-                return await self._post(call, request.timeout)
+                return await self._post(post, request.timeout)
             except ModelError as error:
-                if native and self._refuses_state(error):
+                if replay_state and self._refuses_state(error):
                     log.warning("the server refuses its own earlier output; sending it as text", model=self._name)
-                    native = False
-                elif not self._adapt(error, asked):
+                    replay_state = False
+                elif not self._try_downgrade(error, mode):
                     raise
 
-    async def _post(self, call: Call, timeout: float | None) -> Answer:
-        return await self._http.post(call.path, call.body, accept=call.accept, query=call.query, timeout=timeout)
+    async def _post(self, post: PostRequest, timeout: float | None) -> ProviderResponse:
+        return await self._http.post(post.path, post.body, accept=post.accept, query=post.query, timeout=timeout)
 
-    def _adapt(self, error: ModelError, asked: Way[Dialect]) -> bool:
-        """Whether the server refused only the way it was asked, and there is another one, which is used from now on."""
-        found = conceded(asked, error, self._concessions) if error.code in self._refusals else None
-        if found is None:
+    def _try_downgrade(self, error: ModelError, mode: RequestMode[Dialect]) -> bool:
+        """Switch to the downgrade that the error calls for, from now on; return False if there is none."""
+        downgrade = find_downgrade(mode, error, self._downgrades) if error.code in self._downgrade_codes else None
+        if downgrade is None:
             return False
-        before, self._way = self._way, found.change(self._way)
-        if self._way != before:  # else another call was refused the same just now
-            tell = log.info if self._way.streams == before.streams else log.warning
-            tell(found.said, model=self._name, reason=str(error))
+        before, self._mode = self._mode, downgrade.apply(self._mode)
+        if self._mode != before:  # else another call was refused the same just now
+            write = log.info if self._mode.streaming == before.streaming else log.warning
+            write(downgrade.log_message, model=self._name, reason=str(error))
         return True
 
-    # --- what a wire says
+    # --- implemented by the wires
 
     @abstractmethod
-    def _call(self, request: ModelRequest, native: bool) -> Call:
-        """What to post; not `native` once the server refused to have its own output back as it came."""
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+        """Build the request; `replay_state` is false once the server refused its own earlier output."""
 
     @abstractmethod
     def _parser(self, request: ModelRequest) -> ReplyParser:
-        """What reads the reply to that request."""
+        """Return a parser of the reply to that request."""
 
     def _refuses_state(self, error: ModelError) -> bool:
-        """Whether the server does not know its own earlier output any more."""
+        """Return whether the error means that the server does not accept its own earlier output any more."""
         return False

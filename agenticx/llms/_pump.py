@@ -1,4 +1,4 @@
-"""Items of a blocking iterator, produced in a daemon thread of its own and handed to the event loop in batches."""
+"""Async iteration over a blocking iterator that runs in its own daemon thread."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from typing import Any, cast
 from agenticx.logs import get_logger
 from agenticx.threads import start_thread
 
-__all__ = ["ThreadPump"]
+__all__ = ["ThreadedIterator"]
 
-_AHEAD = 256
-"""Items the thread may be ahead of its reader."""
+_MAX_QUEUED = 256
+"""Items that may be queued before the thread waits for its reader."""
 
 _log = get_logger(__name__)
 
 
-class ThreadPump:
-    """Calls `function` in a thread and gives out what it returns, item by item if that is a generator or iterator.
+class ThreadedIterator:
+    """A call of `function` in a thread, whose result is read in batches; an iterator's items are read one by one.
 
-    A thread cannot be ended: `close` makes it stop at its next item, and one that never gets there is left behind.
+    A thread cannot be ended: `close` makes it stop at its next item, and one that produces none is left running.
     """
 
-    def __init__(self, function: Callable[[], object], *, what: str) -> None:
+    def __init__(self, function: Callable[[], object], *, name: str) -> None:
         self._function = function
-        self._what = what
+        self._name = name
         self._loop = asyncio.get_running_loop()
         self._items: deque[object] = deque()
         self._ready = asyncio.Event()
-        self._room = threading.Semaphore(_AHEAD)
+        self._free_slots = threading.Semaphore(_MAX_QUEUED)
         self._closed = False
         self._ended = False
-        self._over = False  # in its thread, which the loop hears of a little later
+        self._thread_done = False  # set in the thread, before the loop runs `_end`
         self._error: Exception | None = None
         context = contextvars.copy_context()
-        start_thread(lambda: context.run(self._work), name=f"agx {what}")
+        start_thread(lambda: context.run(self._run), name=f"agx {name}")
 
-    async def batch(self) -> list[object] | None:
-        """All items there are by now, at least one; None at the end. Raises what the function or iterator raised."""
+    async def next_batch(self) -> list[object] | None:
+        """Return all queued items, at least one; None at the end. Raise what the function or iterator raised."""
         while not self._items:
             if self._ended:
                 if self._error is not None:
@@ -51,17 +51,17 @@ class ThreadPump:
             self._ready.clear()
             await self._ready.wait()
         items = [self._items.popleft() for _ in range(len(self._items))]
-        self._room.release(len(items))
+        self._free_slots.release(len(items))
         return items
 
     def close(self) -> None:
-        """Ask the thread to stop; never waits."""
+        """Ask the thread to stop at its next item, without waiting for it."""
         self._closed = True
-        self._room.release()
-        if not self._ended and not self._over:
-            _log.warning("a blocking model cannot be interrupted; its thread is left behind", what=self._what)
+        self._free_slots.release()
+        if not self._ended and not self._thread_done:
+            _log.warning("a blocking model cannot be interrupted; its thread is left behind", what=self._name)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         error: BaseException | None = None
         try:
             result = self._function()
@@ -69,10 +69,10 @@ class ThreadPump:
                 self._iterate(cast("Iterator[object]", result))
             else:
                 self._put(result)
-        except BaseException as exc:  # noqa: BLE001 - foreign code in a thread; its reader gets it
+        except BaseException as exc:  # noqa: BLE001 - user code in a thread; raised to the reader
             error = exc
-        self._over = True
-        self._tell(lambda: self._end(error))
+        self._thread_done = True
+        self._call_in_loop(lambda: self._end(error))
 
     def _iterate(self, iterator: Iterator[object]) -> None:
         for item in iterator:
@@ -82,10 +82,10 @@ class ThreadPump:
                 return
 
     def _put(self, item: object) -> bool:
-        self._room.acquire()
+        self._free_slots.acquire()
         if self._closed:
             return False
-        self._tell(lambda: self._receive(item))
+        self._call_in_loop(lambda: self._receive(item))
         return True
 
     def _receive(self, item: object) -> None:
@@ -95,15 +95,15 @@ class ThreadPump:
     def _end(self, error: BaseException | None) -> None:
         if error is None or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
             self._error = error
-        else:  # what no coroutine may raise
+        else:  # a coroutine must not raise StopIteration, nor the thread's SystemExit or KeyboardInterrupt
             self._error = RuntimeError(f"{type(error).__name__}: {error}")
         self._ended = True
         self._ready.set()
 
-    def _tell(self, what: Callable[[], Any]) -> None:
+    def _call_in_loop(self, callback: Callable[[], Any]) -> None:
         try:
-            self._loop.call_soon_threadsafe(what)
-        except RuntimeError:  # the loop is closed: nobody reads any more
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the loop is closed, so there is no reader any more
             self._closed = True
 
 

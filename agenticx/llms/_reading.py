@@ -1,4 +1,4 @@
-"""The loop that all wires share: reads of the socket go into a parser, batches of deltas come out."""
+"""The reading loop of all wires: socket reads are fed to a parser, which returns batches of deltas."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import replace
 from typing import Protocol
 
 from agenticx.errors import ModelError
-from agenticx.llms._http import Answer
-from agenticx.llms._json_events import malformed
+from agenticx.llms._http import ProviderResponse
+from agenticx.llms._json_events import malformed_reply
 from agenticx.llms.base import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.threads import run_sized
 
 __all__ = ["ReplyParser", "read_reply"]
 
 _DRAIN_SECONDS = 0.1
-"""How long the end of the body may lag behind the end marker before the connection is given up."""
+"""Seconds to wait for the end of the body after the end marker before the connection is dropped."""
 
-_ANSWER = (TextDelta, ThinkingDelta, ToolCallDelta)
+_ANSWER_DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 
 
 class ReplyParser(Protocol):
-    """A wire's parser. After each call `error` is to be raised and `done` means that nothing more is wanted.
+    """A wire's parser. After each call the caller raises `error`, and stops reading if `done`.
 
-    `finishing` means that the reply is whole already, although something that belongs to it may follow. `held` is the
-    size of an event that has begun: a large one is parsed off the event loop.
+    `finishing` means that the reply is complete already, although more that belongs to it may follow. `buffered_bytes`
+    is the size of an incomplete event: a large one is parsed off the event loop.
     """
 
     error: ModelError | None
@@ -35,7 +35,7 @@ class ReplyParser(Protocol):
     def finishing(self) -> bool: ...
 
     @property
-    def held(self) -> int: ...
+    def buffered_bytes(self) -> int: ...
 
     def feed(self, data: bytes, /) -> list[Delta]: ...
 
@@ -43,93 +43,94 @@ class ReplyParser(Protocol):
 
 
 async def read_reply(
-    ask: Callable[[], Awaitable[Answer]],
+    send: Callable[[], Awaitable[ProviderResponse]],
     parser: ReplyParser,
     *,
-    who: str,
-    told: Callable[[ModelError], ModelError],
+    label: str,
+    redact: Callable[[ModelError], ModelError],
     tail_seconds: float | None = None,
 ) -> AsyncGenerator[Sequence[Delta], None]:
-    """The reply to what `ask` sends, read by read. Closing the iterator closes the socket.
+    """Yield the reply to the request made by `send`, one batch per socket read. Closing the iterator closes the socket.
 
-    Once it is whole, what may follow it is waited for `tail_seconds`, anew only where that goes on with the answer, and
-    a broken connection is its end too, behind which no calls run. `told` makes of an error in it what people may see.
+    Once the reply is complete, its trailing events are awaited for `tail_seconds`; the time starts again only if more
+    of the answer arrives. A broken connection ends such a reply too, but then its calls are not run. `redact` removes
+    secrets from an error in the reply.
     """
-    answer = await ask()
-    tail = _Tail(answer, tail_seconds)
+    response = await send()
+    tail = _Tail(response, tail_seconds)
     try:
-        _check(answer, who)
+        _check_response(response, label)
         while not parser.done:
-            data = await (tail.next_bytes() if parser.finishing else answer.next_bytes())
-            batch = await _parsed(parser, data)
-            if tail.broke:
-                batch = [_without_calls(delta) for delta in batch]
-            if any(isinstance(delta, _ANSWER) for delta in batch):
-                tail.begin()
+            data = await (tail.next_bytes() if parser.finishing else response.next_bytes())
+            batch = await _parse(parser, data)
+            if tail.connection_lost:
+                batch = [_as_broken(delta) for delta in batch]
+            if any(isinstance(delta, _ANSWER_DELTAS) for delta in batch):
+                tail.restart()
             if batch:
                 yield batch
             if parser.error:
-                raise told(parser.error)
+                raise redact(parser.error)
             if data is None:
                 return
-        await _drain(answer)
+        await _drain(response)
     finally:
-        await answer.aclose()
+        await response.aclose()
 
 
-async def _parsed(parser: ReplyParser, data: bytes | None) -> list[Delta]:
-    """Feed a read to the parser, or the end of the body."""
+async def _parse(parser: ReplyParser, data: bytes | None) -> list[Delta]:
+    """Feed the bytes of one read to the parser; None is the end of the body."""
     if data is None:
-        return await run_sized(parser.end, size=parser.held, name="agx parsing")
-    return await run_sized(parser.feed, data, size=parser.held + len(data), name="agx parsing")
+        return await run_sized(parser.end, size=parser.buffered_bytes, name="agx parsing")
+    return await run_sized(parser.feed, data, size=parser.buffered_bytes + len(data), name="agx parsing")
 
 
-def _check(answer: Answer, who: str) -> None:
-    if answer.is_compressed:
-        raise malformed("it is compressed, which it was asked not to be", who=who)
-    if answer.content_type == "text/html":
-        raise malformed("it is a web page; is the base URL right?", who=who)
+def _check_response(response: ProviderResponse, label: str) -> None:
+    if response.is_compressed:
+        raise malformed_reply("it is compressed although the request forbids it", label=label)
+    if response.content_type == "text/html":
+        raise malformed_reply("it is a web page; is the base URL right?", label=label)
 
 
 class _Tail:
-    """What comes behind a reply that is whole; `broke` says that the connection was cut instead of closed."""
+    """The reads after a complete reply; `connection_lost` is true if the connection broke instead of being closed."""
 
-    def __init__(self, answer: Answer, seconds: float | None) -> None:
-        self.broke = False
-        self._answer = answer
+    def __init__(self, response: ProviderResponse, seconds: float | None) -> None:
+        self.connection_lost = False
+        self._response = response
         self._seconds = seconds
-        self._until: float | None = None
+        self._deadline: float | None = None
 
-    def begin(self) -> None:
-        """From now on it is waited for."""
-        self._until = None
+    def restart(self) -> None:
+        """Start the time for trailing events again, at the next read."""
+        self._deadline = None
 
     async def next_bytes(self) -> bytes | None:
         now = asyncio.get_running_loop().time()
-        if self._until is None and self._seconds is not None:
-            self._until = now + self._seconds
-        if self._until is not None and now >= self._until:
+        if self._deadline is None and self._seconds is not None:
+            self._deadline = now + self._seconds
+        if self._deadline is not None and now >= self._deadline:
             return None
         try:
-            async with asyncio.timeout_at(self._until):
-                return await self._answer.next_bytes()
+            async with asyncio.timeout_at(self._deadline):
+                return await self._response.next_bytes()
         except TimeoutError:
             return None
         except ModelError:
-            self.broke = True
+            self.connection_lost = True
             return None
 
 
-def _without_calls(delta: Delta) -> Delta:
+def _as_broken(delta: Delta) -> Delta:
     broke_off = isinstance(delta, Finished) and delta.stop == "tool_calls"
     return replace(delta, stop="broken") if broke_off else delta
 
 
-async def _drain(answer: Answer) -> None:
+async def _drain(response: ProviderResponse) -> None:
     """Read to the end of the body, so that the connection can serve the next call."""
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            while await answer.next_bytes() is not None:
+            while await response.next_bytes() is not None:
                 pass
     except (TimeoutError, ModelError):
         return

@@ -1,4 +1,4 @@
-"""Foreign JSON, value by value: what has the wrong type counts as missing, and no text holds a lone surrogate."""
+"""Reading of providers' JSON: a value of the wrong type counts as missing."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any, cast
 from agenticx.messages import clean_text
 
 __all__ = [
-    "arguments_in",
+    "arguments_json",
     "cleaned",
     "cost_in",
     "count_in",
     "fields_in",
     "items_in",
     "json_text",
-    "object_of",
+    "object_from_pairs",
     "text_in",
 ]
 
 MAX_DEPTH = 200
-"""What the fast JSON parser takes too; a message that holds more could not be stored."""
+"""The limit of the fast JSON parser too; a message that is nested more deeply could not be stored."""
 
 
 def text_in(fields: dict[str, Any], name: str) -> str:
-    """The string at `name`, else `""`."""
+    """Return the string at `name`, else `""`."""
     value = fields.get(name)
     return value if type(value) is str else ""
 
 
 def fields_in(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object at `name`, else an empty one."""
+    """Return the object at `name`, else an empty one."""
     value = fields.get(name)
     return cast("dict[str, Any]", value) if type(value) is dict else {}
 
 
 def items_in(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects in the list at `name`, else none."""
+    """Return the objects in the list at `name`, else an empty list."""
     value = fields.get(name)
     if type(value) is not list:
         return []
@@ -45,7 +45,7 @@ def items_in(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def count_in(fields: dict[str, Any], name: str) -> int | None:
-    """The count at `name`, None where there is none."""
+    """Return the count at `name`, None if there is none."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -53,7 +53,7 @@ def count_in(fields: dict[str, Any], name: str) -> int | None:
 
 
 def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
-    """The amount of money at `name`, None where there is none."""
+    """Return the amount of money at `name`, None if there is none."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -61,7 +61,7 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
 
 
 def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
-    """Parsed JSON with lone surrogates in its texts replaced by U+FFFD; raises `RecursionError` below `levels`."""
+    """Return parsed JSON with lone surrogates replaced by U+FFFD; raise `RecursionError` below `levels`."""
     if levels < 0:
         raise RecursionError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
@@ -70,12 +70,12 @@ def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
         return [cleaned(item, levels - 1) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return object_of([(clean_text(name), cleaned(item, levels - 1)) for name, item in items])
+        return object_from_pairs([(clean_text(name), cleaned(item, levels - 1)) for name, item in items])
     return value
 
 
-class _Repeating(dict[str, Any]):
-    """An object that names a key twice: who looks a key up gets the last one, who writes it out writes all of them."""
+class _DuplicateKeyObject(dict[str, Any]):
+    """An object with duplicate keys: a lookup returns the last value, serialising writes all of them."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -85,17 +85,17 @@ class _Repeating(dict[str, Any]):
         return self._pairs
 
 
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; it is no plain `dict` where a key is among them twice."""
+def object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs; it is no plain `dict` if a key occurs twice."""
     members = dict(pairs)
-    return members if len(members) == len(pairs) else _Repeating(pairs)
+    return members if len(members) == len(pairs) else _DuplicateKeyObject(pairs)
 
 
-def arguments_in(value: object) -> str:
-    """Arguments that come as an object, or as text already, as text; none are an empty object."""
+def arguments_json(value: object) -> str:
+    """Return arguments, which came as an object or as text, as text; missing ones are an empty object."""
     return value if isinstance(value, str) else json_text(value or {})
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON, with the keys that it names twice: whoever reads it then has to refuse it."""
+    """Return `value` as JSON, duplicate keys included, so that the reader of the arguments refuses them."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

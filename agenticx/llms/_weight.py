@@ -1,4 +1,4 @@
-"""Sizes: the memory that foreign JSON takes, guessed from its text or summed up, and how much there is to send."""
+"""Estimates of the memory that JSON takes, and of the size of a history to send."""
 
 from __future__ import annotations
 
@@ -9,54 +9,59 @@ from typing import Any, cast
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.threads import LARGE
 
-__all__ = ["WIDEST", "kept_bytes", "parsed_bytes", "parsed_piece_bytes", "sending_size"]
+__all__ = ["MAX_CHAR_BYTES", "estimate_fragment_bytes", "estimate_parsed_bytes", "history_size", "measure_bytes"]
 
-WIDEST = 4
+MAX_CHAR_BYTES = 4
 """Bytes that each letter of a string takes if one of them is an emoji."""
 
-_OBJECT = 240  # a dict of one entry
-_ARRAY = 90
-_ITEM = 100  # an entry, a number or a short string
-_ROW = 64  # characters of text that take as long to send as one more message or call
+_OBJECT_BYTES = 240  # a dict of one entry
+_ARRAY_BYTES = 90
+_ITEM_BYTES = 100  # an entry, a number or a short string
+_MESSAGE_CHARS = 64  # characters of text that take as long to send as one more message or call
 
 
-def parsed_bytes(text: bytes) -> int:
-    """What `text` comes to at most; less, where its strings have commas and brackets in them."""
-    letters = len(text) if text.isascii() and b"\\u" not in text else WIDEST * len(text)
-    return letters + _OBJECT * text.count(b"{") + _ARRAY * text.count(b"[") + _ITEM * text.count(b",")
+def estimate_parsed_bytes(text: bytes) -> int:
+    """Return the most bytes that the parsed `text` takes; commas and brackets in its strings are counted too."""
+    letters = len(text) if text.isascii() and b"\\u" not in text else MAX_CHAR_BYTES * len(text)
+    return letters + _OBJECT_BYTES * text.count(b"{") + _ARRAY_BYTES * text.count(b"[") + _ITEM_BYTES * text.count(b",")
 
 
-def parsed_piece_bytes(piece: str) -> int:
-    """What `piece` adds to that, if the text comes in pieces and nobody knows yet how wide its letters are."""
-    letters = WIDEST * len(piece)
-    return letters + _OBJECT * piece.count("{") + _ARRAY * piece.count("[") + _ITEM * piece.count(",")
+def estimate_fragment_bytes(fragment: str) -> int:
+    """Return the bytes that `fragment` adds to the estimate of a streamed text, each letter counted at full width."""
+    letters = MAX_CHAR_BYTES * len(fragment)
+    return (
+        letters
+        + _OBJECT_BYTES * fragment.count("{")
+        + _ARRAY_BYTES * fragment.count("[")
+        + _ITEM_BYTES * fragment.count(",")
+    )
 
 
-def kept_bytes(value: Any) -> int:
-    """What a parsed value takes, with everything in it."""
-    total, todo = 0, [value]
-    while todo:
-        one = todo.pop()
-        total += getsizeof(one)
-        if type(one) is dict:
-            todo.extend(cast("dict[str, Any]", one).values())
-            total += _ITEM * len(cast("dict[str, Any]", one))
-        elif type(one) is list:
-            todo.extend(cast("list[Any]", one))
+def measure_bytes(value: Any) -> int:
+    """Return the bytes that a parsed value takes, with everything in it."""
+    total, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        total += getsizeof(item)
+        if type(item) is dict:
+            pending.extend(cast("dict[str, Any]", item).values())
+            total += _ITEM_BYTES * len(cast("dict[str, Any]", item))
+        elif type(item) is list:
+            pending.extend(cast("list[Any]", item))
     return total
 
 
-def sending_size(messages: Sequence[Message]) -> int:
-    """Return the size of a history for `run_sized`: its characters, and more for each row and call.
+def history_size(messages: Sequence[Message]) -> int:
+    """Return the size of a history for `run_sized`: its characters, and more for each message and call.
 
-    Files and what a provider wants back are large; how large they are is not looked at.
+    Files and provider state count as large, whatever their size.
     """
-    size = _ROW * len(messages)
-    for row in messages:
-        size += len(row.content)
-        if isinstance(row, AssistantMessage):
-            size += sum(_ROW + len(call.arguments) for call in row.tool_calls)
-            size += LARGE if row.provider_state is not None else 0
-        elif isinstance(row, UserMessage) and row.attachments:
+    size = _MESSAGE_CHARS * len(messages)
+    for message in messages:
+        size += len(message.content)
+        if isinstance(message, AssistantMessage):
+            size += sum(_MESSAGE_CHARS + len(call.arguments) for call in message.tool_calls)
+            size += LARGE if message.provider_state is not None else 0
+        elif isinstance(message, UserMessage) and message.attachments:
             size += LARGE
     return size

@@ -1,4 +1,4 @@
-"""The wires by name: whose class speaks each, and what it takes of the catalogue."""
+"""The wires by name: the model class of each, and its arguments from the catalogue."""
 
 from __future__ import annotations
 
@@ -15,44 +15,46 @@ __all__ = ["WIRES", "Wire"]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A model class, loaded once it is needed, and the arguments that it takes beside those that all take."""
+    """A model class, imported on first use, and the arguments that it takes beyond those of all classes."""
 
     package: str
-    kind: str
-    takes: Callable[[Provider, ModelFacts], dict[str, Any]]
+    class_name: str
+    catalog_arguments: Callable[[Provider, ModelFacts], dict[str, Any]]
 
     def load(self) -> Callable[..., ChatModel]:
         """Return the model class; the first call imports what it needs, which takes up to a tenth of a second."""
-        return getattr(import_module(f"agenticx.llms.{self.package}"), self.kind)
+        return getattr(import_module(f"agenticx.llms.{self.package}"), self.class_name)
 
-    def model(self, model: str, provider: Provider, known: ModelFacts, **where: str | None) -> ChatModel:
-        """The model that `provider` calls `model`; `where` is its `name`, its `base_url` and its `api_key`."""
-        return self.load()(model, context_window=known.input_window, **where, **self.takes(provider, known))
-
-
-def _dialect(provider: Provider, known: ModelFacts) -> dict[str, Any]:
-    return {"dialect": known.dialect or provider.dialect, **_inline(provider, known)}
+    def build(self, model: str, provider: Provider, facts: ModelFacts, **connection: str | None) -> ChatModel:
+        """Build the model that `provider` calls `model`; `connection` is `name`, `base_url` and `api_key`."""
+        return self.load()(
+            model, context_window=facts.input_window, **connection, **self.catalog_arguments(provider, facts)
+        )
 
 
-def _reasons(_: Provider, known: ModelFacts) -> dict[str, Any]:
-    return {"reasons": None if known.abilities is None else known.supports("reasoning")}
+def _chat_arguments(provider: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"dialect": facts.dialect or provider.dialect, **_inline_call_arguments(provider, facts)}
 
 
-def _output(_: Provider, known: ModelFacts) -> dict[str, Any]:
+def _reasoning_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"reasons": None if facts.abilities is None else facts.supports("reasoning")}
+
+
+def _output_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
     return {
-        "max_output_tokens": known.output and min(known.output, (known.window or known.output * 4) // 4),
-        "output_schemas": None if known.abilities is None else known.supports("structured_output"),
+        "max_output_tokens": facts.output and min(facts.output, (facts.window or facts.output * 4) // 4),
+        "output_schemas": None if facts.abilities is None else facts.supports("structured_output"),
     }  # a quarter of the window at most: room for the input
 
 
-def _inline(_: Provider, known: ModelFacts) -> dict[str, Any]:
-    return {"inline_calls": known.inline_calls or ()}
+def _inline_call_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"inline_calls": facts.inline_calls or ()}
 
 
 WIRES: Mapping[WireName, Wire] = {
-    "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasons),
-    "anthropic": Wire("anthropic", "AnthropicModel", _output),
-    "gemini": Wire("gemini", "GeminiModel", _reasons),
-    "ollama": Wire("ollama", "OllamaModel", _inline),
-    "chat": Wire("openai_chat", "OpenAIChatModel", _dialect),
+    "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasoning_arguments),
+    "anthropic": Wire("anthropic", "AnthropicModel", _output_arguments),
+    "gemini": Wire("gemini", "GeminiModel", _reasoning_arguments),
+    "ollama": Wire("ollama", "OllamaModel", _inline_call_arguments),
+    "chat": Wire("openai_chat", "OpenAIChatModel", _chat_arguments),
 }

@@ -14,8 +14,8 @@ from itertools import takewhile
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms._attachments import message_pieces
-from agenticx.llms._concessions import Concession, conceded
+from agenticx.llms._attachments import content_parts
+from agenticx.llms._concessions import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
 from agenticx.llms.facts import ModelFacts
 from agenticx.llms.wrapping import ModelWrapper, stream_with_downgrades
@@ -48,7 +48,7 @@ class CapabilityModel(ModelWrapper):
         if self._facts.lacks("parallel"):
             request = replace(request, parallel_calls=False)
         for downgrade in self._downgrades:
-            request = downgrade.change(request)
+            request = downgrade.apply(request)
         if self._facts.lacks("vision"):
             self._warn_of_hidden_files(original)
         return request
@@ -63,10 +63,10 @@ class CapabilityModel(ModelWrapper):
 
     def _try_downgrade(self, _model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Apply the downgrade that the refusal calls for; return whether there is one."""
-        downgrade = conceded(request, error, (_FILES_AS_TEXT, _SINGLE_CALLS))
+        downgrade = find_downgrade(request, error, (_FILES_AS_TEXT, _SINGLE_CALLS))
         if downgrade is not None and downgrade not in self._downgrades:
             self._downgrades.append(downgrade)
-            _log.warning(downgrade.said, model=self.name, reason=str(error))
+            _log.warning(downgrade.log_message, model=self.name, reason=str(error))
         return downgrade is not None
 
 
@@ -77,7 +77,7 @@ def attachments_as_text(message: Message) -> Message:
     """Return the message with its attachments as text: text files in full, other files only mentioned."""
     if not (isinstance(message, UserMessage) and message.attachments):
         return message
-    text = "\n\n".join(piece for piece in message_pieces(message, ()) if isinstance(piece, str))
+    text = "\n\n".join(piece for piece in content_parts(message, ()) if isinstance(piece, str))
     return message.model_copy(update={"content": text, "attachments": ()})
 
 
@@ -85,7 +85,7 @@ def _request_with_files_as_text(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=[attachments_as_text(message) for message in request.messages])
 
 
-_FILES_AS_TEXT = Concession(
+_FILES_AS_TEXT = Downgrade(
     re.compile(
         r"not support (\w+ )?(images?|vision|visual|multi-?modal|file inputs?|pdf)"
         r"|endpoints found that support (image|file|pdf)"
@@ -138,7 +138,7 @@ def _request_with_single_calls(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=list(split_parallel_calls(request.messages)))
 
 
-_SINGLE_CALLS = Concession(
+_SINGLE_CALLS = Downgrade(
     re.compile(r"(only )?supports? (only )?(a |one )?single tool.?calls?", re.IGNORECASE),
     _request_with_single_calls,
     "the model takes one call in a message; those of its history are parted from now on",

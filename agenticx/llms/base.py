@@ -17,7 +17,7 @@ from agenticx.llms._limits import (
     MAX_PARSED_BYTES,
     MAX_REPLY_BYTES,
 )
-from agenticx.llms._weight import WIDEST, kept_bytes, parsed_piece_bytes
+from agenticx.llms._weight import MAX_CHAR_BYTES, estimate_fragment_bytes, measure_bytes
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
@@ -334,7 +334,7 @@ class ReplySize:
 
     def count_kept_json(self, value: object) -> None:
         """Add the bytes of a parsed JSON value that is kept."""
-        self.count_kept_bytes(kept_bytes(value))
+        self.count_kept_bytes(measure_bytes(value))
 
     def count_kept_bytes(self, count: int) -> None:
         """Add `count` bytes that are kept."""
@@ -352,7 +352,7 @@ class ReplySize:
         self._deltas += 1
         self._characters += len(text)
         if not text.isascii():  # the whole text is as wide as its widest character once it is joined
-            self._width = WIDEST
+            self._width = MAX_CHAR_BYTES
         if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
             raise self._too_large("is larger than the limit")
 
@@ -365,7 +365,7 @@ class ReplySize:
         size = self._arguments[delta.index] = self._arguments.get(delta.index, 0) + len(delta.arguments)
         if size > MAX_ARGUMENT_CHARS:
             raise self._too_large(f"calls a tool with more than {MAX_ARGUMENT_CHARS} characters")
-        self._parsed += parsed_piece_bytes(delta.arguments)
+        self._parsed += estimate_fragment_bytes(delta.arguments)
         if self._parsed > MAX_PARSED_BYTES:
             raise self._too_large("is larger than the limit")
         return delta.id + delta.name + delta.arguments

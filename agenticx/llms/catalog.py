@@ -144,7 +144,7 @@ def _make_model(provider: Provider, model: str, spec: str, base_url: str | None,
     if provider.keys and not key and not override:
         raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")
     address = override or provider.base_url
-    return WIRES[provider.wire].model(model, provider, facts, name=spec, base_url=address, api_key=key)
+    return WIRES[provider.wire].build(model, provider, facts, name=spec, base_url=address, api_key=key)
 
 
 # --- sources of models ------------------------------------------------------------------------------------------------

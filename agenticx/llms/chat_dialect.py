@@ -1,4 +1,4 @@
-"""Where servers that speak Chat Completions differ: what `dialect` says in models.toml, and what that wire goes by."""
+"""The differences between Chat Completions servers: the table `dialect` of models.toml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ChatDialect"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDialect:
-    """Where a compatible server departs from what most of them take."""
+    """The differences of one compatible server from most of them."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")  # models.toml has it as a table
 

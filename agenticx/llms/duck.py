@@ -15,14 +15,14 @@ from typing import Any, cast
 from agenticx import foreign
 from agenticx.errors import ModelError, UserCodeError
 from agenticx.llms._duck_chunks import chat_event
-from agenticx.llms._failures import Complaint, status_error
+from agenticx.llms._failures import ErrorReport, status_error
 from agenticx.llms._identifiers import ToolNames
-from agenticx.llms._pump import ThreadPump
+from agenticx.llms._pump import ThreadedIterator
 from agenticx.llms._values import cleaned
 from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
 from agenticx.llms.chat_dialect import ChatDialect
 from agenticx.llms.openai_chat._reply import ChatReplyParser
-from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
+from agenticx.llms.openai_chat.rows import message_rows, sent_tool_names, tool_rows
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
@@ -106,12 +106,12 @@ class _DuckTypedReply:
     def __init__(self, method: Callable[..., Any], request: ModelRequest, *, label: str, may_be_empty: bool) -> None:
         self._may_be_empty = may_be_empty
         self._method_name = f"{label}.{getattr(method, '__name__', 'call')}"
-        names = sent_names(request)
-        self._parser = ChatReplyParser(who=label, model=label, tool_names=names.originals)
+        names = sent_tool_names(request)
+        self._parser = ChatReplyParser(label=label, model=label, original_names=names.originals)
         self._method = method
         self._rows = message_rows(request.messages, model=label, dialect=ChatDialect(), names=names)
         self._options = _accepted_options(method, request, names)
-        self._pump: ThreadPump | None = None
+        self._pump: ThreadedIterator | None = None
         self._source: AsyncIterator[object] | None = None
         self._ended = False
         self._failure: ModelError | None = None
@@ -131,7 +131,7 @@ class _DuckTypedReply:
         try:
             with _translating_errors(self._method_name):
                 for piece in items:
-                    deltas += self._parser.take(cleaned(chat_event(piece)))
+                    deltas += self._parser.feed_chunk(cleaned(chat_event(piece)))
         except ModelError as error:
             self._failure = error
         self._may_be_empty = self._may_be_empty or bool(deltas)
@@ -154,7 +154,7 @@ class _DuckTypedReply:
         if self._source is None and self._pump is None:
             await self._start()
         if self._source is None and self._pump is not None:
-            items = await self._pump.batch()
+            items = await self._pump.next_batch()
             if not items or not _is_async(items[0]):
                 return items
             self._source = await _open_iterator(items[0])
@@ -167,7 +167,7 @@ class _DuckTypedReply:
         if inspect.iscoroutinefunction(self._method) or inspect.isasyncgenfunction(self._method):
             self._source = await _open_iterator(self._method(self._rows, **self._options))
         else:
-            self._pump = ThreadPump(lambda: self._method(self._rows, **self._options), what=self._method_name)
+            self._pump = ThreadedIterator(lambda: self._method(self._rows, **self._options), name=self._method_name)
 
 
 async def _open_iterator(result: Any) -> AsyncIterator[object]:
@@ -219,7 +219,7 @@ def _model_error(failure: UserCodeError) -> ModelError:
     cause = failure.__cause__
     status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs
-        return status_error(status, {}, Complaint(message=str(failure), type=_error_type(cause)), who=failure.what)
+        return status_error(status, {}, ErrorReport(message=str(failure), type=_error_type(cause)), label=failure.what)
     return ModelError(str(failure), code="provider.transport", provider_type=_error_type(cause))
 
 

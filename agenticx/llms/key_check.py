@@ -53,7 +53,7 @@ async def _get(provider: Provider, key: str) -> bytes:
         base_url = base_url.removesuffix(version)
     header = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(provider.wire)
     headers = {"anthropic-version": "2023-06-01"} if provider.wire == "anthropic" else None
-    http = ProviderHttp(base_url, who=provider.name, key=key, key_header=header, headers=headers)
+    http = ProviderHttp(base_url, label=provider.name, key=key, key_header=header, headers=headers)
     try:
         return await http.get(path, timeout=_TIMEOUT_SECONDS, limit=_MAX_BODY_BYTES)
     finally:

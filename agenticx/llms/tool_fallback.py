@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession, conceded
+from agenticx.llms._concessions import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
 from agenticx.llms.wrapping import ModelWrapper, stream_with_downgrades
 from agenticx.llms.xml_tools import XmlToolModel
@@ -28,7 +28,7 @@ def _with_tools_in_prompt(model: ChatModel) -> ChatModel:
     return model if isinstance(model, XmlToolModel) else XmlToolModel(model)
 
 
-_TOOLS_IN_PROMPT = Concession(
+_TOOLS_IN_PROMPT = Downgrade(
     _REFUSES_TOOLS, _with_tools_in_prompt, "the model takes no tools; they are in its prompt from now on"
 )
 
@@ -42,9 +42,9 @@ class ToolFallbackModel(ModelWrapper):
 
     def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""
-        if not request.tools or conceded(model, error, [_TOOLS_IN_PROMPT]) is None:
+        if not request.tools or find_downgrade(model, error, [_TOOLS_IN_PROMPT]) is None:
             return False
         if self._model is model:  # another call may have switched already
-            self._model = _TOOLS_IN_PROMPT.change(model)
-            _log.warning(_TOOLS_IN_PROMPT.said, model=self.name, reason=str(error))
+            self._model = _TOOLS_IN_PROMPT.apply(model)
+            _log.warning(_TOOLS_IN_PROMPT.log_message, model=self.name, reason=str(error))
         return True

@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import cast
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms._attachments import message_pieces
+from agenticx.llms._attachments import content_parts
 from agenticx.llms._identifiers import ToolNames
-from agenticx.llms._weight import sending_size
+from agenticx.llms._weight import history_size
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -57,7 +57,7 @@ class XmlToolModel(ModelWrapper):
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Yield the batches of the inner model, with the calls in its text as tool-call deltas."""
         names = ToolNames(TAG_NAME_RULE, request)
-        parser = XmlCallParser([replace(tool, name=names.sent(tool.name)) for tool in request.tools])
+        parser = XmlCallParser([replace(tool, name=names.sent_name(tool.name)) for tool in request.tools])
         originals = names.originals
         last: list[Delta] = []  # deltas of the batch with the parser's error, which are yielded before it is raised
 
@@ -69,7 +69,7 @@ class XmlToolModel(ModelWrapper):
             return deltas
 
         xml_request = await run_sized(
-            with_tools_in_prompt, request, size=sending_size(request.messages), name="agx xml tools"
+            with_tools_in_prompt, request, size=history_size(request.messages), name="agx xml tools"
         )
         batches = transform_stream(self._model, xml_request, read_calls, lambda: [*last, *parser.end()])
         try:
@@ -111,7 +111,7 @@ def _adjusted_end(parser: XmlCallParser, finished: Finished) -> Finished:
 def with_tools_in_prompt(request: ModelRequest) -> ModelRequest:
     """Return the request without tools: they are described in the system prompt, calls and results are text."""
     names = ToolNames(TAG_NAME_RULE, request)
-    tools = [replace(tool, name=names.sent(tool.name)) for tool in request.tools]
+    tools = [replace(tool, name=names.sent_name(tool.name)) for tool in request.tools]
     schemas = {tool.name: tool for tool in tools}
     messages: list[Message] = []
     for is_result, rows in groupby(request.messages, key=lambda row: isinstance(row, ToolMessage)):
@@ -139,7 +139,7 @@ def _as_text(message: Message, schemas: Mapping[str, ToolSchema], names: ToolNam
         content = escape_tags(message.content)
         return message if content == message.content else message.model_copy(update={"content": content})
     own_text = escape_calls(message.content)
-    named = [call.model_copy(update={"name": names.sent(call.name)}) for call in message.tool_calls]
+    named = [call.model_copy(update={"name": names.sent_name(call.name)}) for call in message.tool_calls]
     calls = [_render_history_call(call, schemas.get(call.name)) for call in named]
     if not calls and own_text == message.content:
         return message
@@ -152,7 +152,7 @@ def _with_text_files_inlined(message: UserMessage) -> UserMessage:
     files = [file.media_type for file in message.attachments if file.kind != "text"]
     if len(files) == len(message.attachments):
         return message
-    pieces = message_pieces(message, files)
+    pieces = content_parts(message, files)
     text = "\n\n".join(piece for piece in pieces if isinstance(piece, str))
     kept = tuple(piece for piece in pieces if not isinstance(piece, str))
     return message.model_copy(update={"content": text, "attachments": kept})
@@ -166,5 +166,5 @@ def _render_history_call(call: ToolCall, schema: ToolSchema | None) -> str:
 
 
 def _result_message(rows: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
-    texts = [render_result(names.sent(row.name), row.content) for row in rows]
+    texts = [render_result(names.sent_name(row.name), row.content) for row in rows]
     return UserMessage(content="\n".join(texts), message_id=f"{rows[0].message_id}_xml", injected=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms._bodies import arguments_object, arguments_text, body_bytes
-from agenticx.llms._failures import body_complaint, complaint_in, stream_error, without_secrets
+from agenticx.llms._failures import find_error, parse_error_body, stream_error, without_secrets
 from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._limits import MAX_VALUES
-from agenticx.llms._values import cleaned, json_text, object_of
-from agenticx.llms._weight import kept_bytes, parsed_bytes, parsed_piece_bytes, sending_size
+from agenticx.llms._values import cleaned, json_text, object_from_pairs
+from agenticx.llms._weight import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
-from agenticx.llms.openai_chat._calls import CallSorter
+from agenticx.llms.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.openai_chat._parts import plain_text
 from agenticx.llms.think_blocks import ThinkBlockParser
 from agenticx.llms.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
@@ -93,9 +93,9 @@ def _prose(pieces: list[str]) -> Generator[None]:
 
 
 def _sorted_calls(pieces: list[dict[str, Any]]) -> Generator[None]:
-    sorter = CallSorter(ReplySize())
+    sorter = ToolCallAssembler(ReplySize())
     for piece in pieces:
-        _refusing(sorter.sort, piece)
+        _refusing(sorter.add, piece)
         yield
     sorter.close([])
     yield
@@ -131,7 +131,7 @@ _IDS: dict[str, Make] = {
 
 def _identified(ids: list[str]) -> object:
     sent = CallIds(_RULE)
-    return [sent.call(id_) for id_ in ids], [sent.result(id_) for id_ in ids]
+    return [sent.assign(id_) for id_ in ids], [sent.pop(id_) for id_ in ids]
 
 
 def _named(names: list[str]) -> object:
@@ -153,11 +153,13 @@ LLM_CASES = [
     Case(of=preview_arguments, run=preview_arguments, inputs=JSON),
     Case(of=repair_arguments, run=partial(_refusing, repair_arguments), inputs=JSON | TEXTS, where="thread"),
     # --- of all wires
-    Case(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_of,)),
+    Case(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_from_pairs,)),
     Case(of=json_text, run=json_text, inputs=_VALUES),
-    Case(of=kept_bytes, run=kept_bytes, inputs=_VALUES, where="thread"),
-    Case(of=parsed_bytes, run=lambda text: parsed_bytes(text.encode("utf-8", "replace")), inputs=TEXTS),
-    Case(of=parsed_piece_bytes, run=parsed_piece_bytes, inputs=TEXTS),
+    Case(of=measure_bytes, run=measure_bytes, inputs=_VALUES, where="thread"),
+    Case(
+        of=estimate_parsed_bytes, run=lambda text: estimate_parsed_bytes(text.encode("utf-8", "replace")), inputs=TEXTS
+    ),
+    Case(of=estimate_fragment_bytes, run=estimate_fragment_bytes, inputs=TEXTS),
     Case(of=arguments_object, run=arguments_object, inputs=JSON),
     Case(of=arguments_text, run=arguments_text, inputs=JSON),
     Case(of=body_bytes, run=lambda value: body_bytes({"a": value}), inputs=_VALUES | LINES),
@@ -168,7 +170,7 @@ LLM_CASES = [
         where="thread",
     ),
     Case(
-        of=CallSorter,
+        of=ToolCallAssembler,
         run=_sorted_calls,
         inputs={
             "letters": _call_pieces("a", index=0, id="a"),
@@ -188,15 +190,17 @@ LLM_CASES = [
     Case(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
     Case(of=ToolNames, run=_named, inputs=_IDS),
     Case(of=check_value_count, run=partial(_refusing, check_value_count), inputs=_VALUES, also=(has_more_values,)),
-    Case(of=sending_size, run=sending_size, inputs=HISTORIES),
+    Case(of=history_size, run=history_size, inputs=HISTORIES),
     Case(
         of=stream_error,
-        run=lambda text: stream_error(complaint_in({"error": {"message": text, "type": text}}), who="test"),  # pyright: ignore[reportArgumentType]
+        run=lambda text: stream_error(find_error({"error": {"message": text, "type": text}}), label="test"),  # pyright: ignore[reportArgumentType]
         inputs=TEXTS,
-        also=(complaint_in,),
+        also=(find_error,),
     ),
     Case(
-        of=body_complaint, run=lambda text: body_complaint(text.encode("utf-8", "replace")[: 64 * 1024]), inputs=TEXTS
+        of=parse_error_body,
+        run=lambda text: parse_error_body(text.encode("utf-8", "replace")[: 64 * 1024]),
+        inputs=TEXTS,
     ),
     Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
     # --- calls and thoughts in text

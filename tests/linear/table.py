@@ -98,12 +98,13 @@ EXEMPT: dict[str, str] = {
     f"agenticx.{name}": reason
     for reason, names in {
         "the rows of their wires go through it": """
-            llms._values.arguments_in llms._values.items_in llms._values.fields_in llms._values.text_in
-            llms._values.count_in llms._values.cost_in llms._json_events.malformed llms._failures.refused_prompt
-            llms.openai_chat._parts.ReasoningDetails llms.openai_chat._parts.usage_of
+            llms._values.arguments_json llms._values.items_in llms._values.fields_in llms._values.text_in
+            llms._values.count_in llms._values.cost_in llms._json_events.malformed_reply
+            llms._failures.blocked_prompt_error llms.openai_chat._parts.ReasoningDetails
+            llms.openai_chat._parts.parse_usage
             llms.openai_responses._request.input_items llms.gemini._request.contents llms.ollama._request.message_rows
-            llms.openai_responses._request.sent_names llms.anthropic._request.sent_names
-            llms.gemini._request.sent_names llms.ollama._request.sent_names
+            llms.openai_responses._request.sent_tool_names llms.anthropic._request.sent_tool_names
+            llms.gemini._request.sent_tool_names llms.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
             runtime.compactor.is_summary tools.protected.protection_reason
@@ -118,7 +119,7 @@ EXEMPT: dict[str, str] = {
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
             llms._failures.status_error llms.xml_format.render_tools
-            llms.openai_responses._request.tool_rows llms.anthropic._request.held_schema
+            llms.openai_responses._request.tool_rows llms.anthropic._request.accepted_output_schema
             llms.anthropic._request.tool_name llms.gemini._request.function_declarations
             llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
             tools.protected.changes_bare_repository cli.render.output_for

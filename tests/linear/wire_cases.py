@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from agenticx.llms._json_events import JsonEvents
+from agenticx.llms._json_events import JsonEventParser
 from agenticx.llms._lines import LineParser
 from agenticx.llms._sse import SseParser
 from agenticx.llms.anthropic import _request as anthropic_request
@@ -263,8 +263,8 @@ WIRE_CASES = [
     Case(of=SseParser, run=partial(_all_fed, SseParser), inputs=_BODIES),
     Case(of=LineParser, run=partial(_all_fed, LineParser), inputs=_BODIES),
     Case(
-        of=JsonEvents,
-        run=partial(_all_fed, lambda: JsonEvents(who="test", arguments="arguments")),
+        of=JsonEventParser,
+        run=partial(_all_fed, lambda: JsonEventParser(label="test", arguments_key="arguments")),
         inputs={"events": _BODIES["events"], "both ends": _BODIES["both ends"], "comments": _BODIES["comments"]},
     ),
     *(case for wire in WIRES for case in _replies(wire)),

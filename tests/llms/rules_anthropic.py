@@ -19,7 +19,7 @@ _PROVIDERS_OWN = ("server_tool_use", "mcp_tool_use", "compaction")  # and whatev
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What a strict server has against this request; empty if it takes it."""
+    """Return the violations of this request that a strict server would refuse, empty if it accepts it."""
     return [*_envelope(body), *_system(body), *_tools(body), *_order(body["messages"]), *_calls(body), *_cache(body)]
 
 
@@ -41,7 +41,7 @@ def _envelope(body: dict[str, Any]) -> list[str]:
 
 
 def _thoughts_of_the_turn(messages: list[dict[str, Any]]) -> list[str]:
-    """With thinking on, a turn under way must have begun with a thought."""
+    """Check that, with thinking on, a turn under way began with a thought."""
     begun = len(messages)
     while begun and (messages[begun - 1]["role"] == "assistant" or _has(messages[begun - 1], "tool_result")):
         begun -= 1
@@ -147,7 +147,7 @@ def _assistant_block(block: dict[str, Any]) -> str | None:
 
 
 def _calls(body: dict[str, Any]) -> list[str]:
-    """Each message with calls is followed by one that begins with exactly their results."""
+    """Check that each message with calls is followed by one that begins with exactly their results."""
     found: list[str] = []
     seen: set[str] = set()
     asked: list[str] = []

@@ -22,7 +22,10 @@ _KEYWORDS = {
 
 
 def violations(body: dict[str, Any], *, signed: bool) -> list[str]:
-    """What a strict server has against this request; empty if it takes it. `signed` is what Gemini 3 asks for."""
+    """Return the violations of this request that a strict server would refuse, empty if it accepts it.
+
+    `signed` requires the call signatures that Gemini 3 asks for.
+    """
     found = [f"unknown field {name}" for name in body.keys() - _FIELDS]
     if "systemInstruction" in body and not all(part["text"] for part in body["systemInstruction"]["parts"]):
         found.append("an empty instruction")

@@ -1,4 +1,4 @@
-"""What Ollama decodes a chat request into, written apart from the code that builds it."""
+"""The format into which Ollama decodes a chat request, written apart from the code that builds it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What a strict server has against this request; empty if it takes it."""
+    """Return the violations of this request that a strict server would refuse, empty if it accepts it."""
     found = _typed("the request", body, _FIELDS)
     if unknown := body.get("options", {}).keys() - _OPTIONS:
         found.append(f"unknown options {unknown}")

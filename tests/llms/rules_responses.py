@@ -1,4 +1,4 @@
-"""What a strict Responses server has against a request that stores nothing, written apart from the code it judges.
+"""The request rules of a strict, stateless Responses server, written apart from the code.
 
 From OpenAI's API reference and from what its servers are reported to refuse: call ids over 64 characters, names outside
 `[a-zA-Z0-9_-]`, a call without its output or the reverse, reasoning without what follows it, and, as nothing is stored,
@@ -51,7 +51,7 @@ _ID = re.compile(r"[!-~]{1,64}")
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What is wrong with a request, one sentence each; empty if a server takes it."""
+    """Return the violations of a request, one sentence each; empty if a server accepts it."""
     found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP]
     if body.get("store") is not False:
         found.append("it would be stored")

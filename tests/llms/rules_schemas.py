@@ -1,4 +1,4 @@
-"""What OpenAI's and Anthropic's strict mode both take of JSON Schema, written apart from the code that prepares one."""
+"""JSON Schema as both OpenAI's and Anthropic's strict mode accept it, apart from the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPES = {"object", "array", "string", "integer", "number", "boolean", "null"}
 
 
 def schema_violations(schema: dict[str, Any], *, recursive: bool = True) -> list[str]:
-    """What is wrong with the schema of an output; empty if it is taken."""
+    """Return the violations of an output schema; empty if it is accepted."""
     found = [] if schema.get("type") == "object" else ["the output is no object"]
     definitions = schema.get("$defs", {})
     found += _inside(schema, definitions)

@@ -1,4 +1,4 @@
-"""What is peculiar to the Anthropic wire over real sockets; `test_sockets` has what all wires do."""
+"""The Anthropic wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 

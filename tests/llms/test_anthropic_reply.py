@@ -1,4 +1,4 @@
-"""What an Anthropic reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Anthropic parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.llms.replies import deltas_of, read_with, sse
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(AnthropicReplyParser(who="test", model="m", **options), chunks)
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
+    return read_with(AnthropicReplyParser(label="test", model="m", **options), chunks)
 
 
 def start(*content: Any, **usage: int) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def start(*content: Any, **usage: int) -> dict[str, Any]:
 
 
 def block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    """A content block from its beginning to its end."""
+    """Return the events of a content block from its start to its end."""
     return [
         {"type": "content_block_start", "index": index, "content_block": {"type": type_, **fields}},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
@@ -211,7 +211,7 @@ def test_a_call_without_its_end_is_listed_and_not_to_be_run() -> None:
 
 
 def test_arguments_come_out_as_they_come_in() -> None:
-    parser = AnthropicReplyParser(who="test", model="m")
+    parser = AnthropicReplyParser(label="test", model="m")
     begin, first, second, _ = block(0, "tool_use", piece('{"x"'), piece(":1}"), **CALL)
     assert parser.feed(sse(begin)) == [ToolCallDelta(0, "toolu_1", "a")]
     assert parser.feed(sse(first)) == [ToolCallDelta(0, arguments='{"x"')]
@@ -225,7 +225,7 @@ def test_a_call_that_was_cut_has_no_arguments_it_might_run_with() -> None:
 
 
 def test_tools_that_the_provider_knows_by_another_name_have_ours_again() -> None:
-    reply, _ = read([sse(*block(0, "tool_use", **CALL), END)], tool_names={"a": "our.a"})
+    reply, _ = read([sse(*block(0, "tool_use", **CALL), END)], original_names={"a": "our.a"})
     assert [call.name for call in reply.tool_calls] == ["our.a"]
 
 
@@ -394,7 +394,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
     ],
 )
 def test_a_reply_without_end_is_ended_at_a_cap(events: list[Any]) -> None:
-    parser, builder, body = AnthropicReplyParser(who="test", model="m"), ReplyBuilder(), sse(*events)
+    parser, builder, body = AnthropicReplyParser(label="test", model="m"), ReplyBuilder(), sse(*events)
     for _ in range(MAX_ITEMS + 1):
         for delta in parser.feed(body):
             builder.add(delta)
@@ -441,7 +441,7 @@ def test_one_json_object_that_is_an_error_is_one() -> None:
 
 
 def test_the_end_comes_once_and_last() -> None:
-    parser = AnthropicReplyParser(who="test", model="m")
+    parser = AnthropicReplyParser(label="test", model="m")
     deltas = list(deltas_of(parser, [sse(*block(0, "text", text("a")), stop(), END, END)]))
     assert deltas[-1] == Finished("end", "end_turn")
     assert sum(isinstance(delta, Finished) for delta in deltas) == 1

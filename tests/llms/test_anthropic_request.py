@@ -1,4 +1,4 @@
-"""What Anthropic is asked: bodies held to the API's rules, and to the types of the provider's own SDK."""
+"""Request bodies of the Anthropic wire, checked against the API's rules, and to the types of the provider's own SDK."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HELLO = UserMessage(content="hello")
 def body_of(
     *messages: Message, thinking: dict[str, Any] | None = None, max_tokens: int = 100, **options: Any
 ) -> dict[str, Any]:
-    """The request for these messages, which keeps the rules."""
+    """Return the request for these messages after checking it against the rules."""
     request = ModelRequest(messages=messages, **options)
     body = json.loads(request_body(request, model="m", max_tokens=max_tokens, thinking=thinking))
     assert violations(body) == []
@@ -322,7 +322,7 @@ _said = st.builds(AssistantMessage, content=_texts, tool_calls=_calls, provider_
 
 
 def _consistent(message: AssistantMessage) -> AssistantMessage:
-    """The message with text and calls as its kept state has them, so that the state is used."""
+    """Return the message with text and calls as in its provider state, so that the state is used."""
     if message.provider_state is None:
         return message
     content = message.provider_state.payload["content"]

@@ -1,4 +1,4 @@
-"""What a provider says of itself in the body of a refusal, in every format, is a sentence in the error and no JSON."""
+"""Error bodies of every format, reported as a sentence in the error instead of JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPLAINING: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def framed(wire: str, event: dict[str, Any]) -> Iterator[bytes]:
-    """A body of that one event."""
+    """Return a body of that one event."""
     text = json.dumps(event).encode()
     yield text + b"\n" if WIRES[wire].ending == "ndjson" else b"data: " + text + b"\n\n"
 

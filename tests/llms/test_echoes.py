@@ -1,4 +1,4 @@
-"""What a model gets back of its own thoughts: who wants them, who refuses them, and what is sent once one does."""
+"""Replay of a model's own reasoning: servers that want it, servers that refuse it, downgrades."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def thought(model: str | None, **more: Any) -> AssistantMessage:
 
 
 async def asked(model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Sequence[Message]) -> list[list[Any]]:
-    """The reasoning of each answer in each request that came of these histories."""
+    """Return the reasoning of each answer in each request for these histories."""
     for history in histories:
         assert (await complete(model, ModelRequest(messages=history)))[1] is None
     await model.aclose()
@@ -135,16 +135,16 @@ async def test_reasoning_that_a_server_refuses_is_left_out_of_that_request(compl
 
 PLAIN: dict[str, Callable[[ModelRequest], bytes]] = {
     "anthropic": lambda request: _anthropic_request.request_body(
-        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, native=False
+        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, replay_state=False
     ),
     "gemini": lambda request: _gemini_request.request_body(
-        request, model="m", dialect=_gemini_request.GeminiDialect(), native=False
+        request, model="m", dialect=_gemini_request.GeminiDialect(), replay_state=False
     ),
     "openai_chat": lambda request: _openai_chat_request.request_body(
-        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, native=False
+        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, replay_state=False
     ),
     "openai_responses": lambda request: _openai_responses_request.request_body(
-        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, native=False
+        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, replay_state=False
     ),
 }
 """The wires that can be refused what they want back, and how each asks once they were."""

@@ -1,4 +1,4 @@
-"""What is peculiar to the Gemini wire over real sockets; `test_sockets` has what all wires do."""
+"""The Gemini wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ RESULTS = [
 
 
 async def turn(*replies: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The events of a turn that these replies make, and what was asked for them."""
+    """Return the events of a turn with these replies, and the requests for them."""
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url, "gemini-3-pro") as model:
         runtime = AgentRuntime(model, AutoApproveConfirmGate())
         events = [event async for event in runtime.run_turn("go", Session(), tools=[look])]

@@ -1,4 +1,4 @@
-"""What a Gemini reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Gemini parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.llms.replies import sse as events
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(GeminiReplyParser(who="test", model="m", **options), chunks)
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
+    return read_with(GeminiReplyParser(label="test", model="m", **options), chunks)
 
 
 def sse(*payloads: Any) -> bytes:
@@ -79,7 +79,7 @@ def test_the_calls_of_a_cut_stream_are_whole_or_do_not_parse(recording: Recordin
 
 
 def test_text_thoughts_and_calls_come_in_their_order() -> None:
-    parser = GeminiReplyParser(who="test", model="m")
+    parser = GeminiReplyParser(label="test", model="m")
     body = sse(
         said({"text": "t", "thought": True}),
         said({"text": "a"}, {"executableCode": {"code": "1"}}, {"codeExecutionResult": {"output": "1"}}),
@@ -112,7 +112,7 @@ def test_other_candidates_are_left_out() -> None:
 
 
 def test_a_tool_that_the_provider_knows_by_another_name_has_ours() -> None:
-    reply, _ = read([sse(said(called("_3d", args={}), finish="STOP"))], tool_names={"_3d": "3d"})
+    reply, _ = read([sse(said(called("_3d", args={}), finish="STOP"))], original_names={"_3d": "3d"})
     assert [call.name for call in reply.tool_calls] == ["3d"]
 
 
@@ -137,7 +137,7 @@ def test_a_finish_reason_keeps_its_word_and_gets_ours(reason: str, calls: int, s
 
 def test_a_finish_reason_with_every_event_ends_nothing_early() -> None:
     body = sse(said({"text": "a"}, finish="STOP"), said({"text": "b"}, finish="STOP"))
-    parser = GeminiReplyParser(who="test", model="m")
+    parser = GeminiReplyParser(label="test", model="m")
     deltas = list(deltas_of(parser, [body]))
     assert [delta for delta in deltas if isinstance(delta, Finished)] == [Finished("end", "STOP")] == deltas[-1:]
     assert read([body])[0].text == "ab"
@@ -161,7 +161,7 @@ def test_counts_are_the_provider_s_own_and_the_last_ones_count() -> None:
     usage = read([body])[0].usage
     assert usage == Usage(10, 4, 3, 5, output_excludes_reasoning=True)
     assert usage.total_output_tokens == 9
-    deltas = deltas_of(GeminiReplyParser(who="test", model="m"), [body])
+    deltas = deltas_of(GeminiReplyParser(label="test", model="m"), [body])
     assert sum(isinstance(delta, UsageDelta) for delta in deltas) == 2
 
 
@@ -231,7 +231,7 @@ def test_arguments_grow_value_by_value() -> None:
         '{"recipe":{"name":"Lasagne\\"\\n","steps":[{"do":"x","minutes":2.5},{"do":""}]},"at once":true,"no":null}'
     )
     assert calls_of(*events) == [("cook", arguments), ("wait", "{}")]
-    live = [d.arguments for d in deltas_of(GeminiReplyParser(who="t", model="m"), [sse(*events[:3])])]
+    live = [d.arguments for d in deltas_of(GeminiReplyParser(label="t", model="m"), [sse(*events[:3])])]
     assert live == ["", "{", '"recipe":{"name":"Las', 'agne\\"\\n']
 
 
@@ -358,7 +358,7 @@ def test_too_many_calls_are_refused() -> None:
 
 
 def test_every_delta_says_something() -> None:
-    parser = GeminiReplyParser(who="test", model="m")
+    parser = GeminiReplyParser(label="test", model="m")
     body = sse(
         said(), said({"text": ""}), said({"text": "", "thought": True}), said(called()), said({"text": "a"}), STOP
     )

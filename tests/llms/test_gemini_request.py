@@ -1,4 +1,4 @@
-"""What Gemini is asked: bodies held to the API's rules, and to the types of the provider's own SDK."""
+"""Request bodies of the Gemini wire, checked against the API's rules, and to the types of the provider's own SDK."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_names
+from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_tool_names
 from agenticx.llms.gemini._schema import accepted_schema
 from agenticx.messages import (
     AssistantMessage,
@@ -35,12 +35,18 @@ UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
 
 
 def body_of(
-    *messages: Message, model: str = NEW, dialect: GeminiDialect | None = None, native: bool = True, **options: Any
+    *messages: Message,
+    model: str = NEW,
+    dialect: GeminiDialect | None = None,
+    replay_state: bool = True,
+    **options: Any,
 ) -> dict[str, Any]:
-    """The request for these messages, which keeps the rules."""
+    """Return the request for these messages after checking it against the rules."""
     request = ModelRequest(messages=messages, **options)
     body = json.loads(
-        request_body(request, model=model, dialect=dialect or GeminiDialect(thoughts=False), native=native)
+        request_body(
+            request, model=model, dialect=dialect or GeminiDialect(include_thoughts=False), replay_state=replay_state
+        )
     )
     assert violations(body, signed=model == NEW) == []
     return body
@@ -115,7 +121,11 @@ def test_a_whole_request() -> None:
 
 
 def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
-    body = body_of(SystemMessage(content="Be brief."), HELLO, dialect=GeminiDialect(thoughts=False, system=False))
+    body = body_of(
+        SystemMessage(content="Be brief."),
+        HELLO,
+        dialect=GeminiDialect(include_thoughts=False, system_instruction=False),
+    )
     assert body == {"contents": [{"role": "user", "parts": [{"text": "Be brief."}, {"text": "hello"}]}]}
 
 
@@ -208,7 +218,7 @@ def test_what_is_another_model_s_or_was_changed_goes_back_as_plain_text_and_call
 
 
 def test_a_server_that_refuses_its_parts_gets_text() -> None:
-    rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), native=False)
+    rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), replay_state=False)
     assert rows[1] == ("model", ["a", {**asked(), **UNSIGNED}, asked()])
 
 
@@ -222,7 +232,7 @@ def test_models_that_sign_nothing_get_calls_without_a_signature() -> None:
 def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
     tools = [ToolSchema(name, "", {}) for name in ("look", "3d_view", "-")]
     declared = [row["name"] for row in body_of(HELLO, tools=tools)["tools"][0]["functionDeclarations"]]
-    originals = sent_names(ModelRequest(messages=[HELLO], tools=tools)).originals
+    originals = sent_tool_names(ModelRequest(messages=[HELLO], tools=tools)).originals
     assert (declared[0], originals) == ("look", {declared[1]: "3d_view", declared[2]: "-"})
 
 
@@ -289,9 +299,9 @@ def histories(draw: st.DrawFn) -> list[Message]:
 @pytest.mark.promise("D5")
 @given(histories(), st.sampled_from([NEW, OLD]), st.booleans())
 def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
-    history: list[Message], model: str, native: bool
+    history: list[Message], model: str, replay_state: bool
 ) -> None:
-    body = body_of(*history, model=model, native=native, tools=[LOOK])
+    body = body_of(*history, model=model, replay_state=replay_state, tools=[LOOK])
     texts = [row.content for row in history if row.role != "tool" and row.content]
     parts = [
         *body.get("systemInstruction", {"parts": []})["parts"],

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: any body in any pieces, connections kept when they may be, and nothing else believed."""
+"""HTTP/1.1 over real sockets: bodies in any chunks, reuse of connections, invalid responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms._http1 import Connections, ProtocolError, request_bytes
+from agenticx.llms._http1 import ConnectionPool, ProtocolError, request_bytes
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def serving(*answers):
     server = Server(answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.origin = ("127.0.0.1", listening.sockets[0].getsockname()[1], False)
-    connections = Connections(idle_seconds=60)
+    connections = ConnectionPool(idle_seconds=60)
     try:
         yield server, connections
     finally:
@@ -64,9 +64,9 @@ async def serving(*answers):
 
 
 async def ask(server, connections, timeout=PATIENCE):
-    wire = await connections.connection(server.origin, timeout)
+    wire = await connections.acquire(server.origin, timeout)
     request = request_bytes(b"POST", b"/v1", [(b"host", b"here"), (b"content-length", b"0")], b"")
-    return await connections.exchange(wire, request, timeout)
+    return await connections.send(wire, request, timeout)
 
 
 async def body_of(reply):
@@ -234,7 +234,7 @@ async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connect
             "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1",
         ),
         (b"\x15\3\1\0\2\2\x46", "the server speaks TLS; should the base URL begin with https://?"),
-        (b"SSH-2.0-OpenSSH", "the answer begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
+        (b"SSH-2.0-OpenSSH", "the response begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
     ],
 )
 async def test_a_server_of_another_protocol_is_known_by_its_first_bytes_though_it_waits_for_more(begin, said):
@@ -293,7 +293,7 @@ async def test_a_body_that_was_not_read_to_its_end_takes_the_connection_with_it(
 
 async def test_a_connection_that_was_idle_too_long_is_not_used():
     async with serving(EMPTY, EMPTY) as (server, _):
-        connections = Connections(idle_seconds=0)
+        connections = ConnectionPool(idle_seconds=0)
         await get(server, connections)
         await get(server, connections)
         connections.close()
@@ -343,14 +343,14 @@ async def test_over_tls_it_is_the_same_and_only_a_trusted_name_is_spoken_to(tmp_
     server = Server([EMPTY, [CHUNKED + chunked([b"x" * 100_000] * 20)]])
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=ours)
     port = listening.sockets[0].getsockname()[1]
-    trusting = Connections(idle_seconds=60, tls=ssl.create_default_context(cafile=certificate))
+    trusting = ConnectionPool(idle_seconds=60, tls=ssl.create_default_context(cafile=certificate))
     server.origin = ("localhost", port, True)
     assert await get(server, trusting) == b""
     assert await get(server, trusting) == b"x" * 2_000_000
     assert server.connections == 1
     for origin, tls in ((("127.0.0.1", port, True), trusting), (server.origin, None)):
         with pytest.raises(ssl.SSLCertVerificationError):
-            await (tls or Connections(idle_seconds=60, tls=ssl.create_default_context())).connection(origin, PATIENCE)
+            await (tls or ConnectionPool(idle_seconds=60, tls=ssl.create_default_context())).acquire(origin, PATIENCE)
     trusting.close()
     listening.close()
     await listening.wait_closed()

@@ -1,4 +1,4 @@
-"""Names of tools and ids of calls: what is sent fits each provider's rule, and what comes back has our names."""
+"""Tool names and call ids: sent ones fit each provider's rule, replies have the original names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.wires import rules_chat
 from tests.wires.wires import WIRES, Wire
 
 OPENAI = IdentifierRule("a-zA-Z0-9_-", 64)
-SHORT = IdentifierRule("a-zA-Z0-9", 9, shortest=9)
+SHORT = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 GEMINI = IdentifierRule("a-zA-Z0-9_.:-", 64, first="a-zA-Z_")
 RULES = [pytest.param(rule, id=name) for name, rule in (("OpenAI", OPENAI), ("Mistral", SHORT), ("Gemini", GEMINI))]
 HELLO = UserMessage(content="hello")
@@ -34,7 +34,7 @@ TOOLS = [ToolSchema(name, "Does something.", AT) for name in ODD_NAMES]
 
 
 def calling(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
-    """An answer with these calls (id, name) and their results."""
+    """Return an answer with these calls (id, name) and their results."""
     asked = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
     results = [ToolMessage(tool_call_id=id_, name=name, content="seen") for id_, name in calls]
     return [AssistantMessage(tool_calls=asked, provider_state=state), *results]
@@ -51,10 +51,10 @@ def names_of(*names: str, tools: Sequence[str] = ()) -> ToolNames:
 @pytest.mark.parametrize("rule", RULES)
 @given(st.text(max_size=100), st.integers(1, 1000))
 def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule, text: str, number: int) -> None:
-    fitted = rule.fitted(text, number)
-    assert rule.takes(fitted)
-    assert rule.fitted(text, number) == fitted
-    assert (fitted == text) == (rule.takes(text) and number == 1)
+    fitted = rule.fit(text, number)
+    assert rule.allows(fitted)
+    assert rule.fit(text, number) == fitted
+    assert (fitted == text) == (rule.allows(text) and number == 1)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule
     ],
 )
 def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
-    assert rule.fitted(text) == text
+    assert rule.fit(text) == text
 
 
 @pytest.mark.parametrize(
@@ -80,37 +80,37 @@ def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_sent_otherwise(rule: IdentifierRule, text: str) -> None:
-    assert not rule.takes(text)
-    assert rule.takes(rule.fitted(text))
+    assert not rule.allows(text)
+    assert rule.allows(rule.fit(text))
 
 
 def test_fitting_is_linear_in_what_a_model_wrote() -> None:
-    assert grows_linearly(lambda size: OPENAI.fitted("é" * size * 10))
+    assert grows_linearly(lambda size: OPENAI.fit("é" * size * 10))
 
 
 # --- one request ----------------------------------------------------------------------------------------------------
 
-_names = st.sampled_from(["a", "a.b", "a b", "a_b", OPENAI.fitted("a.b"), OPENAI.fitted("a b"), "n" * 70, ""])
+_names = st.sampled_from(["a", "a.b", "a b", "a_b", OPENAI.fit("a.b"), OPENAI.fit("a b"), "n" * 70, ""])
 
 
 @given(st.lists(_names, max_size=8), st.lists(_names, max_size=4, unique=True))
 def test_no_two_names_are_sent_alike_and_each_leads_back(called: list[str], tools: list[str]) -> None:
     names = names_of(*called, tools=tools)
-    sent = {name: names.sent(name) for name in {*called, *tools}}
+    sent = {name: names.sent_name(name) for name in {*called, *tools}}
     assert len(set(sent.values())) == len(sent)
-    assert all(OPENAI.takes(fitted) for fitted in sent.values())
+    assert all(OPENAI.allows(fitted) for fitted in sent.values())
     assert {name: names.originals.get(fitted, fitted) for name, fitted in sent.items()} == {name: name for name in sent}
-    assert all(sent[name] == name for name in tools if OPENAI.takes(name))
+    assert all(sent[name] == name for name in tools if OPENAI.allows(name))
 
 
 def test_a_declared_name_keeps_its_place_before_one_that_would_be_fitted_to_it() -> None:
-    taken = OPENAI.fitted("files.read")
+    taken = OPENAI.fit("files.read")
     names = names_of(tools=["files.read", taken])
-    assert (names.sent(taken), names.sent("files.read")) == (taken, OPENAI.fitted("files.read", 2))
+    assert (names.sent_name(taken), names.sent_name("files.read")) == (taken, OPENAI.fit("files.read", 2))
 
 
 def test_an_invented_name_that_another_name_was_sent_under_is_told_apart() -> None:
-    invented = OPENAI.fitted("files.read")
+    invented = OPENAI.fit("files.read")
     names = names_of(invented, tools=["files.read"])
     assert names.originals == {invented: "files.read", f"{invented}_2": invented}
 
@@ -120,11 +120,11 @@ def test_no_two_calls_are_sent_alike_and_each_result_finds_its_call(ids: list[st
     fitting = CallIds(OPENAI)
     sent: list[str] = []
     for id_ in ids:
-        sent.append(fitting.call(id_))
-        assert fitting.result(id_) == sent[-1]
-        assert fitting.result(id_) is None
+        sent.append(fitting.assign(id_))
+        assert fitting.pop(id_) == sent[-1]
+        assert fitting.pop(id_) is None
     assert len(set(sent)) == len(sent)
-    assert all(map(OPENAI.takes, sent))
+    assert all(map(OPENAI.allows, sent))
 
 
 # --- every wire -----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_what_was_sent_stays_as_it_was_when_the_conversation_goes_on(wire: Wire)
 
 
 def _sent_names(body: Any) -> list[str]:
-    """The names of the declared tools in a body."""
+    """Return the names of the declared tools in a body."""
     tools: list[Any] = [row for tool in body["tools"] for row in tool.get("functionDeclarations", [tool])]
     return [tool.get("function", tool)["name"] for tool in tools]
 

@@ -1,4 +1,4 @@
-"""What an Ollama reply becomes, without a network."""
+"""Replies of the Ollama parser, without a network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.lanes import Count
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(OllamaReplyParser(who="test", model="m"), chunks)
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
+    return read_with(OllamaReplyParser(label="test", model="m"), chunks)
 
 
 def lines(*events: Any) -> bytes:
@@ -30,7 +30,7 @@ def lines(*events: Any) -> bytes:
 
 
 def said(content: str = "", **fields: Any) -> dict[str, Any]:
-    """A line as the server sends it."""
+    """Return a line as the server sends it."""
     message = {"role": "assistant", "content": content, **fields}
     return {"model": "m", "created_at": "2026-11-21T10:00:00Z", "message": message, "done": False}
 

@@ -1,4 +1,4 @@
-"""What Ollama is asked: bodies held to what the server decodes."""
+"""Request bodies of the Ollama wire, checked against what the server decodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = ProviderState(wire="ollama", model="m", payload={"thinking": True})
 
 
 def body_of(*messages: Message, context_window: int | None = None, **options: Any) -> dict[str, Any]:
-    """The request for these messages, which keeps the rules."""
+    """Return the request for these messages after checking it against the rules."""
     request = ModelRequest(messages=messages, **options)
     body = json.loads(request_body(request, model="m", context_window=context_window))
     assert violations(body) == []

@@ -1,4 +1,4 @@
-"""What is peculiar to the Chat Completions wire over real sockets; `test_sockets` has what all wires do."""
+"""The Chat Completions wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ async def test_a_server_that_only_pings_behind_the_finish_reason_is_left(monkeyp
 
 
 def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A tenth of a millisecond each."""
+    """Yield the chunks, each a tenth of a millisecond of the loop's time after the last."""
     loop: Any = asyncio.get_running_loop()
     for piece in pieces:
         loop.pass_time(0.0001)

@@ -1,4 +1,4 @@
-"""What a Chat Completions reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Chat Completions parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.llms.replies import deltas_of, read_with, sse
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(ChatReplyParser(who="test", model="m"), chunks)
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
+    return read_with(ChatReplyParser(label="test", model="m"), chunks)
 
 
 def delta(finish_reason: Any = None, **fields: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def delta(finish_reason: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 def piece(**fields: Any) -> dict[str, Any]:
-    """A chunk with one piece of a tool call; name and arguments go into its function."""
+    """Return a chunk with one fragment of a tool call; name and arguments are put into its function."""
     function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
     return delta(tool_calls=[{**fields, "function": function}])
 
@@ -295,7 +295,7 @@ def test_pieces_of_calls_find_their_call(chunks: list[Any], calls: list[tuple[st
 
 
 def test_the_first_piece_of_a_call_comes_out_at_once() -> None:
-    parser = ChatReplyParser(who="test", model="m")
+    parser = ChatReplyParser(label="test", model="m")
     assert parser.feed(sse(piece(index=0, id="1", name="a"))) == [ToolCallDelta(0, "1", "a", "")]
     assert parser.feed(sse(piece(index=0, arguments='{"'))) == [ToolCallDelta(0, "", "", '{"')]
 
@@ -329,7 +329,7 @@ def test_the_first_piece_of_a_call_comes_out_at_once() -> None:
 )
 def test_finished_comes_once_and_last_if_there_was_a_marker(chunks: list[Any], finished: Finished | None) -> None:
     for chunking in CHUNKINGS:
-        parser = ChatReplyParser(who="test", model="m")
+        parser = ChatReplyParser(label="test", model="m")
         said = list(deltas_of(parser, pieces(sse(*chunks), chunking)))
         assert [delta for delta in said if isinstance(delta, Finished)] == ([finished] if finished else [])
         assert not finished or said[-1] == finished
@@ -499,7 +499,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
     ],
 )
 def test_a_reply_without_end_is_ended_at_a_cap(event: dict[str, Any]) -> None:
-    parser, builder = ChatReplyParser(who="test", model="m"), ReplyBuilder()
+    parser, builder = ChatReplyParser(label="test", model="m"), ReplyBuilder()
     for turn in range(100):
         if "tool_calls" in event["choices"][0]["delta"]:
             for call in event["choices"][0]["delta"]["tool_calls"]:

@@ -1,4 +1,4 @@
-"""What is peculiar to the Responses wire over real sockets; `test_sockets` has what all wires do."""
+"""The Responses wire over real sockets; `test_sockets` has what all wires do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refusal(message: str, code: int = 400) -> RawReply:
 
 
 async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO) -> list[dict[str, Any]]:
-    """The requests that a fake server, which plays these replies, saw."""
+    """Return the requests that a fake server with these replies received."""
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url, model) as made:
         for _ in range(times):
             assert (await complete(made, request))[0].complete

@@ -1,4 +1,4 @@
-"""What a Responses reply becomes, without a network: recorded streams and odd ones written by hand."""
+"""Replies of the Responses parser, without a network: recorded streams and odd ones written by hand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.llms.replies import read_with, sse
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """The reply in a body that comes in these pieces and ends cleanly."""
-    return read_with(ResponsesReplyParser(who="test", model="m"), chunks)
+    """Return the reply in a body that arrives in these chunks and ends cleanly."""
+    return read_with(ResponsesReplyParser(label="test", model="m"), chunks)
 
 
 def event(name: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def test_which_tools_are_called(events: list[Any], calls: list[tuple[str, str, s
 
 
 def test_arguments_come_as_they_are_made() -> None:
-    parser = ResponsesReplyParser(who="test", model="m")
+    parser = ResponsesReplyParser(label="test", model="m")
     assert parser.feed(sse(added(**function()), arguments('{"x"'), arguments(":1}"))) == [
         ToolCallDelta(0, "c1", "add"),
         ToolCallDelta(0, arguments='{"x"'),
@@ -494,6 +494,6 @@ def test_a_flood_is_given_up(flood: list[Any]) -> None:
 
 
 def test_nothing_comes_after_the_end() -> None:
-    parser = ResponsesReplyParser(who="test", model="m")
+    parser = ResponsesReplyParser(label="test", model="m")
     assert [type(delta) for delta in parser.feed(sse(END, END, text("x")))] == [Finished]
     assert (parser.done, parser.end()) == (True, [])

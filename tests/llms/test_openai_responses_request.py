@@ -1,4 +1,4 @@
-"""What is asked of a Responses server: whatever the history, a strict server takes it, and nothing said is lost."""
+"""Request bodies of the Responses wire: strict servers accept any history, and none is lost."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ def body(
     messages: Sequence[Message],
     *,
     model: str = "m",
-    native: bool = True,
+    replay_state: bool = True,
     dialect: ResponsesDialect | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     request = ModelRequest(messages=messages, **more)
     return json.loads(
-        request_body(request, model=model, dialect=dialect or ResponsesDialect(), stream=True, native=native)
+        request_body(
+            request, model=model, dialect=dialect or ResponsesDialect(), stream=True, replay_state=replay_state
+        )
     )
 
 
@@ -116,7 +118,7 @@ def test_lone_surrogates_and_numbers_without_end_do_not_keep_a_request_from_bein
     assert items(odd)[0]["cost"] is None
 
 
-# --- native continuation --------------------------------------------------------------------------------------------
+# --- replay of a model's own output ------------------------------------------------------------
 
 
 def test_a_reply_goes_back_to_its_model_item_by_item_as_it_came() -> None:
@@ -152,7 +154,9 @@ def test_a_freeform_call_goes_back_as_it_came_and_its_result_in_kind() -> None:
     call = ToolCall(id="c1", name="patch", arguments=json.dumps(item["input"]))
     message = AssistantMessage(tool_calls=(call,), provider_state=state(item))
     assert items(message, RESULT) == [item, {"type": "custom_tool_call_output", "call_id": "c1", "output": "2"}]
-    assert items(message, RESULT, native=False)[0]["arguments"] == json.dumps({"malformed_arguments": call.arguments})
+    assert items(message, RESULT, replay_state=False)[0]["arguments"] == json.dumps(
+        {"malformed_arguments": call.arguments}
+    )
 
 
 PLAIN = [
@@ -300,7 +304,7 @@ def replies(draw: st.DrawFn) -> AssistantMessage:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """A history after repair: rows of every kind, with replies that have a state between them."""
+    """Return a history after repair: rows of every kind, with replies that have a state between them."""
     rows = draw(broken_histories())
     for reply in draw(st.lists(replies(), max_size=4)):
         place = draw(st.integers(0, len(rows)))
@@ -316,8 +320,8 @@ def _results(reply: AssistantMessage, every: bool) -> list[ToolMessage]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.booleans())
-def test_whatever_the_history_a_strict_server_takes_the_request(history: list[Message], native: bool) -> None:
-    assert violations(body(history, native=native, tools=[ADD], max_output_tokens=1)) == []
+def test_whatever_the_history_a_strict_server_takes_the_request(history: list[Message], replay_state: bool) -> None:
+    assert violations(body(history, replay_state=replay_state, tools=[ADD], max_output_tokens=1)) == []
 
 
 @given(histories())

@@ -1,4 +1,4 @@
-"""What every wire does over real sockets, whatever it speaks: how replies arrive, how calls fail, what is kept open."""
+"""All wires over real sockets: arrival of replies, failures of calls, kept connections."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_a_redirect_is_told_only_as_far_as_it_can_be_a_base_url(wire: Serv
 
 async def test_a_compressed_refusal_is_told_by_its_status(wire: Served) -> None:
     error = await wire.failure(RawReply(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
-    reason = "(its reason is compressed, which it was asked not to be)"
+    reason = "(the body is compressed although the request forbids it, so the reason is unknown)"
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {reason}"
 
 

@@ -1,4 +1,4 @@
-"""Every wire to every wire in the middle of a conversation: what the next one is sent, its strict server takes."""
+"""Switches between all wires within a conversation, checked by the rules of strict servers."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ NAMES_OF_CALLS = [
 
 
 def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
-    """What the runtime keeps of a reply of this wire that calls `look` once per id."""
+    """Return the stored message of a reply of this wire that calls `look` once per id."""
     reply, error = read(wire.parser(model), [SAYS[wire.name](ids)])
     assert (error, reply.complete, len(reply.tool_calls), bool(reply.provider_state)) == (None, True, len(ids), True)
     calls = tuple(call.model_copy(update={"id": id_}) for call, id_ in zip(reply.tool_calls, ids, strict=True))
@@ -162,7 +162,7 @@ def answers(message: AssistantMessage) -> list[Message]:
 
 
 def rounds(wire: Wire, *rounds_of_ids: Sequence[str]) -> list[Message]:
-    """A question and the rounds that this wire needed for it so far."""
+    """Return a question and the rounds that this wire needed for it so far."""
     history: list[Message] = [SystemMessage(content="Be brief."), UserMessage(content="Look around.")]
     for ids in rounds_of_ids:
         message = asks(wire, ids)
@@ -179,7 +179,7 @@ def text_of(body: dict[str, Any]) -> str:
 
 
 def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
-    """Whether the wire gets back what only it understands."""
+    """Return whether the wire gets its own provider state back."""
     body = text_of(wire.request(messages, model=model, tools=[LOOK]))
     return SECRET in body or (wire.name == "ollama" and '"thinking": "hm"' in body)
 

@@ -21,7 +21,7 @@ async def test_a_command_that_takes_too_long_leaves_its_output(play):
 
     def wait_longer(event):
         if event.type == "tool_progress" and "missing header" in event.data.get("output", ""):
-            loop.pass_time(PATIENCE)
+            loop.advance(PATIENCE)
 
     settings = {"tool_timeout_seconds": PATIENCE}
     run = await play(script, tools=[bash_exec], gate=ScriptedGate(True), settings=settings, on=wait_longer)

@@ -1,4 +1,4 @@
-"""The malformed streams of `odd/`: one file per oddity, named after it, with what must become of it beside it."""
+"""The malformed streams of `odd/`, one file per oddity, each with its expected outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Oddity:
 
 
 def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
-    """A reply as the outcomes are written; how it stopped is only said of a complete one."""
+    """Return a reply in the form of the outcomes; only a complete one has a stop reason."""
     said: dict[str, Any] = {
         "text": reply.text,
         "reasoning": reply.reasoning,

@@ -1,4 +1,4 @@
-"""The rules of Chat Completions for a request as a strict server has them, apart from the code that builds it."""
+"""The request rules of a strict Chat Completions server, written apart from the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
 def violations(body: dict[str, Any]) -> list[str]:
-    """What a strict server has against this request; empty if it takes it."""
+    """Return the violations of this request that a strict server would refuse, empty if it accepts it."""
     found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP - _WITH_TOOLS]
     if not body.get("tools"):
         found += [f"{name!r} without tools" for name in body.keys() & _WITH_TOOLS]

@@ -34,7 +34,7 @@ Check = Callable[[Any], None]
 
 
 def needs_sdk(wire: str) -> pytest.MarkDecorator:
-    """Skips a test, saying why, where the SDK of this wire is not there."""
+    """Skip a test, with the reason, if the SDK of this wire is not installed."""
     package = PACKAGES[wire]
     return pytest.mark.skipif(
         not _is_installed(wire), reason=f"the {package} package (extra 'oracles') is not installed"

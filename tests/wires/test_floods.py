@@ -56,7 +56,7 @@ FLOODS: list[tuple[str, str, Callable[[int], Any]]] = [
 
 
 def fed_until_given_up(wire: str, chunks: Iterator[bytes]) -> int:
-    """How many bytes the parser takes before it has had enough."""
+    """Return the number of bytes that the parser accepts before it stops."""
     parser, fed = WIRES[wire].parser("m"), 0
     while parser.error is None and fed < MOST_BYTES:
         chunk = next(chunks)

@@ -1,4 +1,4 @@
-"""Mutated streams: whatever comes, a reply or a typed error comes out, the same in any chunking, and can be kept."""
+"""Mutated streams: each gives a storable reply or a typed error, the same in any chunking."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def said(reply: Reply, error: ModelError | None) -> str:
 
 
 def check_history(wire: Wire, reply: Reply) -> None:
-    """What the runtime keeps of the reply can be stored, sanitised, and sent over each wire."""
+    """Check that the message of the reply can be stored, sanitised, and sent over each wire."""
     calls = tuple(call for call in reply.tool_calls if call.name)
     message = AssistantMessage(
         content=reply.text, reasoning=reply.reasoning, tool_calls=calls, provider_state=reply.provider_state

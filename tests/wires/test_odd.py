@@ -1,4 +1,4 @@
-"""What becomes of malformed streams: through each wire's parser, and through whole turns over a socket."""
+"""Malformed streams, through each wire's parser and through whole turns over a socket."""
 
 from __future__ import annotations
 

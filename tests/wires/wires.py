@@ -1,4 +1,4 @@
-"""The five wires side by side: how each parses a reply, asks for one, and what its server has against a request."""
+"""The five wires side by side: their parsers, request bodies and request rules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Wire:
     def request(
         self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()
     ) -> dict[str, Any]:
-        """What would be sent."""
+        """Return the body that would be sent."""
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
 
     def violations(self, body: dict[str, Any]) -> list[str]:
@@ -61,7 +61,7 @@ class Wire:
         return self.rules(body) + sdk_types.faults(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
-        """What a strict server has against what would be sent; empty if it takes it."""
+        """Return the violations of the body that would be sent; empty if a strict server accepts it."""
         return self.violations(self.request(messages, model=model, tools=tools))
 
 
@@ -70,7 +70,7 @@ WIRES = {
     for wire in (
         Wire(
             name="openai_chat",
-            parser=lambda model: ChatReplyParser(who="test", model=model),
+            parser=lambda model: ChatReplyParser(label="test", model=model),
             model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
             body=lambda request, model: openai_chat_request.request_body(
                 request, model=model, dialect=ChatDialect(returns_reasoning=True), stream=True
@@ -80,7 +80,7 @@ WIRES = {
         ),
         Wire(
             name="openai_responses",
-            parser=lambda model: ResponsesReplyParser(who="test", model=model),
+            parser=lambda model: ResponsesReplyParser(label="test", model=model),
             model=lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
             body=lambda request, model: openai_responses_request.request_body(
                 request, model=model, dialect=openai_responses_request.ResponsesDialect(), stream=True
@@ -90,7 +90,7 @@ WIRES = {
         ),
         Wire(
             name="anthropic",
-            parser=lambda model: AnthropicReplyParser(who="test", model=model),
+            parser=lambda model: AnthropicReplyParser(label="test", model=model),
             model=lambda url: AnthropicModel("m", base_url=url),
             body=lambda request, model: anthropic_request.request_body(
                 request, model=model, max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}
@@ -100,7 +100,7 @@ WIRES = {
         ),
         Wire(
             name="gemini",
-            parser=lambda model: GeminiReplyParser(who="test", model=model),
+            parser=lambda model: GeminiReplyParser(label="test", model=model),
             model=lambda url: GeminiModel("m", base_url=url),
             body=lambda request, model: gemini_request.request_body(
                 request, model=model, dialect=gemini_request.GeminiDialect()
@@ -110,7 +110,7 @@ WIRES = {
         ),
         Wire(
             name="ollama",
-            parser=lambda model: OllamaReplyParser(who="test", model=model),
+            parser=lambda model: OllamaReplyParser(label="test", model=model),
             model=lambda url: OllamaModel("m", base_url=url),
             body=lambda request, model: ollama_request.request_body(request, model=model, context_window=None),
             rules=rules_ollama.violations,

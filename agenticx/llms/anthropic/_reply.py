@@ -1,15 +1,15 @@
 """The reply of an Anthropic Messages server: bytes in, deltas out, no I/O.
 
-The end marker is `message_stop`. Calls are the `tool_use` blocks; what the provider runs itself (`server_tool_use` and
-the like) makes no delta. Blocks that stand complete in `message_start`, or in a message that is not streamed at all,
-are read like streamed ones.
+The end marker is `message_stop`. Calls are the `tool_use` blocks; the tools that the provider runs itself
+(`server_tool_use` and the like) produce no delta. Blocks that are complete in `message_start`, or in a message that is
+not streamed at all, are read like streamed ones.
 
 A stream has one message. Some servers send its `message_start` twice before the first block; any other second
-beginning, of a message or of a block that is still open, breaks the protocol: neither version may run. A call that
-begins behind the stop reason does not run either. Text for a block that has ended is shown like any other.
+start, of a message or of a block that is still open, violates the protocol: neither version may run. A call that
+begins after the stop reason does not run either. Text for a block that has ended is added like any other.
 
-What the provider wants back is the content of the message, block by block: `ProviderState.payload["content"]`, made
-when there is more in it than text and calls. A call stands there without id, name and input, which the message has.
+The provider state is the content of the message, block by block: `ProviderState.payload["content"]`, present when
+there is more in it than text and calls. A call is stored there without id, name and input, which the message has.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from agenticx.llms._failures import Complaint, complaint_in, stream_error
-from agenticx.llms._json_events import JsonEvents, malformed
-from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._failures import ErrorReport, find_error, stream_error
+from agenticx.llms._json_events import JsonEventParser, malformed_reply
+from agenticx.llms._json_reply import JsonReplyParser
 from agenticx.llms._limits import MAX_ITEMS
 from agenticx.llms._values import count_in, fields_in, items_in, json_text, text_in
 from agenticx.llms.base import (
@@ -53,16 +53,18 @@ _STOPS: dict[str, StopKind] = {
 }
 """Any other word may mean that the reply broke off."""
 
-_NO_EXTRA = frozenset({"type", "citation", "id", "name", "input"})  # what a call is comes in no unknown delta
-_IMPLIED = {"text_delta": "text", "thinking_delta": "thinking"}
+_IGNORED_DELTA_FIELDS = frozenset(
+    {"type", "citation", "id", "name", "input"}
+)  # what a call is comes in no unknown delta
+_IMPLIED_BLOCK_TYPES = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 @dataclass(slots=True)
 class _Block:
-    """A content block as far as it came. `pieces` is what streams: text, thinking, or the JSON of an input."""
+    """A content block as received so far. `fragments` is the streamed text, thinking, or JSON of an input."""
 
     fields: dict[str, Any]
-    pieces: list[str] = field(default_factory=list[str])
+    fragments: list[str] = field(default_factory=list[str])
     citations: list[Any] = field(default_factory=list[Any])
     call: int | None = None
     closed: bool = False
@@ -72,8 +74,8 @@ class _Block:
         return self.fields.get("type")
 
     def for_replay(self) -> dict[str, Any] | None:
-        """The block as the provider wants it back; None for a thought it would not recognise as its own."""
-        streamed = "".join(self.pieces)
+        """Return the block in the form to send it back, None for a thought without a signature, which is refused."""
+        streamed = "".join(self.fragments)
         match self.type:
             case "text":
                 own = {name: value for name, value in self.fields.items() if name != "citations"}
@@ -84,88 +86,91 @@ class _Block:
             case "tool_use":
                 return {name: value for name, value in self.fields.items() if name not in ("id", "name", "input")}
             case _:
-                return {**self.fields, "input": _object(streamed)} if streamed else self.fields
+                return {**self.fields, "input": _parse_object(streamed)} if streamed else self.fields
 
 
-class AnthropicReplyParser(JsonReply):
-    """One reply; nothing follows its end marker. `tool_names` has our names of the tools that the provider knows by
-    another one.
+class AnthropicReplyParser(JsonReplyParser):
+    """A parser of one reply; nothing follows its end marker.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
-    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
-        super().__init__(JsonEvents(who=who, arguments="input"), who=who, model=model)
-        self._tool_names = tool_names or {}
+    def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(JsonEventParser(label=label, arguments_key="input"), label=label, model=model)
+        self._original_names = original_names or {}
         self._head: dict[str, Any] | None = None
-        self._call_behind_end = False
+        self._call_after_stop = False
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._stop_reason: str | None = None
 
-    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         match event.get("type"):
             case "content_block_delta":
-                self._grow(event, deltas)
+                self._extend_block(event, deltas)
             case "content_block_start":
-                self._open(_index(event), self._inner(event, "content_block"), deltas)
+                self._open_block(_index(event), self._required_object(event, "content_block"), deltas)
             case "content_block_stop":
                 if block := self._by_index.get(_index(event)):
-                    self._close(block, deltas)
+                    self._close_block(block, deltas)
             case "message_start":
-                self._start(self._inner(event, "message"), deltas)
+                self._start_message(self._required_object(event, "message"), deltas)
             case "message_delta":
-                self._take_end(self._inner(event, "delta"), event.get("usage"), deltas)
+                self._handle_message_delta(self._required_object(event, "delta"), event.get("usage"), deltas)
             case "message_stop":
                 self._finish(deltas)
             case "message":
-                self._start(event, deltas)
+                self._start_message(event, deltas)
                 self._finish(deltas)
             case kind:
-                self._take_complaint(kind, event)
+                self._raise_if_error(kind, event)
 
-    def _conclude(self, deltas: list[Delta]) -> None:
-        """Without the end marker a reply is not complete, whatever it stopped for."""
+    def _handle_end(self, deltas: list[Delta]) -> None:
+        """Add an incomplete `Finished` if a stop reason came without the end marker."""
         if self._stop_reason is not None:
             self.done = True
             deltas.append(Finished("broken", self._stop_reason, complete=False))
 
-    def _take_complaint(self, kind: object, event: dict[str, Any]) -> None:
-        """Raise what an event complains of; one that is neither known nor a complaint is none of our business."""
+    def _raise_if_error(self, kind: object, event: dict[str, Any]) -> None:
+        """Raise `ModelError` for an event that reports an error; ignore any other unknown event."""
         if kind == "error" or kind is None or "error" in event:
-            complaint = complaint_in(event)
-            if complaint is None and kind == "error":
-                complaint = Complaint(type="error")
-            if complaint is not None:
-                raise stream_error(complaint, who=self._who)
+            report = find_error(event)
+            if report is None and kind == "error":
+                report = ErrorReport(type="error")
+            if report is not None:
+                raise stream_error(report, label=self._label)
 
     # --- the message
 
-    def _start(self, message: dict[str, Any], deltas: list[Delta]) -> None:
-        """Take the head of the message; raises `ModelError` at one that begins another message."""
+    def _start_message(self, message: dict[str, Any], deltas: list[Delta]) -> None:
+        """Start the message; raise `ModelError` if another one has begun."""
         if self._head is not None or self._blocks:
-            if self._head is None or self._blocks or not _is_again(message, self._head):
-                raise malformed("another message begins in it", who=self._who)
+            if self._head is None or self._blocks or not _repeats_head(message, self._head):
+                raise malformed_reply("another message begins in it", label=self._label)
             return
         self._head = message
         blocks = message.get("content")
         if isinstance(blocks, list):
             for index, fields in enumerate(cast("list[object]", blocks)):
                 if not isinstance(fields, dict):
-                    raise malformed(f"a content block is {type(fields).__name__}, not an object", who=self._who)
-                self._close(self._open(index, cast("dict[str, Any]", fields), deltas), deltas)
-        self._take_end(message, message.get("usage"), deltas)
+                    raise malformed_reply(
+                        f"a content block is {type(fields).__name__}, not an object", label=self._label
+                    )
+                self._close_block(self._open_block(index, cast("dict[str, Any]", fields), deltas), deltas)
+        self._handle_message_delta(message, message.get("usage"), deltas)
 
-    def _take_end(self, delta: dict[str, Any], usage: object, deltas: list[Delta]) -> None:
+    def _handle_message_delta(self, delta: dict[str, Any], usage: object, deltas: list[Delta]) -> None:
         if isinstance(reason := delta.get("stop_reason"), str):
-            self._stop_reason, self._call_behind_end = reason, False
+            self._stop_reason, self._call_after_stop = reason, False
         if isinstance(usage, dict):
-            deltas.append(UsageDelta(_usage(cast("dict[str, Any]", usage))))
+            deltas.append(UsageDelta(_parse_usage(cast("dict[str, Any]", usage))))
 
     def _finish(self, deltas: list[Delta]) -> None:
         stop = _STOPS.get(self._stop_reason or "", "broken")
-        if self._call_behind_end or any(block.call is not None and not block.closed for block in self._blocks):
+        if self._call_after_stop or any(block.call is not None and not block.closed for block in self._blocks):
             stop = "broken"
         for block in self._blocks:
-            self._close(block, deltas)
+            self._close_block(block, deltas)
         if stop == "end" and self._size.calls:
             stop = "tool_calls"
         self.done = True
@@ -179,94 +184,94 @@ class AnthropicReplyParser(JsonReply):
 
     # --- its blocks
 
-    def _open(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _Block:
+    def _open_block(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _Block:
         if len(self._blocks) >= MAX_ITEMS:
-            raise malformed(f"it has more than {MAX_ITEMS} content blocks", who=self._who)
+            raise malformed_reply(f"it has more than {MAX_ITEMS} content blocks", label=self._label)
         if (before := self._by_index.get(index)) is not None and not before.closed:
-            raise malformed(f"block {index} begins again before its end", who=self._who)
+            raise malformed_reply(f"block {index} begins again before its end", label=self._label)
         self._size.count_kept_json(fields)
         block = self._by_index[index] = _Block(fields)
         self._blocks.append(block)
         match fields.get("type"):
             case "text":
-                self._show(block, text_in(fields, "text"), deltas)
+                self._add_text(block, text_in(fields, "text"), deltas)
             case "thinking":
-                self._think(block, text_in(fields, "thinking"), deltas)
+                self._add_thinking(block, text_in(fields, "thinking"), deltas)
             case "tool_use":
                 block.call = self._size.allocate_call()
-                self._call_behind_end = self._stop_reason is not None
+                self._call_after_stop = self._stop_reason is not None
                 name = text_in(fields, "name")
-                deltas.append(ToolCallDelta(block.call, text_in(fields, "id"), self._tool_names.get(name, name)))
+                deltas.append(ToolCallDelta(block.call, text_in(fields, "id"), self._original_names.get(name, name)))
             case str():
                 pass
             case kind:
-                raise malformed(f"a content block has the type {kind!r}", who=self._who)
+                raise malformed_reply(f"a content block has the type {kind!r}", label=self._label)
         return block
 
-    def _grow(self, event: dict[str, Any], deltas: list[Delta]) -> None:
-        delta = self._inner(event, "delta")
+    def _extend_block(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        delta = self._required_object(event, "delta")
         kind, index = text_in(delta, "type"), _index(event)
         block = self._by_index.get(index)
         if block is None:
-            if kind not in _IMPLIED:
-                raise malformed(f"block {index} goes on and has not begun", who=self._who)
-            block = self._open(index, {"type": _IMPLIED[kind]}, deltas)
+            if kind not in _IMPLIED_BLOCK_TYPES:
+                raise malformed_reply(f"block {index} goes on and has not begun", label=self._label)
+            block = self._open_block(index, {"type": _IMPLIED_BLOCK_TYPES[kind]}, deltas)
         match kind:
             case "text_delta":
-                self._show(block, text_in(delta, "text"), deltas)
+                self._add_text(block, text_in(delta, "text"), deltas)
             case "thinking_delta":
-                self._think(block, text_in(delta, "thinking"), deltas)
+                self._add_thinking(block, text_in(delta, "thinking"), deltas)
             case "input_json_delta":
-                self._take_input(block, _json_text(delta.get("partial_json")), deltas)
+                self._add_input(block, _json_text(delta.get("partial_json")), deltas)
             case _:
-                self._take_extra(block, delta)
+                self._add_extra(block, delta)
 
-    def _show(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+    def _add_text(self, block: _Block, text: str, deltas: list[Delta]) -> None:
         if text:
-            block.pieces.append(text)
+            block.fragments.append(text)
             deltas.append(TextDelta(text))
 
-    def _think(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+    def _add_thinking(self, block: _Block, text: str, deltas: list[Delta]) -> None:
         if text:
-            block.pieces.append(text)
+            block.fragments.append(text)
             deltas.append(ThinkingDelta(text))
 
-    def _take_input(self, block: _Block, piece: str, deltas: list[Delta]) -> None:
-        """A piece of an input; what is streamed replaces what the block began with."""
-        if not piece:
+    def _add_input(self, block: _Block, fragment: str, deltas: list[Delta]) -> None:
+        """Add a fragment of an input; streamed input replaces the input of the block's start."""
+        if not fragment:
             return
         if block.closed and block.call is not None:
-            raise malformed("the input of a call goes on behind its end", who=self._who)
+            raise malformed_reply("the input of a call goes on behind its end", label=self._label)
         block.fields.pop("input", None)
         if block.call is None:
-            self._size.count_kept_json(piece)
-            block.pieces.append(piece)
+            self._size.count_kept_json(fragment)
+            block.fragments.append(fragment)
         else:
-            deltas.append(ToolCallDelta(block.call, arguments=piece))
+            deltas.append(ToolCallDelta(block.call, arguments=fragment))
 
-    def _take_extra(self, block: _Block, delta: dict[str, Any]) -> None:
-        """What is not shown but belongs to the block: its signature, a citation, the result of a compaction."""
+    def _add_extra(self, block: _Block, delta: dict[str, Any]) -> None:
+        """Store fields of the block that produce no delta: its signature, a citation, the result of a compaction."""
         self._size.count_kept_json(delta)
         for name, value in delta.items():
             if name == "citation" and isinstance(value, dict):
                 block.citations.append(value)
-            elif name not in _NO_EXTRA:
+            elif name not in _IGNORED_DELTA_FIELDS:
                 block.fields[name] = value
 
-    def _close(self, block: _Block, deltas: list[Delta]) -> None:
-        """The end of a block: an input that came whole with its beginning, and was not streamed, is the call's."""
+    def _close_block(self, block: _Block, deltas: list[Delta]) -> None:
+        """End a block; an input that came whole with its start, and was not streamed, becomes the call's arguments."""
         block.closed = True
         if block.call is not None and (arguments := _json_text(block.fields.pop("input", None))):
             deltas.append(ToolCallDelta(block.call, arguments=arguments))
 
-    def _inner(self, event: dict[str, Any], name: str) -> dict[str, Any]:
+    def _required_object(self, event: dict[str, Any], name: str) -> dict[str, Any]:
         value = event.get(name)
         if not isinstance(value, dict):
-            raise malformed(f"{name} of an event is {type(value).__name__}, not an object", who=self._who)
+            raise malformed_reply(f"{name} of an event is {type(value).__name__}, not an object", label=self._label)
         return cast("dict[str, Any]", value)
 
 
-def _usage(fields: dict[str, Any]) -> Usage:
+def _parse_usage(fields: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=count_in(fields, "input_tokens"),
         output_tokens=count_in(fields, "output_tokens"),
@@ -277,7 +282,7 @@ def _usage(fields: dict[str, Any]) -> Usage:
     )
 
 
-def _is_again(message: dict[str, Any], head: dict[str, Any]) -> bool:
+def _repeats_head(message: dict[str, Any], head: dict[str, Any]) -> bool:
     """Return whether the head of a message only repeats `head`, as some servers do before its first block."""
     return message.get("id") == head.get("id") and not message.get("content")
 
@@ -288,13 +293,13 @@ def _index(event: dict[str, Any]) -> int:
 
 
 def _json_text(value: object) -> str:
-    """An input as text; none and an empty one are no text, as providers begin a streamed one with `{}`."""
+    """Return an input as text; a missing or empty one is `""`, as providers start a streamed input with `{}`."""
     if isinstance(value, str):
         return value
     return json_text(value) if value else ""
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = from_json(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """A `ModelRequest` as the JSON body of an Anthropic Messages request.
 
-The rules of the API that a conversation must be bent to, beyond those that every provider has:
+The rules of the API that a conversation is adapted to, beyond those of all providers:
 
 1. Leading system rows go to the top level; user and assistant alternate, so neighbours are merged; the first message
    and the last one are the user's (newer models refuse to continue an assistant's).
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, cast
 
-from agenticx.llms._attachments import DOCUMENTS, IMAGES, message_pieces
+from agenticx.llms._attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
 from agenticx.llms._bodies import arguments_object, body_bytes
 from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._strict_schema import strict_schema
@@ -26,17 +26,17 @@ from agenticx.llms.anthropic._reply import WIRE
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["held_schema", "request_body", "sent_names"]
+__all__ = ["accepted_output_schema", "request_body", "sent_tool_names"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
 
-_OPENING = "[The conversation begins with your own words.]"
-_CLOSING = "[Go on.]"
-_THOUGHTS = ("thinking", "redacted_thinking")
-_OWN_IDS = ("id", "tool_use_id")  # of calls that the provider runs itself
-_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf")
-_CACHED: _Block = {"type": "ephemeral"}
+_FIRST_USER_TEXT = "[The conversation begins with your own words.]"
+_LAST_USER_TEXT = "[Go on.]"
+_THINKING_TYPES = ("thinking", "redacted_thinking")
+_SERVER_CALL_IDS = ("id", "tool_use_id")  # of calls that the provider runs itself
+_TOP_LEVEL_UNSUPPORTED = ("oneOf", "anyOf", "allOf")
+_CACHE_CONTROL: _Block = {"type": "ephemeral"}
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """The API takes `^[a-zA-Z0-9_-]{1,128}$` now; 64 was its limit, and is that of Bedrock and of compatible servers."""
@@ -52,47 +52,47 @@ def request_body(
     max_tokens: int,
     thinking: Mapping[str, Any] | None = None,
     output_schemas: bool = True,
-    native: bool = True,
+    replay_state: bool = True,
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. `thinking` goes along where the API permits it.
+    """Return the body as UTF-8; lone surrogates in it become U+FFFD. `thinking` is sent where the API permits it.
 
-    Without `output_schemas` an output schema is left out, for models that refuse one. Without `native` nothing goes
-    back as it came: of what the model said that is text and calls, thoughts are left out.
+    Without `output_schemas` an output schema is left out, for models that refuse one. Without `replay_state` the
+    model's earlier replies are sent as text and calls, without its thoughts.
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
-    system = [block for message in leading for block in _text(message.content)]
-    names = sent_names(request)
-    rows = _rows(request.messages[len(leading) :], model if native else None, names)
-    _mark_for_cache(system, rows)
+    system = [block for message in leading for block in _text_blocks(message.content)]
+    names = sent_tool_names(request)
+    rows = _message_rows(request.messages[len(leading) :], model if replay_state else None, names)
+    _add_cache_control(system, rows)
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": rows}
     if system:
         body["system"] = system
-    if tools := [_tool(tool, names) for tool in request.tools] or _bygone_tools(rows):
+    if tools := [_tool(tool, names) for tool in request.tools] or _declare_used_tools(rows):
         body["tools"] = tools
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    if thinking and _may_think(thinking, body):
+    if thinking and _is_thinking_allowed(thinking, body):
         body["thinking"] = dict(thinking)
-    if output_schemas and request.output_schema and (schema := held_schema(request.output_schema)):
+    if output_schemas and request.output_schema and (schema := accepted_output_schema(request.output_schema)):
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     return body_bytes(body)
 
 
-def held_schema(output: OutputSchema) -> dict[str, Any] | None:
-    """The schema as the API takes it, None if it takes none like it: those that contain themselves are refused."""
+def accepted_output_schema(output: OutputSchema) -> dict[str, Any] | None:
+    """Return the schema in the form that the API accepts, None if it accepts none: recursive ones are refused."""
     schema = strict_schema(output.schema)
-    return None if schema is None or _recurs(schema) else schema
+    return None if schema is None or _is_recursive(schema) else schema
 
 
-def sent_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as the API takes them."""
+def sent_tool_names(request: ModelRequest) -> ToolNames:
+    """Return the tool names of `request` in the form that the API accepts."""
     return ToolNames(_NAMES, request)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _rows(messages: Sequence[Message], model: str | None, names: ToolNames) -> list[dict[str, Any]]:
+def _message_rows(messages: Sequence[Message], model: str | None, names: ToolNames) -> list[dict[str, Any]]:
     ids = CallIds(_IDS)
     rows: list[dict[str, Any]] = []
 
@@ -106,23 +106,23 @@ def _rows(messages: Sequence[Message], model: str | None, names: ToolNames) -> l
         if isinstance(message, AssistantMessage):
             blocks = _assistant_blocks(message, model, names, ids)
             if blocks and not rows:
-                add("user", _text(_OPENING))
+                add("user", _text_blocks(_FIRST_USER_TEXT))
             add("assistant", blocks)
         else:
             add("user", _user_blocks(message, ids))
     if not rows or rows[-1]["role"] == "assistant":
-        add("user", _text(_CLOSING))
+        add("user", _text_blocks(_LAST_USER_TEXT))
     return rows
 
 
 def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: CallIds) -> list[_Block]:
     if isinstance(message, UserMessage):
-        return [block for piece in message_pieces(message, IMAGES | DOCUMENTS) for block in _piece_blocks(piece)]
+        return [block for part in content_parts(message, IMAGE_TYPES | DOCUMENT_TYPES) for block in _part_blocks(part)]
     if isinstance(message, SystemMessage):
-        return _text(message.content)
-    call_id = ids.result(message.tool_call_id)
+        return _text_blocks(message.content)
+    call_id = ids.pop(message.tool_call_id)
     if call_id is None:
-        return _text(f"[result of {message.name}] {message.content}")
+        return _text_blocks(f"[result of {message.name}] {message.content}")
     block: _Block = {"type": "tool_result", "tool_use_id": call_id}
     content = message.content
     if message.outcome != "ok":
@@ -133,29 +133,29 @@ def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: CallId
     return [block]
 
 
-def _piece_blocks(piece: str | Attachment) -> list[_Block]:
-    if isinstance(piece, str):
-        return _text(piece)
-    source = {"type": "base64", "media_type": piece.media_type, "data": piece.data}
-    if piece.kind == "image":
+def _part_blocks(part: str | Attachment) -> list[_Block]:
+    if isinstance(part, str):
+        return _text_blocks(part)
+    source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+    if part.kind == "image":
         return [{"type": "image", "source": source}]
-    return [{"type": "document", "source": source, "title": piece.name}]
+    return [{"type": "document", "source": source, "title": part.name}]
 
 
 def _assistant_blocks(message: AssistantMessage, model: str | None, names: ToolNames, ids: CallIds) -> list[_Block]:
-    calls = [_call(call, names, ids) for call in message.tool_calls]
-    blocks = _own_blocks(message, model, calls)
+    calls = [_call_block(call, names, ids) for call in message.tool_calls]
+    blocks = _replayed_blocks(message, model, calls)
     if blocks is None:
-        blocks = [*_text(message.content), *calls]
-    while blocks and blocks[-1]["type"] in _THOUGHTS:
+        blocks = [*_text_blocks(message.content), *calls]
+    while blocks and blocks[-1]["type"] in _THINKING_TYPES:
         blocks.pop()
     return blocks
 
 
-def _own_blocks(message: AssistantMessage, model: str | None, calls: list[_Block]) -> list[_Block] | None:
-    """What this very model said, block by block; None if it did not, or said something else than the message now does.
+def _replayed_blocks(message: AssistantMessage, model: str | None, calls: list[_Block]) -> list[_Block] | None:
+    """Return the blocks of this model's own reply, None if it is another model's or the message was changed since.
 
-    Blocks go back as they came, blank texts excepted.
+    Blocks are returned as they were received, without blank texts.
     """
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
@@ -165,22 +165,22 @@ def _own_blocks(message: AssistantMessage, model: str | None, calls: list[_Block
     count = sum(block["type"] == "tool_use" for block in content)
     if not content or "".join(texts) != message.content or count != len(calls):
         return None
-    if not all(_IDS.takes(text_in(block, name)) for block in content for name in _OWN_IDS if name in block):
+    if not all(_IDS.allows(text_in(block, name)) for block in content for name in _SERVER_CALL_IDS if name in block):
         return None
-    left = iter(calls)
-    own = [{**block, **next(left)} if block["type"] == "tool_use" else dict(block) for block in content]
-    return [block for block in own if block["type"] != "text" or block["text"].strip()]
+    remaining = iter(calls)
+    replayed = [{**block, **next(remaining)} if block["type"] == "tool_use" else dict(block) for block in content]
+    return [block for block in replayed if block["type"] != "text" or block["text"].strip()]
 
 
-def _text(text: str) -> list[_Block]:
+def _text_blocks(text: str) -> list[_Block]:
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def _call(call: ToolCall, names: ToolNames, ids: CallIds) -> _Block:
+def _call_block(call: ToolCall, names: ToolNames, ids: CallIds) -> _Block:
     return {
         "type": "tool_use",
-        "id": ids.call(call.id),
-        "name": names.sent(call.name),
+        "id": ids.assign(call.id),
+        "name": names.sent_name(call.name),
         "input": arguments_object(call.arguments),
     }
 
@@ -189,27 +189,27 @@ def _call(call: ToolCall, names: ToolNames, ids: CallIds) -> _Block:
 
 
 def _tool(tool: ToolSchema, names: ToolNames) -> dict[str, Any]:
-    schema = {name: value for name, value in tool.parameters.items() if name not in _NOT_AT_THE_TOP}
+    schema = {name: value for name, value in tool.parameters.items() if name not in _TOP_LEVEL_UNSUPPORTED}
     return {
-        "name": names.sent(tool.name),
+        "name": names.sent_name(tool.name),
         "description": tool.description,
         "input_schema": {**schema, "type": "object"},
     }
 
 
-def _recurs(schema: Mapping[str, Any]) -> bool:
-    """Whether one of its definitions leads to itself."""
-    leads = {name: _references(inner) for name, inner in schema.get("$defs", {}).items()}
-    reached = leads
-    for _ in leads:
-        reached = {
-            name: names.union(*(leads.get(name, frozenset()) for name in names)) for name, names in reached.items()
+def _is_recursive(schema: Mapping[str, Any]) -> bool:
+    """Return whether one of the schema's definitions refers to itself, directly or through others."""
+    direct = {name: _references(inner) for name, inner in schema.get("$defs", {}).items()}
+    reachable = direct
+    for _ in direct:
+        reachable = {
+            name: names.union(*(direct.get(name, frozenset()) for name in names)) for name, names in reachable.items()
         }
-    return any(name in names for name, names in reached.items())
+    return any(name in names for name, names in reachable.items())
 
 
 def _references(schema: object) -> frozenset[str]:
-    """The definitions that a schema names."""
+    """Return the names of the definitions that a schema refers to."""
     if isinstance(schema, dict):
         fields = cast("dict[str, object]", schema)
         own = {reference.rpartition("/")[2]} if isinstance(reference := fields.get("$ref"), str) else set[str]()
@@ -219,8 +219,8 @@ def _references(schema: object) -> frozenset[str]:
     return frozenset()
 
 
-def _bygone_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Declarations of the tools that a conversation without tools has used."""
+def _declare_used_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return declarations of the tools called in a conversation that declares none."""
     names = {block["name"]: None for row in rows for block in row["content"] if block["type"] == "tool_use"}
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
 
@@ -234,20 +234,20 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any] | None:
     return None if choice["type"] == "auto" else choice
 
 
-def _mark_for_cache(system: list[_Block], rows: list[dict[str, Any]]) -> None:
-    """Have the provider keep what the next request will begin with: tools and system, and the conversation so far."""
+def _add_cache_control(system: list[_Block], rows: list[dict[str, Any]]) -> None:
+    """Mark the common beginning of this and the next request for caching: tools and system, and the conversation."""
     if system:
-        system[-1]["cache_control"] = _CACHED
-    rows[-1]["content"][-1]["cache_control"] = _CACHED
+        system[-1]["cache_control"] = _CACHE_CONTROL
+    rows[-1]["content"][-1]["cache_control"] = _CACHE_CONTROL
 
 
-def _may_think(thinking: Mapping[str, Any], body: dict[str, Any]) -> bool:
+def _is_thinking_allowed(thinking: Mapping[str, Any], body: dict[str, Any]) -> bool:
     if body.get("tool_choice", {}).get("type") == "any" or thinking.get("budget_tokens", 0) >= body["max_tokens"]:
         return False
-    first: list[_Block] | None = None  # of the turn that is under way
+    first_blocks: list[_Block] | None = None  # of the turn that is under way
     for row in reversed(body["messages"]):
         if row["role"] == "assistant":
-            first = row["content"]
+            first_blocks = row["content"]
         elif not any(block["type"] == "tool_result" for block in row["content"]):
             break
-    return first is None or first[0]["type"] in _THOUGHTS
+    return first_blocks is None or first_blocks[0]["type"] in _THINKING_TYPES

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession
+from agenticx.llms._concessions import Downgrade
 from agenticx.llms._http import ProviderHttp
-from agenticx.llms._provider import Call, ProviderModel, Way, differently
+from agenticx.llms._provider import PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.llms.anthropic._reply import WIRE, AnthropicReplyParser
-from agenticx.llms.anthropic._request import held_schema, request_body, sent_names
+from agenticx.llms.anthropic._request import accepted_output_schema, request_body, sent_tool_names
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.logs import get_logger
 
@@ -23,10 +23,10 @@ ANTHROPIC_BASE_URL = "https://api.anthropic.com"
 
 _VERSION = "2023-06-01"
 _CONTEXT_WINDOW = 200_000
-"""What every Claude since 2.1 takes at least."""
+"""The smallest context window of all Claude models since 2.1."""
 
 _OUTPUT_TOKENS = 8192
-_OUTPUT_TOKENS_OF = (
+_OUTPUT_TOKENS_BY_MODEL = (
     (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4096),
     (re.compile(r"claude-(3-7|[a-z]+-([4-9]|[1-9]\d)\b)"), 32_000),
 )
@@ -39,26 +39,26 @@ _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", r
 """Of thoughts that are not word for word this model's own, or not where it wants them."""
 
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
-_TOO_MANY = re.compile(r"max_tokens: \d+ > (\d+)")
+_OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnthropicDialect:
-    """What a model takes of what only some take."""
+    """The features that only some models support."""
 
     output_schemas: bool
-    """Whether an answer can be held to a schema."""
+    """True if the model enforces an output schema."""
 
-    most_output_tokens: int | None = None
-    """The most it said that it puts out, where that is less than what was asked for."""
+    output_token_limit: int | None = None
+    """The output limit that the model reported when it refused a higher one."""
 
 
-_CONCESSIONS = (
-    Concession(
+_DOWNGRADES = (
+    Downgrade(
         _REFUSES_SCHEMAS,
-        differently(output_schemas=False),
+        with_dialect(output_schemas=False),
         "the model cannot be held to a schema; asking without it",
     ),
 )
@@ -67,15 +67,14 @@ _CONCESSIONS = (
 class AnthropicModel(ProviderModel[AnthropicDialect]):
     """A model behind the Messages API.
 
-    `base_url` is what the provider's own SDK takes: `/v1/messages` is appended, and a base that already ends in `/v1`
-    is taken as well. `name` is what the person calls the model (default: `anthropic:MODEL`). `max_output_tokens` holds
-    for requests that name no limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
-    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` says whether the model holds an answer to a schema
-    (default: what its name says). Connections are kept between calls; `aclose` ends those of the
-    running event loop.
+    `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
+    is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
+    to requests without a limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
+    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` is true if the model enforces an output schema
+    (default: by its name). Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
-    _concessions = _CONCESSIONS
+    _downgrades = _DOWNGRADES
 
     def __init__(
         self,
@@ -93,47 +92,49 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         name = name or f"{WIRE}:{model}"
         http = ProviderHttp(
             base_url.strip().rstrip("/").removesuffix("/v1"),
-            who=name,
+            label=name,
             key=api_key,
             key_header="x-api-key",
             headers={"anthropic-version": _VERSION, **(headers or {})},
         )
-        usual_window = _CONTEXT_WINDOW if model.startswith("claude") else None
-        held = bool(_TAKES_SCHEMAS.search(model)) if output_schemas is None else output_schemas
-        window, dialect = context_window or usual_window, AnthropicDialect(output_schemas=held)
+        default_window = _CONTEXT_WINDOW if model.startswith("claude") else None
+        takes_schemas = bool(_TAKES_SCHEMAS.search(model)) if output_schemas is None else output_schemas
+        window, dialect = context_window or default_window, AnthropicDialect(output_schemas=takes_schemas)
         super().__init__(model, http, name=name, context_window=window, dialect=dialect)
-        self._max_output_tokens = max_output_tokens or _usual_output_tokens(model)
+        self._max_output_tokens = max_output_tokens or _default_output_tokens(model)
         self._thinking = thinking
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        return self._way.dialect.output_schemas and held_schema(output) is not None
+        return self._mode.dialect.output_schemas and accepted_output_schema(output) is not None
 
-    def _call(self, request: ModelRequest, native: bool) -> Call:
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
         max_tokens = request.max_output_tokens or self._max_output_tokens
         body = request_body(
             request,
             model=self._model,
-            max_tokens=min(max_tokens, self._way.dialect.most_output_tokens or max_tokens),
+            max_tokens=min(max_tokens, self._mode.dialect.output_token_limit or max_tokens),
             thinking=self._thinking,
-            output_schemas=self._way.dialect.output_schemas,
-            native=native,
+            output_schemas=self._mode.dialect.output_schemas,
+            replay_state=replay_state,
         )
-        return Call(path="/v1/messages", body=body)
+        return PostRequest(path="/v1/messages", body=body)
 
     def _parser(self, request: ModelRequest) -> AnthropicReplyParser:
-        return AnthropicReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
+        return AnthropicReplyParser(
+            label=self._name, model=self._model, original_names=sent_tool_names(request).originals
+        )
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
 
-    def _adapt(self, error: ModelError, asked: Way[AnthropicDialect]) -> bool:
-        limit = _TOO_MANY.search(str(error)) if error.code == "provider.bad_request" else None
-        if limit is not None and 0 < int(limit[1]) < (asked.dialect.most_output_tokens or sys.maxsize):
-            self._way = differently(most_output_tokens=int(limit[1]))(self._way)
+    def _try_downgrade(self, error: ModelError, mode: RequestMode[AnthropicDialect]) -> bool:
+        limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
+        if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
+            self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
             log.info("the model's output limit is lower than asked for", model=self._name, limit=limit[1])
             return True
-        return super()._adapt(error, asked)
+        return super()._try_downgrade(error, mode)
 
 
-def _usual_output_tokens(model: str) -> int:
-    return next((tokens for models, tokens in _OUTPUT_TOKENS_OF if models.search(model)), _OUTPUT_TOKENS)
+def _default_output_tokens(model: str) -> int:
+    return next((tokens for models, tokens in _OUTPUT_TOKENS_BY_MODEL if models.search(model)), _OUTPUT_TOKENS)

@@ -1,8 +1,8 @@
-"""Arguments that Gemini streams value by value, each with the JSON path where it belongs, as JSON text that grows.
+"""Conversion of Gemini's streamed arguments (values with JSON paths) to growing JSON text.
 
-The values come in the order in which the object is written, so the text is only ever added to. What does not fit that
-order (a path that comes back, an index left out) leaves the text open for good: it never parses, and the call is
-answered as one with malformed arguments instead of being run on a guess.
+The values arrive in the order in which the object is written, so text is only appended. A value out of that order (a
+path that returns, a skipped index) leaves the text incomplete: it never parses, and the call is answered as one with
+malformed arguments instead of being run on a guess.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Step = str | int
 
 
 class ArgumentsWriter:
-    """Writes one object, which begins with the brace that stands in `BEGIN`.
+    """A writer of one object, which begins with the brace in `BEGIN`.
 
     >>> writer = ArgumentsWriter()
     >>> writer.add({"jsonPath": "$.to.name", "stringValue": "An", "willContinue": True})
@@ -43,22 +43,22 @@ class ArgumentsWriter:
         self._in_string = False
         self._broken = False
 
-    def add(self, piece: dict[str, Any]) -> str:
-        """The text that one element of `partialArgs` adds; one without a value adds nothing."""
-        name = next((name for name in _VALUES if name in piece), None)
+    def add(self, fragment: dict[str, Any]) -> str:
+        """Return the text that one element of `partialArgs` adds; one without a value adds nothing."""
+        name = next((name for name in _VALUES if name in fragment), None)
         if name is None or self._broken:
             return ""
-        path, value = _steps(text_in(piece, "jsonPath")), None if name == "nullValue" else piece[name]
+        path, value = _parse_path(text_in(fragment, "jsonPath")), None if name == "nullValue" else fragment[name]
         if path is not None and path == self._path and self._in_string and isinstance(value, str):
             return _quoted(value)[1:-1]
-        if path is None or (way := self._go_to(path)) is None:
+        if path is None or (prefix := self._move_to(path)) is None:
             self._broken = True
             return ""
         self._in_string = isinstance(value, str)
-        return way + (_quoted(value)[:-1] if isinstance(value, str) else json.dumps(value))
+        return prefix + (_quoted(value)[:-1] if isinstance(value, str) else json.dumps(value))
 
-    def add_whole(self, arguments: dict[str, Any]) -> str:
-        """The text of arguments that come whole after all."""
+    def add_object(self, arguments: dict[str, Any]) -> str:
+        """Return the text of arguments that arrive whole after all."""
         if self._path or self._broken:
             self._broken = True
             return ""
@@ -68,65 +68,71 @@ class ArgumentsWriter:
         return text
 
     def close(self) -> str:
-        """What makes the object whole, or nothing if it cannot be."""
-        return "" if self._broken else self._leave(0) + "}"
+        """Return the text that completes the object, `""` if it cannot be completed."""
+        return "" if self._broken else self._close_to(0) + "}"
 
-    def _go_to(self, path: list[_Step]) -> str | None:
-        """The text between the last value and one at `path`; None where there is no way."""
-        here, shared = self._path, _shared(self._path, path)
+    def _move_to(self, path: list[_Step]) -> str | None:
+        """Return the text between the last value and one at `path`, None if `path` is out of order."""
+        current, shared = self._path, _shared_length(self._path, path)
         below = path[shared + 1 :]
-        if shared == len(path) or (here and shared == len(here)) or any(_is_late(step) for step in below):
+        if (
+            shared == len(path)
+            or (current and shared == len(current))
+            or any(_is_nonzero_index(step) for step in below)
+        ):
             return None
         seen = self._seen[: shared + 1] or [set[_Step]()]
-        if here and not _follows(path[shared], here[shared], seen[shared]):
+        if current and not _may_follow(path[shared], current[shared], seen[shared]):
             return None
-        left = self._leave(shared + 1) + "," if here else ""
+        closing = self._close_to(shared + 1) + "," if current else ""
         seen[shared].add(path[shared])
         self._seen = [*seen, *({step} for step in below)]
         self._path = path
-        opened = (_key(outer) + ("[" if isinstance(inner, int) else "{") for outer, inner in pairwise(path[shared:]))
-        return left + "".join(opened) + _key(path[-1])
+        opening = (
+            _key_text(outer) + ("[" if isinstance(inner, int) else "{") for outer, inner in pairwise(path[shared:])
+        )
+        return closing + "".join(opening) + _key_text(path[-1])
 
-    def _leave(self, depth: int) -> str:
-        """The text that ends a string and the containers below `depth` steps."""
+    def _close_to(self, depth: int) -> str:
+        """Return the text that closes an open string and the containers below `depth` steps."""
         ends = ("]" if isinstance(step, int) else "}" for step in reversed(self._path[max(depth, 1) :]))
         return ('"' if self._in_string else "") + "".join(ends)
 
 
-def _steps(path: str) -> list[_Step] | None:
-    """`$.a[0]['b']` as its steps, None if it is no such path."""
+def _parse_path(path: str) -> list[_Step] | None:
+    """Return the steps of a path like `$.a[0]['b']`, None if it is invalid."""
     if not path.startswith("$"):
         return None
     steps: list[_Step] = []
-    at = 1
-    while at < len(path):
-        found = _STEP.match(path, at)
+    position = 1
+    while position < len(path):
+        found = _STEP.match(path, position)
         if found is None or len(steps) == _MAX_DEPTH:
             return None
         name, index, _, quoted = found.groups()
         steps.append(int(index) if index is not None else name if name is not None else quoted)
-        at = found.end()
+        position = found.end()
     return steps if steps and isinstance(steps[0], str) else None
 
 
-def _shared(left: list[_Step], right: list[_Step]) -> int:
-    """How many steps two paths begin with in common."""
+def _shared_length(left: list[_Step], right: list[_Step]) -> int:
+    """Return the number of leading steps that two paths share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
-def _is_late(step: _Step) -> bool:
-    """Whether it cannot be the first in a container."""
+def _is_nonzero_index(step: _Step) -> bool:
+    """Return whether the step is an index that cannot be the first in a container."""
     return isinstance(step, int) and step > 0
 
 
-def _follows(step: _Step, last: _Step, seen: set[_Step]) -> bool:
-    """Whether `step` may come next in a container whose last step was `last`."""
+def _may_follow(step: _Step, last: _Step, seen: set[_Step]) -> bool:
+    """Return whether `step` may come next in a container whose last step was `last`."""
     if isinstance(step, int):
         return isinstance(last, int) and step == last + 1
     return isinstance(last, str) and step not in seen
 
 
-def _key(step: _Step) -> str:
+def _key_text(step: _Step) -> str:
     return "" if isinstance(step, int) else f"{_quoted(step)}:"
 
 

@@ -5,13 +5,13 @@ over when the body is. Calls come whole, or value by value (`partialArgs`) until
 
 Known differences to the official client:
 
-1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client hands out a reply
-   without candidates, which nobody could tell from one that was cut.
-2. Values of arguments that come in another order than the object is written in, or two strings by turns, make
-   arguments that do not parse: what was shown of them cannot be taken back.
+1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client returns a reply
+   without candidates, which cannot be told from a truncated one.
+2. Values of arguments in another order than the object is written in, or two strings in turns, give arguments that do
+   not parse: deltas that were sent cannot be revoked.
 
-What the provider wants back are the parts of the content, as they came: `ProviderState.payload["parts"]`. Plain text
-that was streamed in pieces is joined, and a call stands there without its arguments, which the message has.
+The provider state is the parts of the content, as received: `ProviderState.payload["parts"]`. Plain text that was
+streamed is joined, and a call is stored there without its arguments, which the message has.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from agenticx.llms._failures import Complaint, complaint_in, refused_prompt, stream_error
-from agenticx.llms._json_events import JsonEvents
-from agenticx.llms._json_reply import JsonReply
-from agenticx.llms._values import arguments_in, count_in, fields_in, items_in, text_in
-from agenticx.llms._weight import kept_bytes
+from agenticx.llms._failures import ErrorReport, blocked_prompt_error, find_error, stream_error
+from agenticx.llms._json_events import JsonEventParser
+from agenticx.llms._json_reply import JsonReplyParser
+from agenticx.llms._values import arguments_json, count_in, fields_in, items_in, text_in
+from agenticx.llms._weight import measure_bytes
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -61,63 +61,64 @@ _STOPS: dict[str, StopKind] = {
 }
 """Any other word may mean that the reply broke off."""
 
-_UNREADABLE_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
-_NOTHING_COUNTED = Usage(output_excludes_reasoning=True)
-_PLAIN_TEXT = frozenset({"text", "thought"})
+_UNREADABLE_CALL_REASONS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
+_NO_USAGE = Usage(output_excludes_reasoning=True)
+_PLAIN_TEXT_FIELDS = frozenset({"text", "thought"})
 
 
-class GeminiReplyParser(JsonReply):
-    """One reply, `finishing` from its first finish reason on. `tool_names` has our names of the tools that the
-    provider knows by another one.
+class GeminiReplyParser(JsonReplyParser):
+    """A parser of one reply, `finishing` from its first finish reason on.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
-    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
-        super().__init__(JsonEvents(who=who, arguments="args"), who=who, model=model)
-        self._tool_names = tool_names or {}
+    def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(JsonEventParser(label=label, arguments_key="args"), label=label, model=model)
+        self._original_names = original_names or {}
         self._finish_reason: str | None = None
-        self._counted: object = None
+        self._last_usage: object = None
         self._parts: list[dict[str, Any]] = []
-        self._call_behind_end = False
-        self._open: ArgumentsWriter | None = None
-        self._open_id = ""
+        self._call_after_stop = False
+        self._open_arguments: ArgumentsWriter | None = None
+        self._open_call_id = ""
 
-    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         for candidate in items_in(event, "candidates"):
             if not candidate.get("index"):
-                self._take_candidate(candidate, deltas)
+                self._handle_candidate(candidate, deltas)
         usage = event.get("usageMetadata")
-        if usage != self._counted:  # most events repeat the counts
-            self._counted = usage
-            self._count(fields_in(event, "usageMetadata"), deltas)
+        if usage != self._last_usage:  # most events repeat the counts
+            self._last_usage = usage
+            self._add_usage(fields_in(event, "usageMetadata"), deltas)
         if "promptFeedback" in event:
-            self._check_prompt(fields_in(event, "promptFeedback"))
-        if "candidates" not in event and (complaint := complaint_in(event)):
-            raise stream_error(complaint, who=self._who)
+            self._raise_if_blocked(fields_in(event, "promptFeedback"))
+        if "candidates" not in event and (report := find_error(event)):
+            raise stream_error(report, label=self._label)
 
-    def _check_prompt(self, feedback: dict[str, Any]) -> None:
+    def _raise_if_blocked(self, feedback: dict[str, Any]) -> None:
         if text_in(feedback, "blockReason"):
             blocked = {"status": feedback["blockReason"], "message": text_in(feedback, "blockReasonMessage")}
-            raise refused_prompt(complaint_in({"error": blocked}) or Complaint(), who=self._who)
+            raise blocked_prompt_error(find_error({"error": blocked}) or ErrorReport(), label=self._label)
 
-    def _take_candidate(self, candidate: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_candidate(self, candidate: dict[str, Any], deltas: list[Delta]) -> None:
         for part in items_in(fields_in(candidate, "content"), "parts"):
-            self._take_part(part, deltas)
+            self._handle_part(part, deltas)
         if reason := text_in(candidate, "finishReason"):
-            self._finish_reason, self._call_behind_end = reason, False
+            self._finish_reason, self._call_after_stop = reason, False
             self.finishing = True
 
-    def _take_part(self, part: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_part(self, part: dict[str, Any], deltas: list[Delta]) -> None:
         if "functionCall" in part:
-            self._take_call(part, fields_in(part, "functionCall"), deltas)
+            self._handle_call(part, fields_in(part, "functionCall"), deltas)
             return
         if text := text_in(part, "text"):
             deltas.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
-        elif part.keys() <= _PLAIN_TEXT:
+        elif part.keys() <= _PLAIN_TEXT_FIELDS:
             return
-        self._size.count_kept_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT else kept_bytes(part))
+        self._size.count_kept_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT_FIELDS else measure_bytes(part))
         self._parts.append(part)
 
-    def _count(self, fields: dict[str, Any], deltas: list[Delta]) -> None:
+    def _add_usage(self, fields: dict[str, Any], deltas: list[Delta]) -> None:
         usage = Usage(
             input_tokens=count_in(fields, "promptTokenCount"),
             output_tokens=count_in(fields, "candidatesTokenCount"),
@@ -125,72 +126,74 @@ class GeminiReplyParser(JsonReply):
             reasoning_tokens=count_in(fields, "thoughtsTokenCount"),
             output_excludes_reasoning=True,
         )
-        if usage != _NOTHING_COUNTED:
+        if usage != _NO_USAGE:
             deltas.append(UsageDelta(usage))
 
     # --- calls
 
-    def _take_call(self, part: dict[str, Any], call: dict[str, Any], deltas: list[Delta]) -> None:
-        """A whole call, or the next piece of one; a piece without a name belongs to the call that is open."""
+    def _handle_call(self, part: dict[str, Any], call: dict[str, Any], deltas: list[Delta]) -> None:
+        """Add a whole call, or the next fragment of one; a fragment without a name belongs to the open call."""
         name, id_, arguments = text_in(call, "name"), text_in(call, "id"), call.get("args")
-        goes_on = call.get("willContinue") is True
-        if self._open is None or (name and not (id_ and id_ == self._open_id)):
+        continues = call.get("willContinue") is True
+        if self._open_arguments is None or (name and not (id_ and id_ == self._open_call_id)):
             if not (name or arguments):
                 return
-            self._begin(part, name, id_, deltas)
-            if not goes_on and "partialArgs" not in call:
-                deltas.append(ToolCallDelta(self._size.calls - 1, arguments=arguments_in(arguments)))
+            self._begin_call(part, name, id_, deltas)
+            if not continues and "partialArgs" not in call:
+                deltas.append(ToolCallDelta(self._size.calls - 1, arguments=arguments_json(arguments)))
                 return
-            self._open, self._open_id = ArgumentsWriter(), id_
+            self._open_arguments, self._open_call_id = ArgumentsWriter(), id_
             deltas.append(ToolCallDelta(self._size.calls - 1, arguments=ArgumentsWriter.BEGIN))
-        self._write(self._open, call, goes_on, deltas)
+        self._write_arguments(self._open_arguments, call, continues, deltas)
 
-    def _begin(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
-        """The head of a call. One that was open stays so: its text does not parse, and nothing runs on it."""
-        self._open = None
+    def _begin_call(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
+        """Begin a call; one still open stays incomplete, so that its arguments never parse and it is not run."""
+        self._open_arguments = None
         number = self._size.allocate_call()
-        self._call_behind_end = self.finishing
+        self._call_after_stop = self.finishing
         identity = {"name": name, "id": id_} if id_ else {"name": name}
-        kept = {**part, "functionCall": identity}
-        self._size.count_kept_json(kept)
-        self._parts.append(kept)
-        deltas.append(ToolCallDelta(number, id_, self._tool_names.get(name, name)))
+        stored = {**part, "functionCall": identity}
+        self._size.count_kept_json(stored)
+        self._parts.append(stored)
+        deltas.append(ToolCallDelta(number, id_, self._original_names.get(name, name)))
 
-    def _write(self, writer: ArgumentsWriter, call: dict[str, Any], goes_on: bool, deltas: list[Delta]) -> None:
-        pieces = [writer.add(piece) for piece in items_in(call, "partialArgs")]
+    def _write_arguments(
+        self, writer: ArgumentsWriter, call: dict[str, Any], continues: bool, deltas: list[Delta]
+    ) -> None:
+        fragments = [writer.add(piece) for piece in items_in(call, "partialArgs")]
         if isinstance(arguments := call.get("args"), dict) and arguments:
-            pieces.append(writer.add_whole(cast("dict[str, Any]", arguments)))
-        if not goes_on:
-            pieces.append(writer.close())
-            self._open = None
-        if text := "".join(pieces):
+            fragments.append(writer.add_object(cast("dict[str, Any]", arguments)))
+        if not continues:
+            fragments.append(writer.close())
+            self._open_arguments = None
+        if text := "".join(fragments):
             deltas.append(ToolCallDelta(self._size.calls - 1, arguments=text))
 
     # --- the end
 
-    def _conclude(self, deltas: list[Delta]) -> None:
+    def _handle_end(self, deltas: list[Delta]) -> None:
         if self._finish_reason is not None:
             self.done = True
-            deltas.append(Finished(self._stop(self._finish_reason), self._finish_reason, self._provider_state()))
+            deltas.append(Finished(self._stop_kind(self._finish_reason), self._finish_reason, self._provider_state()))
 
-    def _stop(self, reason: str) -> StopKind:
-        if reason in _UNREADABLE_CALLS and not self._size.calls:
+    def _stop_kind(self, reason: str) -> StopKind:
+        if reason in _UNREADABLE_CALL_REASONS and not self._size.calls:
             return "tool_calls"  # the model asked for a call that nobody could read, so there is none
-        stop = "broken" if self._call_behind_end else _STOPS.get(reason, "broken")
+        stop = "broken" if self._call_after_stop else _STOPS.get(reason, "broken")
         return "tool_calls" if stop == "end" and self._size.calls else stop
 
     def _provider_state(self) -> ProviderState | None:
-        """The parts, if there is more to them than text."""
-        if all(part.keys() <= _PLAIN_TEXT for part in self._parts):
+        """Return the parts as provider state, None if they are only text."""
+        if all(part.keys() <= _PLAIN_TEXT_FIELDS for part in self._parts):
             return None
-        return ProviderState(wire=WIRE, model=self._model, payload={"parts": _joined(self._parts)})
+        return ProviderState(wire=WIRE, model=self._model, payload={"parts": _join_parts(self._parts)})
 
 
-def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The parts, with neighbours that are plain text (or plain thought) put together; a signed part stays as it is."""
+def _join_parts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts with adjacent plain text (or plain thoughts) joined; a signed part is not changed."""
     joined: list[tuple[dict[str, Any], list[str]]] = []
     for part in parts:
-        plain = part.keys() <= _PLAIN_TEXT
+        plain = part.keys() <= _PLAIN_TEXT_FIELDS
         if plain and joined and joined[-1][1] and joined[-1][0].get("thought") == part.get("thought"):
             joined[-1][1].append(part["text"])
         else:

@@ -1,8 +1,8 @@
 """A `ModelRequest` as the JSON body of a Gemini `streamGenerateContent` request.
 
-What the model said goes back to the same model part by part, as it came, thought signatures included; to any other, and
-after a change of the message, as plain text and calls. Turns alternate and a user's comes first, as the API wants it:
-neighbours of one role are one content, so that the results of parallel calls stand together.
+A model's reply is sent back to the same model part by part, as received, thought signatures included; to any other, and
+after a change of the message, as plain text and calls. Turns alternate and a user's is first, as the API requires:
+adjacent messages of one role are one content, so that the results of parallel calls are in one content.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
-from agenticx.llms._attachments import message_pieces
+from agenticx.llms._attachments import content_parts
 from agenticx.llms._bodies import arguments_object, body_bytes
 from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._values import fields_in, items_in, text_in
@@ -21,16 +21,16 @@ from agenticx.llms.gemini._reply import WIRE
 from agenticx.llms.gemini._schema import accepted_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_names"]
+__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_tool_names"]
 
-_OPENING, _CLOSING = "[The conversation begins here.]", "[Go on.]"
+_FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
 """What the user says where a history does not begin or end with them, which the API refuses."""
 
-_UNSIGNED = "skip_thought_signature_validator"
+_SKIP_SIGNATURE = "skip_thought_signature_validator"
 """Documented for calls without a signature, such as another model's: newer models refuse them as they are."""
 
-_SIGNS_NOTHING = re.compile(r"(^|/)(gemini-[12]\b|gemma|learnlm)")
-_FILES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
+_NO_SIGNATURES = re.compile(r"(^|/)(gemini-[12]\b|gemma|learnlm)")
+_FILE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """What the API takes of what can be attached."""
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -46,27 +46,27 @@ _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeminiDialect:
-    """What a model takes of what only some take."""
+    """The features that only some models support."""
 
-    thoughts: bool = True
-    """Whether to ask for summaries of its thoughts; models that do not think refuse."""
+    include_thoughts: bool = True
+    """True to request summaries of the thoughts; models that do not think refuse."""
 
-    system: bool = True
-    """Whether instructions have a place of their own; to Gemma models they are said in the user's first turn."""
+    system_instruction: bool = True
+    """True to send instructions in their own field; for Gemma models they are sent in the user's first turn."""
 
     output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
-    """Whether an answer can be held to a schema; models before Gemini 3 refuse that beside tools."""
+    """Support of output schemas; models before Gemini 3 refuse them together with tools."""
 
 
-def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, native: bool = True) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
-    instructions, rest = _split(request.messages)
+def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, replay_state: bool = True) -> bytes:
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
+    instructions, rest = _split_instructions(request.messages)
     body: dict[str, Any] = {}
-    if instructions and dialect.system:
+    if instructions and dialect.system_instruction:
         body["systemInstruction"] = {"parts": instructions}
-    first = [] if dialect.system else instructions
-    names = sent_names(request)
-    body["contents"] = contents(rest, model=model, names=names, first=first, native=native)
+    leading_parts = [] if dialect.system_instruction else instructions
+    names = sent_tool_names(request)
+    body["contents"] = contents(rest, model=model, names=names, leading_parts=leading_parts, replay_state=replay_state)
     if request.tools:
         body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]
         if request.tool_choice != "auto":
@@ -76,8 +76,8 @@ def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, n
     return body_bytes(body)
 
 
-def _split(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], Sequence[Message]]:
-    """The instructions that a history begins with, as parts, and what comes after them."""
+def _split_instructions(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], Sequence[Message]]:
+    """Return the leading instructions of a history as parts, and the messages after them."""
     instructions: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
         if not isinstance(message, SystemMessage):
@@ -90,7 +90,7 @@ def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[st
     config: dict[str, Any] = {}
     if request.max_output_tokens is not None:
         config["maxOutputTokens"] = request.max_output_tokens
-    if dialect.thoughts:
+    if dialect.include_thoughts:
         config["thinkingConfig"] = {"includeThoughts": True}
     if request.output_schema is not None and dialect.output_schemas != "never":
         config["responseMimeType"] = "application/json"
@@ -101,18 +101,18 @@ def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[st
 # --- tools
 
 
-def sent_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as Gemini takes them."""
+def sent_tool_names(request: ModelRequest) -> ToolNames:
+    """Return the tool names of `request` in the form that Gemini accepts."""
     return ToolNames(_NAMES, request)
 
 
 def function_declarations(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Gemini has them; one without parameters has no schema at all."""
+    """Return the tools in Gemini's format; one without parameters has no schema at all."""
     return [_declaration(tool, names) for tool in tools]
 
 
 def _declaration(tool: ToolSchema, names: ToolNames) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": names.sent(tool.name), "description": tool.description}
+    row: dict[str, Any] = {"name": names.sent_name(tool.name), "description": tool.description}
     if tool.parameters.get("properties"):
         row["parametersJsonSchema"] = accepted_schema(tool.parameters)
     return row
@@ -126,82 +126,88 @@ def contents(
     *,
     model: str,
     names: ToolNames,
-    first: Sequence[dict[str, Any]] = (),
-    native: bool = True,
+    leading_parts: Sequence[dict[str, Any]] = (),
+    replay_state: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the conversation as Gemini has it, `first` before it in the user's turn."""
-    rows, ids = _Contents(), CallIds(_IDS)
-    rows.add("user", first)
-    calls: dict[str, dict[str, Any]] = {}
+    """Return the conversation in Gemini's format, `leading_parts` before it in the user's turn."""
+    builder, ids = _ContentsBuilder(), CallIds(_IDS)
+    builder.add("user", leading_parts)
+    calls_by_id: dict[str, dict[str, Any]] = {}
     for message in messages:
         match message:
             case SystemMessage():
-                rows.add("user", _text_parts(message.content))
+                builder.add("user", _text_parts(message.content))
             case UserMessage():
-                rows.add("user", [part for piece in message_pieces(message, _FILES) for part in _piece_parts(piece)])
+                builder.add(
+                    "user", [part for found in content_parts(message, _FILE_TYPES) for part in _wire_parts(found)]
+                )
             case AssistantMessage():
-                came = _as_it_came(message, model, names, ids) if native else None
-                parts = _signed(list(_plain(message, names)) if came is None else came, model)
-                made = [part["functionCall"] for part in parts if "functionCall" in part]
-                calls |= {call.id: identity for call, identity in zip(message.tool_calls, made, strict=True)}
-                rows.add("model", parts)
+                replayed = _replayed_parts(message, model, names, ids) if replay_state else None
+                parts = _with_signature(list(_plain_parts(message, names)) if replayed is None else replayed, model)
+                sent_calls = [part["functionCall"] for part in parts if "functionCall" in part]
+                calls_by_id |= {
+                    call.id: identity for call, identity in zip(message.tool_calls, sent_calls, strict=True)
+                }
+                builder.add("model", parts)
             case ToolMessage():
-                rows.add("user", [_response(message, calls.get(message.tool_call_id, {}), names)])
+                builder.add("user", [_function_response(message, calls_by_id.get(message.tool_call_id, {}), names)])
             case _:
                 assert_never(message)
-    rows.close()
-    return rows.rows
+    builder.close()
+    return builder.rows
 
 
-class _Contents:
+class _ContentsBuilder:
     """Contents whose roles alternate, the user's first and last."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, role: str, parts: Sequence[dict[str, Any]]) -> None:
-        """Say `parts` in this role, in the content that is still its own if there is one."""
+        """Add `parts` in this role, to the last content if that has the same role."""
         if not parts:
             return
         if not self.rows and role != "user":
-            self.add("user", _text_parts(_OPENING))
+            self.add("user", _text_parts(_FIRST_USER_TEXT))
         if not self.rows or self.rows[-1]["role"] != role:
             self.rows.append({"role": role, "parts": []})
         self.rows[-1]["parts"].extend(parts)
 
     def close(self) -> None:
-        """Let the user have the last word."""
+        """Add a user's content if the last one is not the user's."""
         if not self.rows or self.rows[-1]["role"] != "user":
-            self.add("user", _text_parts(_CLOSING))
+            self.add("user", _text_parts(_LAST_USER_TEXT))
 
 
 def _text_parts(text: str) -> list[dict[str, Any]]:
-    """`text` as parts; the API refuses one without text."""
+    """Return `text` as parts; the API refuses a part without text."""
     return [{"text": text}] if text else []
 
 
-def _piece_parts(piece: str | Attachment) -> list[dict[str, Any]]:
-    if isinstance(piece, str):
-        return _text_parts(piece)
-    return [{"inlineData": {"mimeType": piece.media_type, "data": piece.data}}]
+def _wire_parts(part: str | Attachment) -> list[dict[str, Any]]:
+    if isinstance(part, str):
+        return _text_parts(part)
+    return [{"inlineData": {"mimeType": part.media_type, "data": part.data}}]
 
 
-def _plain(message: AssistantMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
+def _plain_parts(message: AssistantMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
     yield from _text_parts(message.content)
     for call in message.tool_calls:
-        yield {"functionCall": {"name": names.sent(call.name), "args": arguments_object(call.arguments)}}
+        yield {"functionCall": {"name": names.sent_name(call.name), "args": arguments_object(call.arguments)}}
 
 
-def _signed(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
-    """The parts with a signature on the first call, which is where newer models look for one."""
-    first = next((place for place, part in enumerate(parts) if "functionCall" in part), None)
-    if first is None or parts[first].get("thoughtSignature") or _SIGNS_NOTHING.search(model):
+def _with_signature(parts: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+    """Return the parts with a signature on the first call, where newer models require one."""
+    first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or parts[first].get("thoughtSignature") or _NO_SIGNATURES.search(model):
         return parts
-    return [*parts[:first], {**parts[first], "thoughtSignature": _UNSIGNED}, *parts[first + 1 :]]
+    return [*parts[:first], {**parts[first], "thoughtSignature": _SKIP_SIGNATURE}, *parts[first + 1 :]]
 
 
-def _as_it_came(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> list[dict[str, Any]] | None:
-    """Return the parts behind a message, None if they are another model's or not what the message says any more."""
+def _replayed_parts(
+    message: AssistantMessage, model: str, names: ToolNames, ids: CallIds
+) -> list[dict[str, Any]] | None:
+    """Return the stored parts of a message, None if they are another model's or the message was changed since."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
@@ -211,7 +217,8 @@ def _as_it_came(message: AssistantMessage, model: str, names: ToolNames, ids: Ca
     if text != message.content or len(called) != len(message.tool_calls):
         return None
     if any(
-        name not in (call.name, names.sent(call.name)) for name, call in zip(called, message.tool_calls, strict=True)
+        name not in (call.name, names.sent_name(call.name))
+        for name, call in zip(called, message.tool_calls, strict=True)
     ):
         return None
     calls = iter(message.tool_calls)
@@ -219,17 +226,20 @@ def _as_it_came(message: AssistantMessage, model: str, names: ToolNames, ids: Ca
 
 
 def _with_arguments(part: Mapping[str, Any], call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
-    made = fields_in(dict(part), "functionCall")
-    identity = {"id": ids.call(id_)} if (id_ := text_in(made, "id")) else {}
-    made = {name: value for name, value in made.items() if name != "id"}
-    named = {"name": names.sent(call.name), "args": arguments_object(call.arguments)}
-    return {**part, "functionCall": {**made, **identity, **named}}
+    sent_call = fields_in(dict(part), "functionCall")
+    sent_id = {"id": ids.assign(id_)} if (id_ := text_in(sent_call, "id")) else {}
+    sent_call = {name: value for name, value in sent_call.items() if name != "id"}
+    named = {"name": names.sent_name(call.name), "args": arguments_object(call.arguments)}
+    return {**part, "functionCall": {**sent_call, **sent_id, **named}}
 
 
-def _response(result: ToolMessage, call: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
-    """Return the result of a call, under the name and, where it has one, the id that the call went by."""
+def _function_response(result: ToolMessage, call: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
+    """Return the result of a call, with the sent name and, where it has one, the sent id of the call."""
     key = "output" if result.outcome == "ok" else "error"
-    response: dict[str, Any] = {"name": call.get("name") or names.sent(result.name), "response": {key: result.content}}
+    response: dict[str, Any] = {
+        "name": call.get("name") or names.sent_name(result.name),
+        "response": {key: result.content},
+    }
     if "id" in call:
         response["id"] = call["id"]
     return {"functionResponse": response}

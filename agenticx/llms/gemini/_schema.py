@@ -7,7 +7,7 @@ from typing import Any, cast
 
 __all__ = ["accepted_schema"]
 
-_AS_IT_IS = frozenset(
+_COPIED_KEYWORDS = frozenset(
     {
         "type",
         "title",
@@ -25,23 +25,23 @@ _AS_IT_IS = frozenset(
         "pattern",
     }
 )
-_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
-_TABLES = {"properties": "properties", "$defs": "$defs", "definitions": "$defs"}
+_SCHEMA_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
+_SCHEMA_MAPS = {"properties": "properties", "$defs": "$defs", "definitions": "$defs"}
 _FORMATS = frozenset({"date-time", "date", "time", "int32", "int64", "float", "double"})
 
 
 def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema in the keywords that Gemini knows; what it does not know is left out, so it may allow more.
+    """Return the schema without the keywords that Gemini does not support, so it may allow more.
 
-    That is no loss: the schema tells the model what to write, and what it wrote is checked against the whole one.
+    Nothing is lost: the schema only guides the model, and its arguments are checked against the whole schema.
     """
     if isinstance(target := schema.get("$ref"), str):  # only other $-keywords may stand beside it
-        return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_tables(schema, ("$defs", "definitions"))}
-    accepted = {name: value for name, value in schema.items() if name in _AS_IT_IS}
-    accepted |= _tables(schema, _TABLES)
-    for name, ours in _LISTS.items():
+        return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_schema_maps(schema, ("$defs", "definitions"))}
+    accepted = {name: value for name, value in schema.items() if name in _COPIED_KEYWORDS}
+    accepted |= _schema_maps(schema, _SCHEMA_MAPS)
+    for name, accepted_name in _SCHEMA_LISTS.items():
         if isinstance(options := schema.get(name), list):
-            accepted.setdefault(ours, [_inner(option) for option in cast("list[object]", options)])
+            accepted.setdefault(accepted_name, [_inner_schema(option) for option in cast("list[object]", options)])
     for name in ("items", "additionalProperties"):
         if isinstance(inner := schema.get(name), dict):
             accepted[name] = accepted_schema(cast("dict[str, Any]", inner))
@@ -49,27 +49,27 @@ def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
             accepted[name] = inner
     if schema.get("format") in _FORMATS:
         accepted["format"] = schema["format"]
-    if choices := _choices(schema):
+    if choices := _enumeration(schema):
         accepted["enum"] = choices
-    return _with_only_part(accepted, schema.get("allOf"))
+    return _merge_single_all_of(accepted, schema.get("allOf"))
 
 
-def _tables(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Any]:
-    """The keywords whose values are schemas by name."""
+def _schema_maps(schema: Mapping[str, Any], names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Any]:
+    """Return the keywords whose values are schemas by name."""
     return {
-        _TABLES[name]: {key: _inner(value) for key, value in cast("dict[str, object]", table).items()}
+        _SCHEMA_MAPS[name]: {key: _inner_schema(value) for key, value in cast("dict[str, object]", table).items()}
         for name in names
         if isinstance(table := schema.get(name), dict)
     }
 
 
-def _inner(schema: object) -> dict[str, Any]:
-    """A schema within another one; `true`, which allows everything, is an empty one."""
+def _inner_schema(schema: object) -> dict[str, Any]:
+    """Return a nested schema in accepted form; `true`, which allows everything, becomes an empty one."""
     return accepted_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else {}
 
 
-def _choices(schema: Mapping[str, Any]) -> list[Any]:
-    """The values of an enumeration if all are texts or numbers, else none."""
+def _enumeration(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the values of an enumeration if all are texts or numbers, else an empty list."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return []
@@ -78,9 +78,9 @@ def _choices(schema: Mapping[str, Any]) -> list[Any]:
     return choices if known else []
 
 
-def _with_only_part(accepted: dict[str, Any], parts: object) -> dict[str, Any]:
-    """`allOf` of one schema, which generators write around a reference, is that schema; of several it is left out."""
+def _merge_single_all_of(accepted: dict[str, Any], parts: object) -> dict[str, Any]:
+    """Merge an `allOf` of one schema, which generators write around a reference; leave out one of several."""
     if not isinstance(parts, list) or len(cast("list[object]", parts)) != 1:
         return accepted
-    part = _inner(cast("list[object]", parts)[0])
+    part = _inner_schema(cast("list[object]", parts)[0])
     return part if "$ref" in part else {**part, **accepted}

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession
+from agenticx.llms._concessions import Downgrade
 from agenticx.llms._http import ProviderHttp
-from agenticx.llms._provider import WITHOUT_IT, Call, ProviderModel, Way, differently
+from agenticx.llms._provider import FIELD_REFUSED, PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.gemini._reply import GeminiReplyParser
-from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_names
+from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_tool_names
 
 __all__ = ["GEMINI_BASE_URL", "GeminiDialect", "GeminiModel"]
 
@@ -23,30 +23,30 @@ _DOES_NOT_THINK = re.compile(r"(^|/)(gemini-1|gemini-2\.0|gemma|learnlm)|-image|
 
 _REFUSES_STATE = re.compile(r"thought.?signature", re.IGNORECASE)
 _REFUSES_THOUGHTS = re.compile(r"thinking|include.?thoughts", re.IGNORECASE)
-_HOLDS_WITH_TOOLS = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
-_NEVER_HOLDS = re.compile(r"(^|/)(gemma|learnlm|gemini-1\.0)|-image|-tts")
+_SCHEMAS_WITH_TOOLS = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+_NO_SCHEMAS = re.compile(r"(^|/)(gemma|learnlm|gemini-1\.0)|-image|-tts")
 
 _REFUSES_SCHEMAS = re.compile(r"response mime type|json mode|response_?(json_?)?schema", re.IGNORECASE)
 _REFUSES_SYSTEM = re.compile(r"developer instruction|system.?instruction", re.IGNORECASE)
 
-_CONCESSIONS = (
-    Concession(_REFUSES_THOUGHTS, differently(thoughts=False), WITHOUT_IT),
-    Concession(_REFUSES_SYSTEM, differently(system=False), WITHOUT_IT),
-    Concession(_REFUSES_SCHEMAS, differently(output_schemas="never"), WITHOUT_IT),
+_DOWNGRADES = (
+    Downgrade(_REFUSES_THOUGHTS, with_dialect(include_thoughts=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_SYSTEM, with_dialect(system_instruction=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_SCHEMAS, with_dialect(output_schemas="never"), FIELD_REFUSED),
 )
 
 
 class GeminiModel(ProviderModel[GeminiDialect]):
     """A model behind the Gemini API or a server that speaks it.
 
-    `base_url` is what the provider's own SDK takes: `/v1beta/models/…` is appended, or only `/models/…` where it has a
-    version already (as Vertex AI's, down to `/publishers/google`). `name` is what the person calls the model (default:
-    `gemini:MODEL`), `model` what the server calls it. `reasons` says whether it thinks (default: what its name
-    says). The key goes into a header, never into a URL. Connections are kept between calls; `aclose` ends those of the
-    running event loop.
+    `base_url` is the one of the provider's own SDK: `/v1beta/models/…` is appended, or only `/models/…` if it has a
+    version already (as Vertex AI's, down to `/publishers/google`). `name` is the user's name for the model (default:
+    `gemini:MODEL`), `model` its name at the server. `reasons` is true if it thinks (default: by its name). The key is
+    sent in a header, never in a URL. Connections are kept between calls; `aclose` closes those of the running event
+    loop.
     """
 
-    _concessions = _CONCESSIONS
+    _downgrades = _DOWNGRADES
 
     def __init__(
         self,
@@ -61,40 +61,41 @@ class GeminiModel(ProviderModel[GeminiDialect]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"gemini:{model}"
-        http = ProviderHttp(base_url, who=name, key=api_key, key_header="x-goog-api-key", headers=headers)
-        dialect = dialect or _usual_dialect(model, reasons)
+        http = ProviderHttp(base_url, label=name, key=api_key, key_header="x-goog-api-key", headers=headers)
+        dialect = dialect or _default_dialect(model, reasons)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
         self._path = _path(base_url, model)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        held = self._way.dialect.output_schemas
-        return held == "always" or (held == "without_tools" and not with_tools)
+        support = self._mode.dialect.output_schemas
+        return support == "always" or (support == "without_tools" and not with_tools)
 
-    def _call(self, request: ModelRequest, native: bool) -> Call:
-        body = request_body(request, model=self._model, dialect=self._way.dialect, native=native)
-        return Call(path=self._path, body=body, query={"alt": "sse"})
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+        body = request_body(request, model=self._model, dialect=self._mode.dialect, replay_state=replay_state)
+        return PostRequest(path=self._path, body=body, query={"alt": "sse"})
 
     def _parser(self, request: ModelRequest) -> GeminiReplyParser:
-        return GeminiReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
+        return GeminiReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
 
-    def _adapt(self, error: ModelError, asked: Way[GeminiDialect]) -> bool:
-        return error.status == 400 and super()._adapt(error, asked)
+    def _try_downgrade(self, error: ModelError, mode: RequestMode[GeminiDialect]) -> bool:
+        return error.status == 400 and super()._try_downgrade(error, mode)
 
 
-def _usual_dialect(model: str, reasons: bool | None) -> GeminiDialect:
-    thoughts = not _DOES_NOT_THINK.search(model) if reasons is None else reasons
-    if _NEVER_HOLDS.search(model):
-        return GeminiDialect(thoughts=thoughts, output_schemas="never")
+def _default_dialect(model: str, reasons: bool | None) -> GeminiDialect:
+    include_thoughts = not _DOES_NOT_THINK.search(model) if reasons is None else reasons
+    if _NO_SCHEMAS.search(model):
+        return GeminiDialect(include_thoughts=include_thoughts, output_schemas="never")
     return GeminiDialect(
-        thoughts=thoughts, output_schemas="always" if _HOLDS_WITH_TOOLS.search(model) else "without_tools"
+        include_thoughts=include_thoughts,
+        output_schemas="always" if _SCHEMAS_WITH_TOOLS.search(model) else "without_tools",
     )
 
 
 def _path(base_url: str, model: str) -> str:
-    """What comes behind the base URL; `model` may be a resource such as `tunedModels/x`."""
+    """Return the path below the base URL; `model` may be a resource such as `tunedModels/x`."""
     resource = quote(model if "/" in model else f"models/{model}", safe="/:@")
     version = "" if _VERSION.search(base_url.partition("://")[2].partition("?")[0]) else "/v1beta"
     return f"{version}/{resource}:streamGenerateContent"

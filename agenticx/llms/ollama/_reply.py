@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agenticx.llms._failures import complaint_in, stream_error
-from agenticx.llms._json_events import JsonEvents
-from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._failures import find_error, stream_error
+from agenticx.llms._json_events import JsonEventParser
+from agenticx.llms._json_reply import JsonReplyParser
 from agenticx.llms._lines import LineParser
-from agenticx.llms._values import arguments_in, count_in, fields_in, items_in, text_in
+from agenticx.llms._values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -33,37 +33,39 @@ _STOPS: dict[str, StopKind] = {"": "end", "stop": "end", "length": "length"}
 """Any other word (`unload`, `load`) may mean that the reply broke off."""
 
 
-class OllamaReplyParser(JsonReply):
-    """One reply; nothing follows its end marker.
+class OllamaReplyParser(JsonReplyParser):
+    """A parser of one reply; nothing follows its end marker.
 
-    `tool_names` has our names of the tools that the provider knows by another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
-    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
-        super().__init__(JsonEvents(who=who, frames=LineParser(), arguments="arguments"), who=who, model=model)
-        self._thought = False
-        self._tool_names = tool_names or {}
+    def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(
+            JsonEventParser(label=label, frames=LineParser(), arguments_key="arguments"), label=label, model=model
+        )
+        self._has_thinking = False
+        self._original_names = original_names or {}
 
-    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
-        if "error" in event and (complaint := complaint_in(event)):
-            raise stream_error(complaint, who=self._who)
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        if "error" in event and (report := find_error(event)):
+            raise stream_error(report, label=self._label)
         message = fields_in(event, "message")
         if thought := text_in(message, "thinking"):
-            self._thought = True
+            self._has_thinking = True
             deltas.append(ThinkingDelta(thought))
         if text := text_in(message, "content"):
             deltas.append(TextDelta(text))
         for call in items_in(message, "tool_calls"):
-            deltas.append(self._call(call))
+            deltas.append(self._call_delta(call))
         if event.get("done") is True:
             self._finish(event, deltas)
 
-    def _call(self, call: dict[str, Any]) -> ToolCallDelta:
+    def _call_delta(self, call: dict[str, Any]) -> ToolCallDelta:
         number = self._size.allocate_call()
         function = fields_in(call, "function")
-        arguments = arguments_in(function.get("arguments"))
+        arguments = arguments_json(function.get("arguments"))
         name = text_in(function, "name")
-        return ToolCallDelta(number, text_in(call, "id"), self._tool_names.get(name, name), arguments)
+        return ToolCallDelta(number, text_in(call, "id"), self._original_names.get(name, name), arguments)
 
     def _finish(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         usage = Usage(count_in(event, "prompt_eval_count"), count_in(event, "eval_count"))
@@ -77,7 +79,7 @@ class OllamaReplyParser(JsonReply):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Thoughts that led to calls go back with their results; the message itself has them."""
-        if not (self._thought and self._size.calls):
+        """Return a mark that the thoughts, which the message has, are sent back; None unless they led to calls."""
+        if not (self._has_thinking and self._size.calls):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload={"thinking": True})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agenticx.llms._http import ProviderHttp
-from agenticx.llms._provider import Call, ProviderModel
+from agenticx.llms._provider import PostRequest, ProviderModel
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.ollama._request import request_body, sent_names
+from agenticx.llms.ollama._request import request_body, sent_tool_names
 from agenticx.llms.ollama_host import OLLAMA_BASE_URL, ollama_url
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
@@ -17,10 +17,10 @@ __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 class OllamaModel(ProviderModel[None]):
     """A model behind an Ollama server.
 
-    `base_url` is the server's address, as OLLAMA_HOST has it; an ending `/api` or `/v1` is taken off. `name` is what
-    the person calls the model (default: `ollama:MODEL`), `model` what the server calls it. A `context_window` is asked
-    for with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
-    Connections are kept between calls; `aclose` ends those of the running event loop.
+    `base_url` is the server's address in the format of OLLAMA_HOST; a trailing `/api` or `/v1` is removed. `name` is
+    the user's name for the model (default: `ollama:MODEL`), `model` its name at the server. A `context_window` is
+    requested with each call. `inline_calls` are the forms in which it writes calls that the server leaves in the text.
+    Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class OllamaModel(ProviderModel[None]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"ollama:{model}"
-        http = ProviderHttp(ollama_url(base_url), who=name, key=api_key, headers=headers)
+        http = ProviderHttp(ollama_url(base_url), label=name, key=api_key, headers=headers)
         super().__init__(model, http, name=name, context_window=context_window, dialect=None)
         self._inline_calls = tuple(inline_calls)
 
@@ -44,12 +44,12 @@ class OllamaModel(ProviderModel[None]):
         return self._inline_calls
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Only without tools: a model that is held to a schema cannot write a call."""
+        """Return True without tools only: a model that must follow a schema cannot write a call."""
         return not with_tools
 
-    def _call(self, request: ModelRequest, native: bool) -> Call:
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
         body = request_body(request, model=self._model, context_window=self._context_window)
-        return Call(path="/api/chat", body=body, accept="application/x-ndjson")
+        return PostRequest(path="/api/chat", body=body, accept="application/x-ndjson")
 
     def _parser(self, request: ModelRequest) -> OllamaReplyParser:
-        return OllamaReplyParser(who=self._name, model=self._model, tool_names=sent_names(request).originals)
+        return OllamaReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)

@@ -1,6 +1,6 @@
 """Chat Completions: the wire of OpenAI and of the many servers that are compatible with it.
 
-What asks a server is loaded when it is first named: others use this wire's rows and its parser without any.
+The model class is imported on first use: other modules use this wire's rows and parser without an HTTP client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The odd parts of Chat Completions: text in all its wrappings, reasoning details, usage counts."""
+"""Parsing of text parts, reasoning details and usage counts of Chat Completions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, cast
 from agenticx.llms._values import cost_in, count_in, fields_in
 from agenticx.llms.base import Usage
 
-__all__ = ["ReasoningDetails", "plain_text", "usage_of"]
+__all__ = ["ReasoningDetails", "parse_usage", "plain_text"]
 
 
 def plain_text(value: object) -> str:
-    """The text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
+    """Return the text in a string, a part, or a list of parts; encrypted and redacted parts have none."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -25,46 +25,51 @@ def plain_text(value: object) -> str:
 
 
 class ReasoningDetails:
-    """Streamed `reasoning_details`, put together: neighbours of the same type and index are one detail."""
+    """Streamed `reasoning_details`: adjacent fragments of the same type and index are one detail."""
 
     def __init__(self) -> None:
         self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
 
-    def add(self, pieces: list[object]) -> None:
-        """Take in the pieces of one delta."""
-        for piece in pieces:
-            if isinstance(piece, dict):
-                self._add(cast("dict[str, Any]", piece))
+    def add(self, fragments: list[object]) -> None:
+        """Add the fragments of one delta."""
+        for fragment in fragments:
+            if isinstance(fragment, dict):
+                self._add(cast("dict[str, Any]", fragment))
 
-    def _add(self, piece: dict[str, Any]) -> None:
-        if not self._details or any(self._details[-1][0].get(name) != piece.get(name) for name in ("type", "index")):
+    def _add(self, fragment: dict[str, Any]) -> None:
+        if not self._details or any(self._details[-1][0].get(name) != fragment.get(name) for name in ("type", "index")):
             self._details.append(({}, {}))
         fields, texts = self._details[-1]
-        for name, value in piece.items():
+        for name, value in fragment.items():
             if name in ("text", "summary", "data") and isinstance(value, str):
                 texts.setdefault(name, []).append(value)
             elif value is not None or name not in fields:
                 fields[name] = value
 
     def joined(self) -> list[dict[str, Any]]:
-        """The details, each whole."""
+        """Return the details, each with its fragments joined."""
         return [
             {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
         ]
 
 
-def usage_of(usage: object) -> Usage | None:
-    """The counts in a `usage` object, None if it is none. xAI has thoughts on top of the output: its total tells."""
+def parse_usage(usage: object) -> Usage | None:
+    """Return the counts in a `usage` object, None if it is none.
+
+    xAI does not count reasoning as output; its total count shows that.
+    """
     if not isinstance(usage, dict):
         return None
     fields = cast("dict[str, Any]", usage)
     prompt, completion = fields_in(fields, "prompt_tokens_details"), fields_in(fields, "completion_tokens_details")
     tokens_in, tokens_out = count_in(fields, "prompt_tokens"), count_in(fields, "completion_tokens")
-    thought = _first((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
+    thought = _first_count((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
-        cached_tokens=_first((prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")),
+        cached_tokens=_first_count(
+            (prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")
+        ),
         reasoning_tokens=thought,
         cost_usd=_reported_cost(fields),
         cache_write_tokens=count_in(prompt, "cache_write_tokens"),
@@ -73,12 +78,12 @@ def usage_of(usage: object) -> Usage | None:
     )
 
 
-def _first(*places: tuple[dict[str, Any], str]) -> int | None:
-    """The first count that is there."""
-    return next((count for fields, name in places if (count := count_in(fields, name)) is not None), None)
+def _first_count(*candidates: tuple[dict[str, Any], str]) -> int | None:
+    """Return the first count that is present."""
+    return next((count for fields, name in candidates if (count := count_in(fields, name)) is not None), None)
 
 
 def _reported_cost(fields: dict[str, Any]) -> Decimal | None:
-    """What the provider says that the call cost: dollars as OpenRouter has it, 10⁻¹⁰ dollars as xAI has it."""
+    """Return the cost that the provider reports in dollars: OpenRouter in dollars, xAI in 10⁻¹⁰ dollars."""
     ticks = count_in(fields, "cost_in_usd_ticks")
     return cost_in(fields, "cost") if ticks is None else Decimal(ticks).scaleb(-10)

@@ -8,19 +8,19 @@ from agenticx.llms._bodies import body_bytes
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.chat_dialect import ChatDialect
-from agenticx.llms.openai_chat.rows import message_rows, sent_names, tool_rows
+from agenticx.llms.openai_chat.rows import message_rows, sent_tool_names, tool_rows
 
 __all__ = ["request_body"]
 
 
 def request_body(
-    request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, native: bool = True
+    request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, replay_state: bool = True
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` no reasoning goes back as it came."""
-    names = sent_names(request)
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` no reasoning is sent back."""
+    names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "messages": message_rows(request.messages, model=model if native else None, dialect=dialect, names=names),
+        "messages": message_rows(request.messages, model=model if replay_state else None, dialect=dialect, names=names),
         "stream": stream,
     }
     if stream and dialect.stream_options:

@@ -1,4 +1,4 @@
-"""Responses: OpenAI's own wire, which Azure, xAI, OpenRouter and others speak as well; stateless throughout."""
+"""Responses: OpenAI's own wire, also of Azure, xAI, OpenRouter and others; used without server state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of an output item: what each of them is, and how far it was said."""
+"""The texts of an output item: the kind of each, and its streamed part."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from agenticx.llms._values import items_in, text_in
 
-__all__ = ["Channel", "Part", "part_text", "texts_of"]
+__all__ = ["Channel", "TextPart", "iter_texts", "part_text"]
 
 Channel = Literal["text", "refusal", "summary", "reasoning", "arguments", "input"]
-"""What a text is; a custom tool's `input` is any text where `arguments` is JSON."""
+"""The kind of a text; a custom tool's `input` is any text, `arguments` is JSON."""
 
-_PARTS: dict[str, tuple[Channel, str]] = {
+_PART_TYPES: dict[str, tuple[Channel, str]] = {
     "output_text": ("text", "text"),
     "text": ("text", "text"),
     "refusal": ("refusal", "refusal"),
@@ -21,41 +21,41 @@ _PARTS: dict[str, tuple[Channel, str]] = {
 }
 
 
-class Part:
-    """One text as far as it was said, `size` characters. `ended` says that an event has told the whole of it."""
+class TextPart:
+    """One text as streamed so far, `size` characters. `ended` is true once an event had the whole text."""
 
-    __slots__ = ("_pieces", "ended", "size")
+    __slots__ = ("_fragments", "ended", "size")
 
     def __init__(self) -> None:
         self.ended = False
-        self._pieces: list[str] = []
+        self._fragments: list[str] = []
         self.size = 0
 
     @property
-    def said(self) -> str:
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0] if self._pieces else ""
+    def text(self) -> str:
+        if len(self._fragments) > 1:
+            self._fragments = ["".join(self._fragments)]
+        return self._fragments[0] if self._fragments else ""
 
     def add(self, text: str) -> None:
-        """Say the next piece."""
-        self._pieces.append(text)
+        """Append the next fragment."""
+        self._fragments.append(text)
         self.size += len(text)
 
-    def rest_of(self, whole: str) -> str | None:
-        """What is left to say of `whole`, None where something else was said; linear in `whole`."""
+    def remainder(self, whole: str) -> str | None:
+        """Return the part of `whole` not streamed yet, None if the streamed text differs; linear in `whole`."""
         if len(whole) < self.size:
             return None
-        at = 0
-        for piece in self._pieces:
-            if not whole.startswith(piece, at):
+        position = 0
+        for fragment in self._fragments:
+            if not whole.startswith(fragment, position):
                 return None
-            at += len(piece)
-        return whole[at:]
+            position += len(fragment)
+        return whole[position:]
 
 
-def texts_of(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
-    """The texts in a whole item that is no call: what each is, which of its kind, and what it says."""
+def iter_texts(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
+    """Yield the texts of a whole item that is no call: the channel, the index within its list, the text."""
     for name in ("summary", "content"):
         for index, part in enumerate(items_in(item, name)):
             if found := part_text(part):
@@ -63,6 +63,6 @@ def texts_of(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
 
 
 def part_text(part: dict[str, Any]) -> tuple[Channel, str] | None:
-    """What a part of an item is, and what it says; None if that is no text."""
-    found = _PARTS.get(text_in(part, "type"))
+    """Return the channel and the text of a part of an item, None if it has no text."""
+    found = _PART_TYPES.get(text_in(part, "type"))
     return None if found is None else (found[0], text_in(part, found[1]))

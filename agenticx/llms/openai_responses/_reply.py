@@ -5,10 +5,10 @@ answers a streaming request with one JSON object is understood as well. Known di
 
 1. Items are told apart by id, else by call id, else by `output_index`: gateways send another id with each event, and
    the end of an item under another index than its beginning.
-2. Texts and arguments are taken from the deltas and, where a `done` event knows more, from that: some servers send
-   whole items only, or list some only at the end. Arguments that contradict their deltas break the protocol: neither
-   version may run. A text that does stays what was shown of it.
-3. `response.done` is an end marker too where its response has one's status: gateways end with it.
+2. Texts and arguments are taken from the deltas and, where a `done` event has more, from that: some servers send
+   whole items only, or list some only at the end. Arguments that contradict their deltas violate the protocol: neither
+   version may run. A text that contradicts its deltas stays as it was streamed.
+3. `response.done` is an end marker too if its response has a final status: gateways end with it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agenticx.llms._failures import Complaint, complaint_in, stream_error
-from agenticx.llms._json_events import JsonEvents, malformed
-from agenticx.llms._json_reply import JsonReply
+from agenticx.llms._failures import ErrorReport, find_error, stream_error
+from agenticx.llms._json_events import JsonEventParser, malformed_reply
+from agenticx.llms._json_reply import JsonReplyParser
 from agenticx.llms._values import cost_in, count_in, fields_in, items_in, text_in
 from agenticx.llms.base import Delta, Finished, StopKind, Usage, UsageDelta
 from agenticx.llms.openai_responses._items import OutputItems
-from agenticx.llms.openai_responses._list import settle
+from agenticx.llms.openai_responses._list import reconcile_output
 from agenticx.llms.openai_responses._parts import Channel, part_text
 from agenticx.messages import ProviderState
 
@@ -32,7 +32,7 @@ WIRE = "openai-responses"
 
 _TERMINAL = ("completed", "incomplete", "failed")
 
-_DELTAS: dict[str, tuple[Channel, str]] = {
+_DELTA_EVENTS: dict[str, tuple[Channel, str]] = {
     "response.output_text.delta": ("text", "content_index"),
     "response.refusal.delta": ("refusal", "content_index"),
     "response.reasoning_summary_text.delta": ("summary", "summary_index"),
@@ -40,7 +40,7 @@ _DELTAS: dict[str, tuple[Channel, str]] = {
     "response.function_call_arguments.delta": ("arguments", ""),
     "response.custom_tool_call_input.delta": ("input", ""),
 }
-_DONES: dict[str, tuple[Channel, str, str]] = {
+_DONE_EVENTS: dict[str, tuple[Channel, str, str]] = {
     "response.output_text.done": ("text", "content_index", "text"),
     "response.refusal.done": ("refusal", "content_index", "refusal"),
     "response.reasoning_summary_text.done": ("summary", "summary_index", "text"),
@@ -50,95 +50,95 @@ _DONES: dict[str, tuple[Channel, str, str]] = {
 }
 
 
-class ResponsesReplyParser(JsonReply):
-    """One reply; nothing follows its end marker.
+class ResponsesReplyParser(JsonReplyParser):
+    """A parser of one reply; nothing follows its end marker.
 
-    `tool_names` has our names of the tools that the provider knows by another one.
+    `original_names` maps the sent names of tools to the original ones, where they differ.
     """
 
-    def __init__(self, *, who: str, model: str, tool_names: Mapping[str, str] | None = None) -> None:
-        super().__init__(JsonEvents(who=who), who=who, model=model)
-        self._items = OutputItems(who=who, size=self._size, tool_names=tool_names or {})
+    def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(JsonEventParser(label=label), label=label, model=model)
+        self._items = OutputItems(label=label, size=self._size, original_names=original_names or {})
 
     # --- one event
 
-    def _take_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         kind = text_in(event, "type")
-        if self._events.is_whole:
-            self._take_whole(event, deltas)
-        elif found := _DELTAS.get(kind):
-            self._take_delta(event, *found, deltas)
-        elif done := _DONES.get(kind):
+        if self._events.is_json_body:
+            self._handle_json_body(event, deltas)
+        elif found := _DELTA_EVENTS.get(kind):
+            self._handle_delta(event, *found, deltas)
+        elif done := _DONE_EVENTS.get(kind):
             channel, index_name, field = done
             if type(event.get(field)) is not str:
-                self._items.about(event, channel, deltas)
+                self._items.find_or_begin(event, channel, deltas)
             else:
                 self._items.complete(event, channel, _index(event, index_name), text_in(event, field), deltas)
         elif kind == "response.content_part.done":
-            self._take_part(event, deltas)
+            self._handle_part(event, deltas)
         elif kind == "response.output_item.added":
             self._items.begin(event.get("output_index"), fields_in(event, "item"), deltas)
         elif kind == "response.output_item.done":
             self._items.close(event.get("output_index"), fields_in(event, "item"), deltas)
         elif kind.startswith("response.") and kind != "response.error":
-            self._take_response(kind.removeprefix("response."), fields_in(event, "response"), deltas)
+            self._handle_response(kind.removeprefix("response."), fields_in(event, "response"), deltas)
         else:
-            self._take_complaint(kind, event)
+            self._raise_if_error(kind, event)
 
-    def _take_delta(self, event: dict[str, Any], channel: Channel, index_name: str, deltas: list[Delta]) -> None:
+    def _handle_delta(self, event: dict[str, Any], channel: Channel, index_name: str, deltas: list[Delta]) -> None:
         if text := text_in(event, "delta"):
             self._items.extend(event, channel, _index(event, index_name), text, deltas)
 
-    def _take_part(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+    def _handle_part(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         if found := part_text(fields_in(event, "part")):
             channel, text = found
             self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
 
-    def _take_response(self, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """Take the whole response, which comes with its creation, its progress and its end.
+    def _handle_response(self, stage: str, response: dict[str, Any], deltas: list[Delta]) -> None:
+        """Handle the response object, which is sent with its creation, its progress and its end.
 
-        Its id is not looked at: gateways send another one with each event.
+        Its id is ignored: gateways send another one with each event.
         """
-        if moment == "created" and self._items.all:
-            raise malformed("another response begins in it", who=self._who)
+        if stage == "created" and self._items.ordered:
+            raise malformed_reply("another response begins in it", label=self._label)
         if usage := fields_in(response, "usage"):
-            deltas.append(UsageDelta(_usage(usage)))
+            deltas.append(UsageDelta(_parse_usage(usage)))
         status = text_in(response, "status")
-        if moment in _TERMINAL or (moment == "done" and status in _TERMINAL):
-            self._finish(status, moment, response, deltas)
+        if stage in _TERMINAL or (stage == "done" and status in _TERMINAL):
+            self._finish(status, stage, response, deltas)
 
-    def _take_complaint(self, kind: str, event: dict[str, Any]) -> None:
-        """`error` events, whose fields stand in the event or in its `error`, and what complains without a type."""
+    def _raise_if_error(self, kind: str, event: dict[str, Any]) -> None:
+        """Raise `ModelError` for an `error` event, with its fields or an `error` object, or an error without a type."""
         is_error = kind in ("error", "response.error")
         if is_error and not event.get("error"):
             event = {"error": {name: value for name, value in event.items() if name != "type"}}
-        complaint = complaint_in(event) if is_error or not kind or event.get("error") else None
-        if is_error or complaint:
-            raise stream_error(complaint or Complaint(), who=self._who)
+        report = find_error(event) if is_error or not kind or event.get("error") else None
+        if is_error or report:
+            raise stream_error(report or ErrorReport(), label=self._label)
 
-    def _take_whole(self, response: dict[str, Any], deltas: list[Delta]) -> None:
-        """A reply that did not come as a stream."""
+    def _handle_json_body(self, response: dict[str, Any], deltas: list[Delta]) -> None:
+        """Handle a reply that is one JSON object instead of a stream."""
         status = text_in(response, "status")
-        if not status and (complaint := complaint_in(response)):
-            raise stream_error(complaint, who=self._who)
+        if not status and (report := find_error(response)):
+            raise stream_error(report, label=self._label)
         if status not in _TERMINAL:
-            raise malformed("it is one JSON object without a final status", who=self._who)
-        self._take_response(status, response, deltas)
+            raise malformed_reply("it is one JSON object without a final status", label=self._label)
+        self._handle_response(status, response, deltas)
 
     # --- the end
 
-    def _finish(self, status: str, moment: str, response: dict[str, Any], deltas: list[Delta]) -> None:
-        status = status if status in (*_TERMINAL, "cancelled") else moment
+    def _finish(self, status: str, stage: str, response: dict[str, Any], deltas: list[Delta]) -> None:
+        status = status if status in (*_TERMINAL, "cancelled") else stage
         if status == "failed":
-            complaint = complaint_in({"error": response.get("error")}) or Complaint(type=status)
-            raise stream_error(complaint, who=self._who)
-        settle(self._items, items_in(response, "output"), deltas)
+            report = find_error({"error": response.get("error")}) or ErrorReport(type=status)
+            raise stream_error(report, label=self._label)
+        reconcile_output(self._items, items_in(response, "output"), deltas)
         reason = text_in(fields_in(response, "incomplete_details"), "reason") if status == "incomplete" else ""
         word = f"{status}:{reason}" if reason else status
         self.done = True
-        deltas.append(Finished(self._stop(status, reason), word, self._provider_state()))
+        deltas.append(Finished(self._stop_kind(status, reason), word, self._provider_state()))
 
-    def _stop(self, status: str, reason: str) -> StopKind:
+    def _stop_kind(self, status: str, reason: str) -> StopKind:
         if status == "incomplete":
             return "content_filter" if reason == "content_filter" else "length"
         if status == "cancelled" or self._items.has_open_calls:
@@ -146,7 +146,7 @@ class ResponsesReplyParser(JsonReply):
         return "tool_calls" if self._size.calls else "end"
 
     def _provider_state(self) -> ProviderState | None:
-        output = self._items.final
+        output = self._items.finished
         return ProviderState(wire=WIRE, model=self._model, payload={"output": output}) if output else None
 
 
@@ -155,7 +155,7 @@ def _index(event: dict[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
+def _parse_usage(usage: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=count_in(usage, "input_tokens"),
         output_tokens=count_in(usage, "output_tokens"),

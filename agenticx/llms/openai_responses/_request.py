@@ -1,7 +1,7 @@
 """A `ModelRequest` as the JSON body of a Responses request; nothing is stored at the provider.
 
-What the model put out goes back to it item by item, as it came: encrypted reasoning with the calls that it led to. What
-another model said, and a reply that was changed since, goes as plain messages and calls.
+A model's output is sent back to it item by item, as received: encrypted reasoning with the calls that it led to. The
+replies of another model, and a reply that was changed since, are sent as plain messages and calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from agenticx.llms._attachments import DOCUMENTS, IMAGES, data_url, message_pieces
+from agenticx.llms._attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
 from agenticx.llms._bodies import arguments_text, body_bytes
 from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms._strict_schema import strict_schema
@@ -21,7 +21,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.openai_responses._reply import WIRE
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["ResponsesDialect", "input_items", "request_body", "sent_names", "tool_rows"]
+__all__ = ["ResponsesDialect", "input_items", "request_body", "sent_tool_names", "tool_rows"]
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI: "does not match '^[a-zA-Z0-9_-]{1,64}$'"."""
@@ -39,11 +39,11 @@ Reasoning keeps its id whatever that is: encrypted content is bound to it
 (https://github.com/openclaw/openclaw/pull/71448).
 """
 
-_NEED_NO_ID = ("message", "function_call", "custom_tool_call", "compaction")
+_ID_OPTIONAL = ("message", "function_call", "custom_tool_call", "compaction")
 
-_LEAST_OUTPUT_TOKENS = 16  # fewer are refused
+_MIN_OUTPUT_TOKENS = 16  # fewer are refused
 
-_REPLAYED = frozenset(
+_REPLAYABLE_TYPES = frozenset(
     {
         "message",
         "reasoning",
@@ -58,31 +58,31 @@ _REPLAYED = frozenset(
         "compaction",
     }
 )
-"""Items that may stand in an input without an answer of ours (calls: with the answer that follows them)."""
+"""Items that may be in an input without a result from the client (calls: with the result that follows them)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsesDialect:
-    """What a server or model takes of what only some take."""
+    """The features that only some servers and models support."""
 
     encrypted_reasoning: bool = True
-    """Whether to ask for the reasoning in encrypted form; models that do not reason refuse."""
+    """True to request the reasoning in encrypted form; models that do not reason refuse."""
 
     reasoning_summary: bool = False
-    """Whether to ask for summaries of the reasoning; models that do not reason and unverified accounts are refused."""
+    """True to request summaries of the reasoning; models that do not reason and unverified accounts are refused."""
 
     output_schemas: bool = True
-    """Whether an answer can be held to a schema; models from before gpt-4o refuse."""
+    """True if output schemas are enforced; models older than gpt-4o refuse."""
 
 
 def request_body(
-    request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, native: bool = True
+    request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, replay_state: bool = True
 ) -> bytes:
-    """The body, UTF-8; lone surrogates in it become U+FFFD. Without `native` nothing goes back as it came."""
-    names = sent_names(request)
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
+    names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "input": input_items(request.messages, model=model if native else None, names=names),
+        "input": input_items(request.messages, model=model if replay_state else None, names=names),
         "stream": stream,
         "store": False,
     }
@@ -95,7 +95,7 @@ def request_body(
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
-        body["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT_TOKENS)
+        body["max_output_tokens"] = max(request.max_output_tokens, _MIN_OUTPUT_TOKENS)
     if request.output_schema is not None and dialect.output_schemas:
         body["text"] = {"format": _format(request.output_schema)}
     return body_bytes(body)
@@ -107,23 +107,23 @@ def _format(output: OutputSchema) -> dict[str, Any]:
     return {"type": "json_schema", "name": output.name, "schema": schema, "strict": strict is not None}
 
 
-def sent_names(request: ModelRequest) -> ToolNames:
-    """Return the names in `request` as Responses takes them."""
+def sent_tool_names(request: ModelRequest) -> ToolNames:
+    """Return the tool names of `request` in the form that Responses accepts."""
     return ToolNames(_NAMES, request)
 
 
 def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the conversation as Responses has it; `model` gets its own output back as it came."""
-    sent = _Sent(names)
-    return [item for message in messages for item in _items(message, model, sent)]
+    """Return the conversation in the format of Responses; `model` gets its own output back as received."""
+    sent = _SentIdentifiers(names)
+    return [item for message in messages for item in _message_items(message, model, sent)]
 
 
 def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools as Responses has them; not strict, which would forbid optional parameters."""
+    """Return the tools in the format of Responses; not strict, which would forbid optional parameters."""
     return [
         {
             "type": "function",
-            "name": names.sent(tool.name),
+            "name": names.sent_name(tool.name),
             "description": tool.description,
             "parameters": dict(tool.parameters),
             "strict": False,
@@ -132,20 +132,20 @@ def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, A
     ]
 
 
-def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[str, Any]]:
+def _message_items(message: Message, model: str | None, sent: _SentIdentifiers) -> Iterator[dict[str, Any]]:
     match message:
         case SystemMessage():
             yield {"type": "message", "role": "system", "content": message.content}
         case UserMessage():
             yield {"type": "message", "role": "user", "content": _user_content(message)}
         case ToolMessage():
-            yield sent.output(message)
+            yield sent.output_item(message)
         case AssistantMessage():
-            native = _native(message, model, sent.names)
-            if native is not None and sent.are_new(native):
-                yield from _as_it_came(native, message, sent)
+            replayable = _replayable_items(message, model, sent.names)
+            if replayable is not None and sent.add_items(replayable):
+                yield from _replayed_items(replayable, message, sent)
             else:
-                yield from _plain(message, sent)
+                yield from _plain_items(message, sent)
         case _:
             assert_never(message)
 
@@ -153,99 +153,104 @@ def _items(message: Message, model: str | None, sent: _Sent) -> Iterator[dict[st
 def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
     if not message.attachments:
         return message.content
-    return [_part(piece) for piece in message_pieces(message, IMAGES | DOCUMENTS)]
+    return [_wire_part(part) for part in content_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)]
 
 
-def _part(piece: str | Attachment) -> dict[str, Any]:
-    if isinstance(piece, str):
-        return {"type": "input_text", "text": piece}
-    if piece.kind == "image":
-        return {"type": "input_image", "image_url": data_url(piece), "detail": "auto"}
-    return {"type": "input_file", "filename": piece.name, "file_data": data_url(piece)}
+def _wire_part(part: str | Attachment) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    if part.kind == "image":
+        return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+    return {"type": "input_file", "filename": part.name, "file_data": data_url(part)}
 
 
-def _plain(message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
+def _plain_items(message: AssistantMessage, sent: _SentIdentifiers) -> Iterator[dict[str, Any]]:
     if message.content:
         yield {"type": "message", "role": "assistant", "content": message.content}
     for call in message.tool_calls:
         yield {
             "type": "function_call",
-            "call_id": sent.begin(call),
-            "name": sent.names.sent(call.name),
+            "call_id": sent.add_call(call),
+            "name": sent.names.sent_name(call.name),
             "arguments": arguments_text(call.arguments),
         }
 
 
-def _as_it_came(native: list[dict[str, Any]], message: AssistantMessage, sent: _Sent) -> Iterator[dict[str, Any]]:
-    """The items; of a call that no server would take, what is wrong with it is put right."""
-    made = iter(message.tool_calls)
-    for item in native:
+def _replayed_items(
+    replayable: list[dict[str, Any]], message: AssistantMessage, sent: _SentIdentifiers
+) -> Iterator[dict[str, Any]]:
+    """Yield the items as received; calls get valid ids, names and arguments."""
+    calls = iter(message.tool_calls)
+    for item in replayable:
         if item["type"] == "custom_tool_call":
-            call = next(made)
-            yield {**item, "call_id": sent.begin(call, custom=True), "name": sent.names.sent(call.name)}
+            call = next(calls)
+            yield {**item, "call_id": sent.add_call(call, custom=True), "name": sent.names.sent_name(call.name)}
         elif item["type"] == "function_call":
-            call = next(made)
-            named = {"call_id": sent.begin(call), "name": sent.names.sent(call.name)}
+            call = next(calls)
+            named = {"call_id": sent.add_call(call), "name": sent.names.sent_name(call.name)}
             yield {**item, **named, "arguments": arguments_text(call.arguments)}
         else:
             yield item
 
 
-# --- native continuation
+# --- replay of a model's own output
 
 
-def _native(message: AssistantMessage, model: str | None, names: ToolNames) -> list[dict[str, Any]] | None:
-    """The output items behind a message, None if they are another model's or not what the message says any more."""
+def _replayable_items(message: AssistantMessage, model: str | None, names: ToolNames) -> list[dict[str, Any]] | None:
+    """Return the stored items of a message, None if they are another model's or the message was changed since."""
     state = message.provider_state
     if state is None or (state.wire, state.model) != (WIRE, model):
         return None
-    output = [_sendable(item) for item in items_in(state.payload, "output")]
-    if not all(_is_replayed(item) for item in output) or not _says(output, message, names):
+    output = [_without_output_only_fields(item) for item in items_in(state.payload, "output")]
+    if not all(_is_replayable(item) for item in output) or not _matches_message(output, message, names):
         return None
-    return _with_usable_reasoning([row for item in output if (row := _identified(item)) is not None]) or None
+    return _without_unusable_reasoning([row for item in output if (row := _plain_if_no_id(item)) is not None]) or None
 
 
-def _sendable(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item without what the provider puts out and does not take back: nulls, and ids that do not fit."""
-    drops_id = text_in(item, "type") in _NEED_NO_ID and not _ITEM_ID.fullmatch(text_in(item, "id"))
+def _without_output_only_fields(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item without fields that the provider sends and does not accept: nulls, and invalid ids."""
+    drops_id = text_in(item, "type") in _ID_OPTIONAL and not _ITEM_ID.fullmatch(text_in(item, "id"))
     return {name: value for name, value in item.items() if value is not None and not (drops_id and name == "id")}
 
 
-def _is_replayed(item: dict[str, Any]) -> bool:
-    """Return whether an item may stand in an input as it is."""
+def _is_replayable(item: dict[str, Any]) -> bool:
+    """Return whether an item may be sent in an input as it is."""
     kind, id_ = text_in(item, "type"), text_in(item, "id")
-    return kind in _REPLAYED and (kind == "reasoning" or not id_ or bool(_ITEM_ID.fullmatch(id_)))
+    return kind in _REPLAYABLE_TYPES and (kind == "reasoning" or not id_ or bool(_ITEM_ID.fullmatch(id_)))
 
 
-def _identified(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an item; a message without an id in the form that needs none, None if it says nothing."""
+def _plain_if_no_id(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an item, a message without an id in the form that needs none, None for one without text."""
     if item["type"] != "message" or "id" in item:
         return item
     text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in items_in(item, "content"))
     return {"type": "message", "role": "assistant", "content": text} if text else None
 
 
-def _says(output: list[dict[str, Any]], message: AssistantMessage, names: ToolNames) -> bool:
-    """Return whether text and calls are the same here and there: a hook or a repair may have changed the message."""
+def _matches_message(output: list[dict[str, Any]], message: AssistantMessage, names: ToolNames) -> bool:
+    """Return whether items and message have the same text and calls: a hook or repair may have changed them."""
     parts = [part for item in output if item["type"] == "message" for part in items_in(item, "content")]
     text = "".join(text_in(part, "text") or text_in(part, "refusal") for part in parts)
-    called = [_called(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
+    called = [_call_signature(item) for item in output if item["type"] in ("function_call", "custom_tool_call")]
     if text != message.content or len(called) != len(message.tool_calls):
         return False
     return all(
-        name in (call.name, names.sent(call.name)) and arguments == call.arguments
+        name in (call.name, names.sent_name(call.name)) and arguments == call.arguments
         for (name, arguments), call in zip(called, message.tool_calls, strict=True)
     )
 
 
-def _called(item: dict[str, Any]) -> tuple[str, str]:
+def _call_signature(item: dict[str, Any]) -> tuple[str, str]:
     if item["type"] == "custom_tool_call":
         return text_in(item, "name"), json.dumps(text_in(item, "input"), ensure_ascii=False)
     return text_in(item, "name"), text_in(item, "arguments")
 
 
-def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Reasoning without its content would be looked up where nothing is stored; some output has to follow it."""
+def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items without unusable reasoning: with no content, or with no output after it.
+
+    The server would look up reasoning without content, and nothing is stored there.
+    """
     kept = [
         item
         for item in output
@@ -259,8 +264,8 @@ def _with_usable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, Any]]
 # --- calls and their outputs
 
 
-class _Sent:
-    """The names and ids of a request: ids must differ within a conversation, whatever the history calls its calls."""
+class _SentIdentifiers:
+    """The names and ids sent in a request; ids are distinct within it, whatever ids the history has."""
 
     def __init__(self, names: ToolNames) -> None:
         self.names = names
@@ -268,23 +273,23 @@ class _Sent:
         self._ids = CallIds(_IDS)
         self._custom: set[str] = set()
 
-    def are_new(self, items: list[dict[str, Any]]) -> bool:
-        """Return whether none of these items stands in the request yet, as in a history that has a reply twice."""
+    def add_items(self, items: list[dict[str, Any]]) -> bool:
+        """Register the ids of these items; return False if one is in the request already, as for a duplicate reply."""
         ids = [id_ for item in items if (id_ := text_in(item, "id"))]
         if len(set(ids)) < len(ids) or not self._items.isdisjoint(ids):
             return False
         self._items.update(ids)
         return True
 
-    def begin(self, call: ToolCall, *, custom: bool = False) -> str:
-        """Return the id of a call; its output will get the same."""
-        call_id = self._ids.call(call.id)
+    def add_call(self, call: ToolCall, *, custom: bool = False) -> str:
+        """Register a call and return the id to send for it, which its output gets too."""
+        call_id = self._ids.assign(call.id)
         if custom:
             self._custom.add(call_id)
         return call_id
 
-    def output(self, result: ToolMessage) -> dict[str, Any]:
+    def output_item(self, result: ToolMessage) -> dict[str, Any]:
         """Return the result of the latest call of its id."""
-        call_id = self._ids.result(result.tool_call_id) or self._ids.call(result.tool_call_id)
+        call_id = self._ids.pop(result.tool_call_id) or self._ids.assign(result.tool_call_id)
         kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
         return {"type": kind, "call_id": call_id, "output": result.content}

@@ -1,4 +1,4 @@
-"""Responses: OpenAI's own wire, which Azure, xAI, OpenRouter and others speak as well; stateless throughout."""
+"""Responses: OpenAI's own wire, also of Azure, xAI, OpenRouter and others; used without server state."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from collections.abc import Mapping
 
 from agenticx.errors import ModelError
-from agenticx.llms._concessions import Concession
+from agenticx.llms._concessions import Downgrade
 from agenticx.llms._http import ProviderHttp
 from agenticx.llms._provider import (
-    WITHOUT_IT,
-    WITHOUT_STREAMING,
-    Call,
+    FIELD_REFUSED,
+    STREAMING_REFUSED,
+    PostRequest,
     ProviderModel,
-    differently,
-    for_whole_replies,
+    with_dialect,
+    without_streaming,
 )
 from agenticx.llms._strict_schema import strict_schema
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.openai_responses._reply import ResponsesReplyParser
-from agenticx.llms.openai_responses._request import ResponsesDialect, request_body, sent_names
+from agenticx.llms.openai_responses._request import ResponsesDialect, request_body, sent_tool_names
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDialect"]
 
@@ -42,23 +42,23 @@ _REFUSES_STREAMING = re.compile(
     re.IGNORECASE,
 )
 
-_CONCESSIONS = (
-    Concession(_REFUSES_SUMMARY, differently(reasoning_summary=False), WITHOUT_IT),
-    Concession(_REFUSES_ENCRYPTED, differently(encrypted_reasoning=False), WITHOUT_IT),
-    Concession(_REFUSES_SCHEMAS, differently(output_schemas=False), WITHOUT_IT),
-    Concession(_REFUSES_STREAMING, for_whole_replies, WITHOUT_STREAMING),
+_DOWNGRADES = (
+    Downgrade(_REFUSES_SUMMARY, with_dialect(reasoning_summary=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_ENCRYPTED, with_dialect(encrypted_reasoning=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_SCHEMAS, with_dialect(output_schemas=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_STREAMING, without_streaming, STREAMING_REFUSED),
 )
 
 
 class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
     """A model behind a Responses server.
 
-    `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is what the person calls the
-    model (default: `openai:MODEL`), `model` what the server calls it. `reasons` says whether it reasons (default: what
-    its name says). Connections are kept between calls; `aclose` ends those of the running event loop.
+    `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is the user's name for the
+    model (default: `openai:MODEL`), `model` its name at the server. `reasons` is true if it reasons (default: by its
+    name). Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
-    _concessions = _CONCESSIONS
+    _downgrades = _DOWNGRADES
 
     def __init__(
         self,
@@ -73,29 +73,33 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         name = name or f"openai:{model}"
-        http = ProviderHttp(base_url, who=name, key=api_key, headers=headers, base_hint="usually ending in /v1")
-        dialect = dialect or _usual_dialect(model, reasons)
+        http = ProviderHttp(base_url, label=name, key=api_key, headers=headers, base_url_hint="usually ending in /v1")
+        dialect = dialect or _default_dialect(model, reasons)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        return self._way.dialect.output_schemas and strict_schema(output.schema) is not None
+        return self._mode.dialect.output_schemas and strict_schema(output.schema) is not None
 
-    def _call(self, request: ModelRequest, native: bool) -> Call:
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
         body = request_body(
-            request, model=self._model, dialect=self._way.dialect, stream=self._way.streams, native=native
+            request,
+            model=self._model,
+            dialect=self._mode.dialect,
+            stream=self._mode.streaming,
+            replay_state=replay_state,
         )
-        accept = "text/event-stream" if self._way.streams else "application/json"
-        return Call(path="/responses", body=body, accept=accept)
+        accept = "text/event-stream" if self._mode.streaming else "application/json"
+        return PostRequest(path="/responses", body=body, accept=accept)
 
     def _parser(self, request: ModelRequest) -> ResponsesReplyParser:
-        names = sent_names(request).originals
-        return ResponsesReplyParser(who=self._name, model=self._model, tool_names=names)
+        names = sent_tool_names(request).originals
+        return ResponsesReplyParser(label=self._name, model=self._model, original_names=names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status is not None and bool(_REFUSES_STATE.search(str(error)))
 
 
-def _usual_dialect(model: str, reasons: bool | None) -> ResponsesDialect:
+def _default_dialect(model: str, reasons: bool | None) -> ResponsesDialect:
     if reasons is not None:
         return ResponsesDialect(encrypted_reasoning=reasons, reasoning_summary=reasons)
     may = not _DOES_NOT_REASON.search(model)
