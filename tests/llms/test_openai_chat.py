@@ -290,7 +290,7 @@ def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the chunks, each a tenth of a millisecond of the loop's time after the last."""
     loop: Any = asyncio.get_running_loop()
     for piece in pieces:
-        loop.pass_time(0.0001)
+        loop.advance(0.0001)
         yield piece
 
 
