@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from studio.auth import AccessMiddleware
-from studio.pieces import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
-from studio.problems import HANDLERS
+from studio.http.guard import AccessMiddleware
+from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
+from studio.http.problems import HANDLERS
 from studio.routes import routes
 from studio.services import Services
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agenticx.cli.commands import ModuleCommand
+from agenticx.cli.registry import ModuleCommand
 
 __all__ = ["OPEN", "SERVE"]
 
 SERVE = ModuleCommand("serve", "The studio: the server and its page", "studio.server")
-OPEN = ModuleCommand("open", "The running studio's page, with a fresh ticket", "studio.opening")
+OPEN = ModuleCommand("open", "The running studio's page, with a fresh ticket", "studio.open_page")

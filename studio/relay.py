@@ -37,8 +37,8 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.base import Store, StoredEvent
-from studio.pieces import CHUNK_BYTES, IS_CLOSING_KEY
+from agenticx.sessions.store.base import Store, StoredEvent
+from studio.http.write_timeout import CHUNK_BYTES, IS_CLOSING_KEY
 
 __all__ = ["Relay", "requested_cursor"]
 

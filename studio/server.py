@@ -19,14 +19,14 @@ import uvicorn
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
-from agenticx.llms.catalog import find_model_facts, load_wire
+from agenticx.llms.catalog.resolve import find_model_facts, load_wire
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.app import make_app
-from studio.auth import load_token
-from studio.connections import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
+from studio.http.guard import load_token
+from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
-from studio.opening import StudioAddress, open_in_browser, page_url
+from studio.open_page import StudioAddress, open_in_browser, page_url
 from studio.services import Services, make_services
 
 __all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]

@@ -13,18 +13,18 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import default_model_spec
-from agenticx.llms.named import ModelCache
+from agenticx.llms.catalog.resolve import default_model_spec
+from agenticx.llms.named_models import ModelCache
 from agenticx.runtime import AgentHook, HookRegistry
-from agenticx.sessions.base import SessionRecord, Store
-from agenticx.sessions.hub import Hub
-from agenticx.sessions.opening import open_store
-from agenticx.sessions.snapshots import SnapshotFolder
+from agenticx.sessions.store.base import SessionRecord, Store
+from agenticx.sessions.hub.hub import Hub
+from agenticx.sessions.store.factory import open_store
+from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
-from studio.auth import OriginPolicy, Tickets
+from studio.http.guard import OriginPolicy, Tickets
 from studio.relay import Relay
 
 __all__ = ["ServerModels", "Services", "make_services", "services"]

@@ -22,14 +22,14 @@ from agenticx.llms.base import (
 )
 
 if TYPE_CHECKING:
-    from agenticx.llms.anthropic import AnthropicModel
-    from agenticx.llms.catalog import default_model_spec, list_models, resolve_model
+    from agenticx.llms.wires.anthropic import AnthropicModel
+    from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_model
     from agenticx.llms.demo import DemoModel
-    from agenticx.llms.duck import adapt
-    from agenticx.llms.gemini import GeminiModel
-    from agenticx.llms.ollama import OllamaModel
-    from agenticx.llms.openai_chat import OpenAIChatModel, OpenAIProvider
-    from agenticx.llms.openai_responses import OpenAIResponsesModel
+    from agenticx.llms.duck.model import adapt
+    from agenticx.llms.wires.gemini import GeminiModel
+    from agenticx.llms.wires.ollama import OllamaModel
+    from agenticx.llms.wires.openai_chat import OpenAIChatModel, OpenAIProvider
+    from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
     from agenticx.llms.scripted import ScriptedModel
 
 __all__ = [
@@ -62,18 +62,18 @@ __all__ = [
 ]
 
 _LAZY_IMPORTS = {
-    "AnthropicModel": "agenticx.llms.anthropic",
+    "AnthropicModel": "agenticx.llms.wires.anthropic",
     "DemoModel": "agenticx.llms.demo",
-    "GeminiModel": "agenticx.llms.gemini",
-    "OllamaModel": "agenticx.llms.ollama",
-    "OpenAIChatModel": "agenticx.llms.openai_chat",
-    "OpenAIProvider": "agenticx.llms.openai_chat",
-    "OpenAIResponsesModel": "agenticx.llms.openai_responses",
+    "GeminiModel": "agenticx.llms.wires.gemini",
+    "OllamaModel": "agenticx.llms.wires.ollama",
+    "OpenAIChatModel": "agenticx.llms.wires.openai_chat",
+    "OpenAIProvider": "agenticx.llms.wires.openai_chat",
+    "OpenAIResponsesModel": "agenticx.llms.wires.openai_responses",
     "ScriptedModel": "agenticx.llms.scripted",
-    "adapt": "agenticx.llms.duck",
-    "default_model_spec": "agenticx.llms.catalog",
-    "list_models": "agenticx.llms.catalog",
-    "resolve_model": "agenticx.llms.catalog",
+    "adapt": "agenticx.llms.duck.model",
+    "default_model_spec": "agenticx.llms.catalog.resolve",
+    "list_models": "agenticx.llms.catalog.resolve",
+    "resolve_model": "agenticx.llms.catalog.resolve",
 }
 
 

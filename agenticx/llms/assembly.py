@@ -8,15 +8,15 @@ around all models together retries and fallbacks (`RetryingModel`).
 from __future__ import annotations
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.llms.abilities import CapabilityModel
+from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog import find_model_facts, local_window_query, resolve_model
-from agenticx.llms.local_servers import LocalModel
-from agenticx.llms.pricing import PricedModel
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
-from agenticx.llms.think_blocks import ThinkBlockModel
-from agenticx.llms.tool_fallback import ToolFallbackModel
-from agenticx.llms.xml_tools import XmlToolModel
+from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_model
+from agenticx.llms.catalog.local_servers import LocalModel
+from agenticx.llms.wrappers.pricing import PricedModel
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
+from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
+from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.settings import Settings
 
 __all__ = ["assemble_model"]

@@ -17,7 +17,7 @@ from typing import assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms._demo_plan import Plan, PlannedCall, make_plan
+from agenticx.llms.demo_plan import Plan, PlannedCall, make_plan
 from agenticx.llms.base import (
     Delta,
     Finished,

@@ -22,7 +22,7 @@ from typing import Self, assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms._script import (
+from agenticx.llms.script import (
     Fail,
     Hang,
     Part,

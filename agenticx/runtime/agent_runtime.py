@@ -24,7 +24,7 @@ from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, InlineForm, ModelRequest, Reply, inline_forms
-from agenticx.llms.duck import adapt
+from agenticx.llms.duck.model import adapt
 from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage, clean_text
 from agenticx.runtime.compactor import ContextCompactor
@@ -33,14 +33,14 @@ from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.inline_calls import parse_inline_calls
+from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
-from agenticx.runtime.output import TurnOutput
-from agenticx.runtime.permits import CallAuthorizer
+from agenticx.runtime.structured_output import TurnOutput
+from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.request import RequestBuilder
-from agenticx.runtime.resuming import CallJournal, NullCallJournal, ResumePoint
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls

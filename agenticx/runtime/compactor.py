@@ -20,11 +20,11 @@ from itertools import takewhile
 from operator import is_not
 from typing import overload
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
-from agenticx.llms.duck import adapt
+from agenticx.llms.duck.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.runtime.row_text import render, snippets
@@ -357,7 +357,7 @@ class _Summarizer:
         clock, what = self.compactor.clock, "the compaction summary"
         limit = clock.real(self.compactor.timeout)
         with LlmCallLine(clock, lambda: (self.model.name, builder.usage), purpose="compaction"):
-            reply, error = await foreign.call(complete, self.model, request, builder, what=what, limit=limit)
+            reply, error = await user_code.call(complete, self.model, request, builder, what=what, limit=limit)
             if error is not None:
                 raise error
             if not (reply.complete and reply.stop == "end" and reply.text.strip()):

@@ -16,8 +16,8 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
-from agenticx.runtime.canonical_json import write_json
-from agenticx.runtime.question import question_lines
+from agenticx.runtime.calls.canonical_json import write_json
+from agenticx.runtime.calls.question import question_lines
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [

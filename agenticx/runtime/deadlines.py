@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agenticx import foreign
-from agenticx.alarms import ResettableTimer
+from agenticx import user_code
+from agenticx.timers import ResettableTimer
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ModelError, UserCodeError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
@@ -123,7 +123,7 @@ class ModelStream:
         self._room: asyncio.Future[None] | None = None
         self._alarm = ResettableTimer(self._wake_up)
         self._model_name = model.name
-        pumping = foreign.call_in_task(self._pump, model, request, what=f"model {model.name}")
+        pumping = user_code.call_in_task(self._pump, model, request, what=f"model {model.name}")
         self._task = asyncio.create_task(pumping, name="agx model stream")
         self._task.add_done_callback(self._wake_up)
 
@@ -161,7 +161,7 @@ class ModelStream:
         """End the call; return when the model has closed its socket, or shortly after if it does not."""
         self._alarm.cancel()
         if not self._task.done():
-            await foreign.abandon(self._task, f"model {self._model_name}")
+            await user_code.abandon(self._task, f"model {self._model_name}")
         elif not self._task.cancelled():
             self._task.exception()
 

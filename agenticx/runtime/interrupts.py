@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 
@@ -150,7 +150,7 @@ class _StopPoll:
 
     def _is_stop_requested(self) -> bool:
         try:
-            return foreign.call_sync(lambda: bool(self._should_stop()), what="should_stop")
+            return user_code.call_sync(lambda: bool(self._should_stop()), what="should_stop")
         except AgenticXError as exc:
             _log.error("should_stop failed, which counts as stop", exc_info=exc)
             return True

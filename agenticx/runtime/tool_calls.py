@@ -18,18 +18,18 @@ from inspect import isawaitable
 from itertools import groupby
 from typing import Any
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, HookFailed, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
-from agenticx.runtime.call_reading import CallOutcome, PendingCall, read_call
+from agenticx.runtime.calls.reading import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.output import OutputCallResult
-from agenticx.runtime.permits import CallAuthorizer, CallRefused
-from agenticx.runtime.slots import Slot, slots
-from agenticx.runtime.tool_output import is_large, reject_unfinished, render, render_async
+from agenticx.runtime.structured_output import OutputCallResult
+from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
+from agenticx.runtime.calls.slots import Slot, slots
+from agenticx.runtime.calls.tool_output import is_large, reject_unfinished, render, render_async
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
@@ -124,7 +124,7 @@ class ToolCalls:
             for task in unfinished:
                 task.cancel()
             if unfinished:
-                await asyncio.wait(unfinished, timeout=2 * foreign.GRACE_SECONDS)
+                await asyncio.wait(unfinished, timeout=2 * user_code.GRACE_SECONDS)
             for task in tasks:
                 if task.done() and not task.cancelled():
                     task.exception()
@@ -212,7 +212,7 @@ class ToolCalls:
     ) -> CallOutcome:
         limit = tool.timeout if tool.timeout is not None else self.settings.tool_timeout_seconds
         try:
-            return await foreign.call(body, what=f"tool {tool.schema.name!r}", limit=self.clock.real(limit))
+            return await user_code.call(body, what=f"tool {tool.schema.name!r}", limit=self.clock.real(limit))
         except UserCodeError as exc:
             if exc.kind != "timed_out":
                 return CallOutcome(f"Error: {exc}", "error")
@@ -226,7 +226,7 @@ class ToolCalls:
         if not pending.partial or is_large(pending.partial[0]):
             return outcome
         try:
-            text, truncated = foreign.call_sync(
+            text, truncated = user_code.call_sync(
                 render, pending.partial[0], self.settings.tool_result_chars, what=f"the output of {pending.call.name!r}"
             )
         except AgenticXError:

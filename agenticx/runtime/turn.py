@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
@@ -18,9 +18,9 @@ from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.output import TurnOutput
-from agenticx.runtime.polling import PollBackoff
-from agenticx.runtime.resuming import CallJournal, NullCallJournal, ResumedQuestion
+from agenticx.runtime.structured_output import TurnOutput
+from agenticx.runtime.calls.polling import PollBackoff
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
@@ -193,7 +193,7 @@ class Turn:
 
 async def _contained(work: Coroutine[Any, Any, None]) -> None:
     """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
-    with foreign.translated_errors("a background task of the turn"):
+    with user_code.translated_errors("a background task of the turn"):
         await work
 
 

@@ -20,7 +20,7 @@ from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.runtime.resuming import ResumePoint
+from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
 
 __all__ = ["LOGGED_EVENTS", "LlmCallLine", "TurnLog", "log_interrupted_turn"]

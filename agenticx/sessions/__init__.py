@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agenticx.sessions.base import (
+from agenticx.sessions.store.base import (
     ArchivedFilter,
     JournalEntry,
     SearchResult,
@@ -13,14 +13,14 @@ from agenticx.sessions.base import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
-from agenticx.sessions.memory import MemoryStore
-from agenticx.sessions.posting import Submission
-from agenticx.sessions.search import SearchExcerpt
-from agenticx.sessions.sqlite import SqliteStore
-from agenticx.sessions.sqlite.owner import OwnedElsewhere
-from agenticx.sessions.transcript import transcript
-from agenticx.sessions.usage import DailyUsage, UsageCounts
+from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.store.memory import MemoryStore
+from agenticx.sessions.hub.submission import Submission
+from agenticx.sessions.store.search import SearchExcerpt
+from agenticx.sessions.store.sqlite import SqliteStore
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
+from agenticx.sessions.history.transcript import transcript
+from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [
     "ArchivedFilter",

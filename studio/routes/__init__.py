@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from studio.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
-from studio.problems import Problem
-from studio.routes import catalogue, confirms, conversations, doors, events, page, sessions, turns, usage
+from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
+from studio.http.problems import Problem
+from studio.routes import catalogue, confirms, conversations, events, page, sessions, turns, usage
+from studio.routes import access
 
 __all__ = ["TABLE", "routes"]
 
@@ -138,27 +139,27 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/ticket",
-        doors.redeem,
+        access.redeem,
         "Exchange a one-use ticket for the token",
-        _json(doors.TokenResponse),
-        body=doors.RedeemTicketBody,
+        _json(access.TokenResponse),
+        body=access.RedeemTicketBody,
         public=True,
     ),
     RouteSpec(
         "POST",
         "/api/tickets",
-        doors.issue,
+        access.issue,
         "Issue a one-use ticket",
-        _json(doors.TicketResponse, 201),
-        body=doors.IssueTicketBody,
+        _json(access.TicketResponse, 201),
+        body=access.IssueTicketBody,
     ),
-    RouteSpec("GET", "/api/health", doors.health, "The server accepts turns", _json(doors.HealthResponse), public=True),
+    RouteSpec("GET", "/api/health", access.health, "The server accepts turns", _json(access.HealthResponse), public=True),
     RouteSpec(
         "GET",
         "/api/ready",
-        doors.ready,
+        access.ready,
         "The server accepts turns and can store them: 503 where the disk cannot be written",
-        _json(doors.ReadyResponse),
+        _json(access.ReadyResponse),
     ),
     RouteSpec("GET", "/openapi.json", openapi, "The OpenAPI document", _DOCUMENT),
     RouteSpec("GET", "/", page.index, "The page", _PAGE, query=None, public=True),

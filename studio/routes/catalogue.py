@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.llms.catalog import ModelInfo, list_models
-from agenticx.llms.facts import Capability, ModelFacts
+from agenticx.llms.catalog.resolve import ModelInfo, list_models
+from agenticx.llms.model_facts import Capability, ModelFacts
 from studio.services import services
 
 __all__ = ["ModelListResponse", "ToolListResponse", "models", "tools"]

@@ -11,9 +11,9 @@ from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
-from studio.bodies import LARGE_BODY_BYTES, RequestBody, read_body
-from studio.openapi import Parameter
-from studio.problems import Problem
+from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
+from studio.http.openapi import Parameter
+from studio.http.problems import Problem
 from studio.services import services
 
 __all__ = ["QUERY", "ConfirmAnswerBody", "ConfirmDecisionResponse", "ConfirmListResponse", "answer", "index"]

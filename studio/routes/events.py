@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from studio.openapi import Parameter
+from studio.http.openapi import Parameter
 from studio.relay import requested_cursor
 from studio.services import services
 

@@ -15,11 +15,11 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.exhaustion import raise_if_exhausted
-from agenticx.sessions.base import ArchivedFilter, SearchResult, SessionRecord
+from agenticx.sessions.store.base import ArchivedFilter, SearchResult, SessionRecord
 from agenticx.tools.permissions import PermissionMode
-from studio.bodies import RequestBody, read_body
-from studio.openapi import Parameter
-from studio.problems import Problem
+from studio.http.bodies import RequestBody, read_body
+from studio.http.openapi import Parameter
+from studio.http.problems import Problem
 from studio.services import Services, services
 
 __all__ = [

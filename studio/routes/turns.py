@@ -13,10 +13,10 @@ from typing_extensions import TypedDict
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.sessions.posting import Submission, TurnRequest, WhenBusy
+from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
-from studio.bodies import LARGE_BODY_BYTES, RequestBody, read_body
-from studio.problems import Problem
+from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
+from studio.http.problems import Problem
 from studio.routes.sessions import ModelName, check_model
 from studio.services import services
 

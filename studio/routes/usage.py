@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.sessions.usage import DailyUsage, UsageCounts
-from studio.openapi import Parameter
-from studio.problems import Problem
+from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from studio.http.openapi import Parameter
+from studio.http.problems import Problem
 from studio.services import services
 
 __all__ = ["QUERY", "UsageResponse", "index"]

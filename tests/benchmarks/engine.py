@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agenticx.llms.openai_chat import OpenAIChatModel
+from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, EventType, Session
 from agenticx.settings import load_settings

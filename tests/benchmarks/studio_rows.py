@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agenticx.llms.openai_chat import OpenAIChatModel
+from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.settings import load_settings
 from studio.server import StudioServer, listen
 from studio.services import ServerModels, make_services

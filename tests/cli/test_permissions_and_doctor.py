@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.facts import ModelFacts
-from agenticx.sessions.sqlite import SqliteStore
+from agenticx.llms.model_facts import ModelFacts
+from agenticx.sessions.store.sqlite import SqliteStore
 from tests.patience import PATIENCE
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.cli.envelopes import Envelope
+from agenticx.cli.client.envelopes import Envelope
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
 from tests.cli.conftest import AGX
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from agenticx.cli.narrate import Note
-from agenticx.cli.render import PlainOutput
+from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.output import PlainOutput
 from agenticx.runtime import EventType, RuntimeEvent
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.cli.loopback import ServerEndpoint, ServerUnresponsive
-from agenticx.sessions.sqlite import SqliteStore
+from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
+from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.testing import check_grammar
 from tests.patience import PATIENCE
 

@@ -165,7 +165,7 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("module", ["agenticx.cli.commands", "agenticx.messages"])
+@pytest.mark.parametrize("module", ["agenticx.cli.registry", "agenticx.messages"])
 def test_ctrl_c_while_the_command_is_imported_exits_with_130_and_no_output(agx: Any, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, module],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.cli import main
 from studio import relay, server
 from studio.services import Services, make_services

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.llms.base import close_model
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool

@@ -14,7 +14,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
-from studio.pieces import WRITE_TIMEOUT_SECONDS
+from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
 from tests.faults import broken
 from tests.faults.checker import findings
 from tests.faults.plan_model import plan

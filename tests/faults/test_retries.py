@@ -15,9 +15,9 @@ import pytest
 from agenticx.clocks import Clock, ScaledClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import close_model
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
-from agenticx.llms.think_blocks import ThinkBlockModel
-from agenticx.llms.tool_fallback import ToolFallbackModel
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
+from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import Settings, load_settings

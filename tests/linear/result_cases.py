@@ -13,8 +13,8 @@ from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
-from agenticx.runtime.polling import PollBackoff
-from agenticx.runtime.result_text import (
+from agenticx.runtime.calls.polling import PollBackoff
+from agenticx.runtime.calls.result_text import (
     exit_code,
     mask_counts,
     mask_echo,
@@ -25,7 +25,7 @@ from agenticx.runtime.result_text import (
     reports_verdict,
 )
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
-from agenticx.tools.looking import seems_read_only
+from agenticx.tools.read_only import seems_read_only
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, TEXTS, repeated

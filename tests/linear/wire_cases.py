@@ -7,20 +7,20 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from agenticx.llms._json_events import JsonEventParser
-from agenticx.llms._lines import LineParser
-from agenticx.llms._sse import SseParser
-from agenticx.llms.anthropic import _request as anthropic_request
-from agenticx.llms.anthropic._reply import AnthropicReplyParser
+from agenticx.llms.wires.json_events import JsonEventParser
+from agenticx.llms.transport.json_lines import LineParser
+from agenticx.llms.transport.sse import SseParser
+from agenticx.llms.wires.anthropic import _request as anthropic_request
+from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.gemini import _request as gemini_request
-from agenticx.llms.gemini._reply import GeminiReplyParser
-from agenticx.llms.ollama import _request as ollama_request
-from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.openai_chat import _request as openai_chat_request
-from agenticx.llms.openai_chat._reply import ChatReplyParser
-from agenticx.llms.openai_responses import _request as openai_responses_request
-from agenticx.llms.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.wires.gemini import _request as gemini_request
+from agenticx.llms.wires.gemini._reply import GeminiReplyParser
+from agenticx.llms.wires.ollama import _request as ollama_request
+from agenticx.llms.wires.ollama._reply import OllamaReplyParser
+from agenticx.llms.wires.openai_chat import _request as openai_chat_request
+from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
+from agenticx.llms.wires.openai_responses import _request as openai_responses_request
+from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, TEXTS, repeated

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import local_servers
+from agenticx.llms.catalog.resolve import local_servers
 from tests.jumping import VIRTUAL_TIME_OVER_SOCKETS
 from tests.patience import PATIENCE
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms._reading import ReplyParser
+from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.llms.base import Delta, Reply, ReplyBuilder
 
 __all__ = ["deltas_of", "read_with", "sse"]

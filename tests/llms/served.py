@@ -21,7 +21,7 @@ from agenticx.llms import (
     Reply,
     complete,
 )
-from agenticx.llms._provider import ProviderModel
+from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, status

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.anthropic._request import request_body
+from agenticx.llms.wires.anthropic._request import request_body
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import (
     AssistantMessage,

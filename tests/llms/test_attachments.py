@@ -23,13 +23,13 @@ from agenticx.attachments import (
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.llms.anthropic import _request as _anthropic_request
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ModelRequest
-from agenticx.llms.chat_dialect import ChatDialect
-from agenticx.llms.gemini import _request as _gemini_request
-from agenticx.llms.ollama import _request as _ollama_request
-from agenticx.llms.openai_chat import _request as _openai_chat_request
-from agenticx.llms.openai_responses import _request as _openai_responses_request
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.gemini import _request as _gemini_request
+from agenticx.llms.wires.ollama import _request as _ollama_request
+from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
+from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
 from agenticx.messages import UserMessage, message_adapter
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.llms.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents

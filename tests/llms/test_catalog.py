@@ -203,7 +203,7 @@ def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str
 def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> None:
     look = (
         "import sys\n"
-        "from agenticx.llms.catalog import load_wire, resolve_model\n"
+        "from agenticx.llms.catalog.resolve import load_wire, resolve_model\n"
         f"load_wire({spec!r})\n"
         "before = set(sys.modules)\n"
         f"resolve_model({spec!r}, base_url='http://127.0.0.1:1')\n"

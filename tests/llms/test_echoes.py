@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.anthropic import AnthropicModel
-from agenticx.llms.anthropic import _request as _anthropic_request
+from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
-from agenticx.llms.catalog import resolve_model
-from agenticx.llms.gemini import _request as _gemini_request
-from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.llms.openai_chat import _request as _openai_chat_request
-from agenticx.llms.openai_responses import _request as _openai_responses_request
+from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.wires.gemini import _request as _gemini_request
+from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
+from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
+from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from agenticx.testing import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, status

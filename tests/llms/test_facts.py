@@ -13,9 +13,9 @@ import pytest
 from agenticx.errors import SettingsError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import inline_forms
-from agenticx.llms.catalog import resolve_model
-from agenticx.llms.facts import ModelCatalog, ModelFacts, load_model_catalog
-from agenticx.llms.openai_chat import ChatDialect
+from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.model_facts import ModelCatalog, ModelFacts, load_model_catalog
+from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.settings import load_settings
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import InvalidArguments, ModelError
-from agenticx.llms._limits import MAX_CALLS
+from agenticx.llms.limits import MAX_CALLS
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage, UsageDelta
-from agenticx.llms.gemini._arguments import ArgumentsWriter
-from agenticx.llms.gemini._reply import GeminiReplyParser
+from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
+from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.messages import ProviderState
 from tests.llms.recorded import CHUNKINGS, Recording, pieces, recordings
 from tests.llms.replies import deltas_of, read_with

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.gemini._request import GeminiDialect, request_body, sent_tool_names
-from agenticx.llms.gemini._schema import accepted_schema
+from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
+from agenticx.llms.wires.gemini._schema import accepted_schema
 from agenticx.messages import (
     AssistantMessage,
     Message,

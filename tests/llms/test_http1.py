@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms._http1 import ConnectionPool, ProtocolError, request_bytes
+from agenticx.llms.transport.http1 import ConnectionPool, ProtocolError, request_bytes
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio

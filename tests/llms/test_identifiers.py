@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms import ModelRequest, ToolSchema, adapt, complete
-from agenticx.llms._identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.base import Delta, Finished, TextDelta, close_model
-from agenticx.llms.chat_dialect import ChatDialect
-from agenticx.llms.openai_chat import _request as chat_request
-from agenticx.llms.xml_tools import XmlToolModel
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.openai_chat import _request as chat_request
+from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from tests.linear.growth import grows_linearly
 from tests.llms.pieces_server import pieces_server

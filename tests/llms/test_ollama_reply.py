@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms._limits import MAX_CALLS
-from agenticx.llms._lines import LineParser
+from agenticx.llms.limits import MAX_CALLS
+from agenticx.llms.transport.json_lines import LineParser
 from agenticx.llms.base import Reply, Usage
-from agenticx.llms.ollama._reply import OllamaReplyParser
+from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState
 from tests.llms.recorded import CHUNKINGS, pieces
 from tests.llms.replies import read_with

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.ollama._request import request_body
+from agenticx.llms.wires.ollama._request import request_body
 from agenticx.messages import (
     AssistantMessage,
     Message,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms import ModelRequest, ToolSchema
-from agenticx.llms.openai_responses._request import ResponsesDialect, request_body
+from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body
 from agenticx.messages import (
     AssistantMessage,
     Message,

@@ -13,21 +13,21 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.llms._strict_schema import strict_schema
-from agenticx.llms.anthropic import AnthropicModel
-from agenticx.llms.anthropic import _request as _anthropic_request
+from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, ToolSchema, complete, takes_output_schema
-from agenticx.llms.gemini import GeminiModel
-from agenticx.llms.gemini import _request as _gemini_request
-from agenticx.llms.ollama import OllamaModel
-from agenticx.llms.ollama import _request as _ollama
-from agenticx.llms.openai_chat import OPENAI_BASE_URL, ChatDialect, OpenAIChatModel
-from agenticx.llms.openai_chat import _request as _openai_chat_request
-from agenticx.llms.openai_responses import OpenAIResponsesModel
-from agenticx.llms.openai_responses import _request as _responses
-from agenticx.llms.retrying import RetryingModel
-from agenticx.llms.think_blocks import ThinkBlockModel
-from agenticx.llms.xml_tools import XmlToolModel
+from agenticx.llms.wires.gemini import GeminiModel
+from agenticx.llms.wires.gemini import _request as _gemini_request
+from agenticx.llms.wires.ollama import OllamaModel
+from agenticx.llms.wires.ollama import _request as _ollama
+from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL, ChatDialect, OpenAIChatModel
+from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
+from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
+from agenticx.llms.wires.openai_responses import _request as _responses
+from agenticx.llms.wrappers.retrying import RetryingModel
+from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
+from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import UserMessage
 from agenticx.testing import FakeOpenAIServer, say, status
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses

@@ -11,8 +11,8 @@ import pytest
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, Usage, UsageDelta, complete
-from agenticx.llms.pricing import LongInputRates, Price, PricedModel
-from agenticx.llms.retrying import RetryingModel
+from agenticx.llms.wrappers.pricing import LongInputRates, Price, PricedModel
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session
 from agenticx.testing import ScriptedModel, call, collect, cut, fail, raw, say, usage

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, close_model, complete
-from agenticx.llms.retrying import RetryingModel
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar

@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Attempt, ModelRequest, Reply, Usage, complete
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, collect, cut, fail, finish, hang, outline, say, usage

@@ -13,7 +13,7 @@ import pytest
 
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import ModelRequest, TextDelta, complete
-from agenticx.llms._provider import ProviderModel
+from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, hang_up, huge_line, reset

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel, ToolSchema
 from agenticx.llms.base import Finished
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.messages import (
     AssistantMessage,
     Message,

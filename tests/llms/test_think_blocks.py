@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, TextDelta, ThinkingDelta, complete
-from agenticx.llms.think_blocks import ThinkBlockModel, ThinkBlockParser
+from agenticx.llms.wrappers.think_blocks import ThinkBlockModel, ThinkBlockParser
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools.registry import tool

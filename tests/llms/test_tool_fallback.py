@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.assembly import assemble_model
-from agenticx.llms.tool_fallback import ToolFallbackModel
+from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import AttachmentRefused
-from agenticx.llms.openai_chat import OpenAIChatModel
+from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, say

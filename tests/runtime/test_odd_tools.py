@@ -25,8 +25,8 @@ from agenticx.errors import (
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
 from agenticx.runtime.interrupts import TurnInterrupted
-from agenticx.runtime.permits import CallRefused
-from agenticx.runtime.resuming import NullCallJournal
+from agenticx.runtime.calls.authorization import CallRefused
+from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.registry import tool

@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
-from agenticx.llms.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.runtime.output import ACCEPTED, CUT, NOT_ALONE, OutputType
+from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
+from agenticx.runtime.structured_output import ACCEPTED, CUT, NOT_ALONE, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
 

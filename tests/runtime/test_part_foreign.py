@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.errors import ToolError, UserCodeError
 from tests.jumping import LoopClock
 from tests.patience import PATIENCE
@@ -27,7 +27,7 @@ class OutsideException(BaseException):
 
 async def outcome(function, *args, limit=PATIENCE):
     try:
-        return await foreign.call(function, *args, what="it", limit=limit)
+        return await user_code.call(function, *args, what="it", limit=limit)
     except UserCodeError as exc:
         return exc.kind, str(exc)
 
@@ -46,13 +46,13 @@ async def test_plain_functions_coroutines_and_awaitables_all_give_their_value():
     async def coroutine(value):
         return value
 
-    assert await foreign.call(lambda value: value + 1, 1, what="it") == 2
-    assert await foreign.call(coroutine, 1, what="it") == 1
-    assert await foreign.call(lambda: coroutine(3), what="it") == 3
+    assert await user_code.call(lambda value: value + 1, 1, what="it") == 2
+    assert await user_code.call(coroutine, 1, what="it") == 1
+    assert await user_code.call(lambda: coroutine(3), what="it") == 3
 
 
 async def test_a_plain_function_does_not_run_on_the_loops_thread():
-    assert await foreign.call(threading.get_ident, what="it") != threading.get_ident()
+    assert await user_code.call(threading.get_ident, what="it") != threading.get_ident()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_errors_of_our_tree_pass_as_they_are():
     error = ToolError("say it differently")
     for function in raising(error):
         with pytest.raises(ToolError) as caught:
-            await foreign.call(function, what="it")
+            await user_code.call(function, what="it")
         assert caught.value is error
 
 
@@ -115,7 +115,7 @@ async def test_code_that_ignores_cancellation_is_abandoned():
 
     begun = LoopClock().monotonic()
     assert await outcome(stubborn, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
-    assert LoopClock().monotonic() - begun == pytest.approx(0.05 + foreign.GRACE_SECONDS)
+    assert LoopClock().monotonic() - begun == pytest.approx(0.05 + user_code.GRACE_SECONDS)
     release.set()
 
 
@@ -150,7 +150,7 @@ async def test_a_caller_that_is_cancelled_ends_what_it_called():
         finally:
             ended.set()
 
-    task = asyncio.create_task(foreign.call(hang, what="it"))
+    task = asyncio.create_task(user_code.call(hang, what="it"))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -163,12 +163,12 @@ async def test_no_limit_means_none():
         await asyncio.sleep(0)
         return "done"
 
-    assert await foreign.call(soon, what="it") == "done"
+    assert await user_code.call(soon, what="it") == "done"
 
 
 def test_call_now_contains_as_well():
-    assert foreign.call_sync(lambda: 1, what="it") == 1
+    assert user_code.call_sync(lambda: 1, what="it") == 1
     with pytest.raises(UserCodeError, match="it raised SystemExit: 1"):
-        foreign.call_sync(sys.exit, 1, what="it")
+        user_code.call_sync(sys.exit, 1, what="it")
     with pytest.raises(ToolError):
-        foreign.call_sync(raising(ToolError("mine"))[0], what="it")
+        user_code.call_sync(raising(ToolError("mine"))[0], what="it")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.inline_calls import parse_inline_calls
+from agenticx.runtime.calls.inline import parse_inline_calls
 from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}

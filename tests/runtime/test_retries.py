@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, fail, hang, pause, say, usage
 from tests.jumping import LoopClock

@@ -12,12 +12,12 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Usage, UsageDelta
-from agenticx.llms.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal
 from agenticx.runtime.confirm import ConfirmRequest
-from agenticx.runtime.resuming import NullCallJournal, ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from agenticx.sessions.bell import Notifier
+from agenticx.sessions.store.notify import Notifier
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ import pytest
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRecord, TurnRequest
-from agenticx.sessions.snapshots import SnapshotFolder
-from agenticx.sessions.transcript import read_conversation
+from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.transcript import read_conversation
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.patience import PATIENCE, PatientClock

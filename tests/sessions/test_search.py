@@ -30,8 +30,8 @@ from agenticx.sessions import (
     Store,
     UsageCounts,
 )
-from agenticx.sessions.search import SEARCH_VERSION
-from agenticx.sessions.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
+from agenticx.sessions.store.search import SEARCH_VERSION
+from agenticx.sessions.store.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
 
 pytestmark = pytest.mark.anyio
 

@@ -29,9 +29,9 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.opening import database_path, open_store
-from agenticx.sessions.sqlite import owner_pid
-from agenticx.sessions.sqlite.migrations import MIGRATIONS, migrate
+from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.sqlite import owner_pid
+from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
 
 pytestmark = pytest.mark.anyio

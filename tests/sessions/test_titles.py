@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.sessions.titles import title_of
+from agenticx.sessions.hub.titles import title_of
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from studio.bodies import RequestBody, read_body
-from studio.problems import Problem
+from studio.http.bodies import RequestBody, read_body
+from studio.http.problems import Problem
 from studio.routes.confirms import ConfirmAnswerBody
 from studio.routes.turns import StartTurnBody
 from tests.patience import longest_hold

@@ -14,8 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.auth import TICKET_SECONDS, AccessMiddleware, OriginPolicy, Tickets, load_token
-from studio.openapi import EVENT_STREAM
+from studio.http.guard import TICKET_SECONDS, AccessMiddleware, OriginPolicy, Tickets, load_token
+from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
 from studio.routes.turns import StartTurnBody
 from tests.patience import PATIENCE

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agenticx.clocks import SystemClock
-from studio.connections import ConnectionLimit
+from studio.http.connection import ConnectionLimit
 from tests.patience import PATIENCE, PatientClock
 from tests.studio.reading import Reader
 from tests.studio.running import TOKEN, Studio, StudioMaker
@@ -229,7 +229,7 @@ async def test_connections_wait_while_no_file_is_free_and_one_line_is_logged(tmp
         served.process.send_signal(signal.SIGTERM)
         assert await outcome(served.process) == (0, "", "")
     assert line.endswith(
-        b"WARNING studio.connections new connections cannot be accepted and wait reason='this process has too many "
+        b"WARNING studio.http.connection new connections cannot be accepted and wait reason='this process has too many "
         b"open files; raise its limit (`ulimit -n`) or close connections'\n"
     )
 

@@ -15,7 +15,7 @@ from typing_extensions import is_typeddict
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_schema
 from agenticx.tools.builtin import builtin_tools
-from studio.openapi import EVENT_STREAM
+from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
 from tests.llms.files import PNG
 from tests.studio.running import Studio, StudioMaker

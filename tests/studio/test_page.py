@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms.retrying import RetryingModel
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import UserMessage
 from agenticx.tools.builtin import builtin_tools

@@ -17,9 +17,9 @@ from starlette.types import Message
 
 from agenticx.clocks import ScaledClock
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.base import SessionRecord
-from agenticx.sessions.memory import MemoryStore
-from studio.pieces import WriteTimeoutMiddleware
+from agenticx.sessions.store.base import SessionRecord
+from agenticx.sessions.store.memory import MemoryStore
+from studio.http.write_timeout import WriteTimeoutMiddleware
 from studio.relay import Relay
 from tests.patience import PATIENCE, PatientClock, comes_true
 from tests.studio.reading import Reader

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms._demo_plan import make_plan
+from agenticx.llms.demo_plan import make_plan
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
 from agenticx.messages import AssistantMessage, UserMessage

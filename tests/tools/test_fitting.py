@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms._limits import MAX_VALUES
-from agenticx.runtime.call_reading import validate_arguments
+from agenticx.llms.limits import MAX_VALUES
+from agenticx.runtime.calls.reading import validate_arguments
 from agenticx.tools import tool
-from agenticx.tools.fitting import coerce_numbers
+from agenticx.tools.coercion import coerce_numbers
 
 
 class Point(BaseModel):

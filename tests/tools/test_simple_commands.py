@@ -12,7 +12,7 @@ import pytest
 
 from agenticx.tools import decide
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.simple_commands import is_plainly_harmless
+from agenticx.tools.shell.simple_commands import is_plainly_harmless
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H4")]
 

@@ -16,19 +16,19 @@ from agenticx.llms import (
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
-from agenticx.llms._reading import ReplyParser
-from agenticx.llms.anthropic import _request as anthropic_request
-from agenticx.llms.anthropic._reply import AnthropicReplyParser
+from agenticx.llms.wires.reply_reader import ReplyParser
+from agenticx.llms.wires.anthropic import _request as anthropic_request
+from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from agenticx.llms.base import ToolSchema
-from agenticx.llms.chat_dialect import ChatDialect
-from agenticx.llms.gemini import _request as gemini_request
-from agenticx.llms.gemini._reply import GeminiReplyParser
-from agenticx.llms.ollama import _request as ollama_request
-from agenticx.llms.ollama._reply import OllamaReplyParser
-from agenticx.llms.openai_chat import _request as openai_chat_request
-from agenticx.llms.openai_chat._reply import ChatReplyParser
-from agenticx.llms.openai_responses import _request as openai_responses_request
-from agenticx.llms.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.gemini import _request as gemini_request
+from agenticx.llms.wires.gemini._reply import GeminiReplyParser
+from agenticx.llms.wires.ollama import _request as ollama_request
+from agenticx.llms.wires.ollama._reply import OllamaReplyParser
+from agenticx.llms.wires.openai_chat import _request as openai_chat_request
+from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
+from agenticx.llms.wires.openai_responses import _request as openai_responses_request
+from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from agenticx.messages import Message
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.llms.replies import read_with as read

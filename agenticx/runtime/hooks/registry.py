@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from agenticx import foreign
+from agenticx import user_code
 from agenticx.errors import AgenticXError, HookFailed, UserCodeError
 from agenticx.llms.base import Reply
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
@@ -114,13 +114,13 @@ class HookRegistry:
 
     async def _guard(self, method: Callable[..., Any], *args: Any, what: str) -> Any:
         try:
-            return await foreign.call(method, *args, what=what, limit=self.limit)
+            return await user_code.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
             raise HookFailed(str(exc)) from exc
 
     async def _observe(self, method: Callable[..., Any], *args: Any, what: str, report: FailureReporter) -> None:
         try:
-            await foreign.call(method, *args, what=what, limit=self.limit)
+            await user_code.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
             report(exc if isinstance(exc, UserCodeError) else HookFailed(f"{what}: {exc}"))
 

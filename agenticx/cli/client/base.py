@@ -1,0 +1,147 @@
+"""The protocol through which commands use sessions, in this process or on a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.errors import AgenticXError
+from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions.store.base import SessionRecord
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = ["Client", "ServerLost", "SessionInfo", "SessionOptions", "TurnPosition"]
+
+
+class ServerLost(AgenticXError):
+    """Raised when the server that ran a turn became unreachable and did not come back in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """The options of a new session; None leaves the choice to the store or server that creates it."""
+
+    workspace: str
+    permission_mode: PermissionMode
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session's record and running turn; `matches` are the excerpts that a search found in it."""
+
+    record: SessionRecord
+    running_turn_id: str | None = None
+    matches: Sequence[Mapping[str, Any]] = field(default_factory=tuple[Mapping[str, Any], ...])
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `GET /api/sessions` lists for this session."""
+        matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
+        return {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPosition:
+    """A turn and the log cursor after which its reader starts; None starts at the turn's first event."""
+
+    turn_id: str
+    cursor: str | None = None
+
+
+class Client(Protocol):
+    """Access to sessions and their turns.
+
+    Every method that takes a session id raises `SessionNotFound` for an unknown one.
+    """
+
+    @property
+    def confirms_by_policy(self) -> bool:
+        """True if a policy where the turn runs answers all confirmations, so that this terminal need not."""
+        ...
+
+    @property
+    def persistent(self) -> bool:
+        """True if sessions outlive this process."""
+        ...
+
+    async def create(self, options: SessionOptions) -> SessionInfo:
+        """Create a session; raise an `AgenticXError` if its model is unknown."""
+        ...
+
+    async def get(self, session_id: str) -> SessionInfo:
+        """Return a session."""
+        ...
+
+    async def list_sessions(
+        self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
+    ) -> Sequence[SessionInfo]:
+        """Return up to `limit` sessions that follow the session `before`: pinned ones first, then newest first.
+
+        `query` selects those whose name or messages match; `archived` includes archived ones.
+        """
+        ...
+
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
+        """Replace fields of the session's record and return the changed session."""
+        ...
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with its events; a running turn is stopped first."""
+        ...
+
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+        """Start a turn; raise `SessionBusy` while another one runs."""
+        ...
+
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
+        """Return the running turn, else None.
+
+        A turn that awaited a confirmation when its process died counts as running.
+        """
+        ...
+
+    def follow(self, session_id: str, position: TurnPosition) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield the session's events, as they are stored, from `position` to the turn's terminal event.
+
+        The iterator ends without a terminal event only if none can follow. Iterating may raise `ServerLost`.
+        """
+        ...
+
+    async def stop(self, session_id: str) -> None:
+        """Request the end of the running turn, if there is one."""
+        ...
+
+    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
+        """Answer a confirmation; raise an `AgenticXError` if it is closed."""
+        ...
+
+    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield all events that the session has now."""
+        ...
+
+    def export(
+        self, session_id: str, form: Literal["jsonl", "markdown"]
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yield the exported file in chunks of bytes."""
+        ...
+
+    async def resolve_model(self, name: str | None) -> str:
+        """Return the full name of the model `name` (None: the default); raise an `AgenticXError` if it is unknown."""
+        ...
+
+    async def tools(self) -> Sequence[tuple[str, str]]:
+        """Return the name and description of each available tool."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the client and release what it owns; a server keeps running."""
+        ...

@@ -1,0 +1,203 @@
+"""The client that stores sessions and runs turns in this process, on a store and a hub of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from typing import Any, Literal
+
+from agenticx.cli.client.base import SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.clocks import SystemClock, rfc3339
+from agenticx.llms.named_models import ModelCache
+from agenticx.messages import UserMessage
+from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
+from agenticx.sessions.store.base import SessionRecord, Store
+from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.hub.hub import Hub, TurnRequest
+from agenticx.sessions.store.reading import read_log_pages
+from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.transcript import read_messages
+from agenticx.settings import Settings
+from agenticx.tools.base import Tool
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["LocalClient", "PolicyGate"]
+
+_READ_EVENTS = 1000
+_POLL_SECONDS = 1.0
+"""How often a reader without new events checks that its turn still runs."""
+
+
+class PolicyGate(AsyncConfirmGate):
+    """A confirm gate that gives every question the same answer at once, because no user can be asked."""
+
+    def __init__(self, answer: ConfirmAnswer) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        announce()
+        return self._answer
+
+
+class LocalClient:
+    """A `Client` in this process.
+
+    Of the turns that awaited a confirmation when their process died, only those of the sessions given to `recover`
+    are resumed.
+    """
+
+    def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
+        self._store = store
+        self._models = models
+        self._toolbox = Toolbox(builtin_tools())
+        self._resumed: set[str] = set()
+        self._confirms_by_policy = isinstance(gate, PolicyGate)
+        self._hub = Hub(
+            store,
+            models=models.get,
+            tools=self._tools_of,
+            settings=settings,
+            gate=gate,
+            snapshots=SnapshotFolder(settings.home / "snapshots") if store.is_persistent else None,
+        )
+
+    async def recover(self, resume: Collection[str] = ()) -> None:
+        """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
+        not_yet_resumed = [session_id for session_id in resume if session_id not in self._resumed]
+        if not_yet_resumed or not resume:
+            self._resumed.update(not_yet_resumed)
+            await self._hub.recover(resume_only=not_yet_resumed)
+
+    @property
+    def confirms_by_policy(self) -> bool:
+        return self._confirms_by_policy
+
+    @property
+    def persistent(self) -> bool:
+        return self._store.is_persistent
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    async def create(self, options: SessionOptions) -> SessionInfo:
+        self._models.get(options.model)
+        record = SessionRecord(**asdict(options), created_at=rfc3339(SystemClock().now()))
+        await self._store.create(record)
+        return SessionInfo(record)
+
+    async def get(self, session_id: str) -> SessionInfo:
+        return await self._session_info(await self._store.get(session_id))
+
+    async def list_sessions(
+        self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
+    ) -> Sequence[SessionInfo]:
+        archived_filter = "with" if archived else "without"
+        if not query:
+            records = await self._store.sessions(limit=limit, before=before, archived=archived_filter)
+            return [await self._session_info(record) for record in records]
+        results = await self._store.search(query, limit=limit, before=before, archived=archived_filter)
+        return [await self._session_info(found.record, [asdict(match) for match in found.matches]) for found in results]
+
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
+        if "model" in changes:
+            self._models.get(changes["model"])
+        return await self._session_info(await self._hub.change(session_id, dict(changes)))
+
+    async def delete(self, session_id: str) -> None:
+        await self._hub.delete(session_id)
+
+    async def _session_info(self, record: SessionRecord, matches: Sequence[Mapping[str, Any]] = ()) -> SessionInfo:
+        return SessionInfo(record, self._hub.running_turn_id(record.id), matches)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+        request = TurnRequest(input=message.content, attachments=message.attachments, model=model)
+        turn = await self._hub.start(session_id, request)
+        return TurnPosition(turn.id, str(turn.after_seq))
+
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
+        await self.recover([session_id])
+        running = self._hub.running_turn_id(session_id)
+        turn = None if running is None else await self._store.turn(session_id, running)
+        return None if turn is None or turn.after_seq is None else TurnPosition(turn.id, str(turn.after_seq))
+
+    @asynccontextmanager
+    async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        committed = asyncio.Event()
+        with self._store.subscribe(session_id, committed):
+            yield self._turn_events(session_id, position, committed)
+
+    async def _turn_events(
+        self, session_id: str, position: TurnPosition, committed: asyncio.Event
+    ) -> AsyncGenerator[Envelope]:
+        after, ended = int(position.cursor or 0), False
+        while True:
+            committed.clear()
+            events = await self._store.read(session_id, after, _READ_EVENTS)
+            for event in events:
+                yield Envelope.parse(event.frame_json)
+                if event.terminal and event.turn_id == position.turn_id:
+                    return
+            if events:
+                after = events[-1].seq
+            elif ended:
+                return
+            elif not await _wait_for_commit(committed):
+                ended = self._hub.running_turn_id(session_id) != position.turn_id
+
+    async def stop(self, session_id: str) -> None:
+        await self._hub.stop(session_id)
+
+    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
+        await self._hub.confirms.answer(request_id, answer, digest=digest)
+
+    @asynccontextmanager
+    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        await self._store.get(session_id)
+        yield self._all_events(session_id)
+
+    async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
+        async for events in read_log_pages(self._store, session_id):
+            for event in events:
+                yield Envelope.parse(event.frame_json)
+
+    @asynccontextmanager
+    async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
+        record = await self._store.get(session_id)
+        yield self._jsonl(session_id) if form == "jsonl" else self._markdown(record)
+
+    async def _jsonl(self, session_id: str) -> AsyncGenerator[bytes]:
+        async for events in read_log_pages(self._store, session_id):
+            yield as_jsonl(events)
+
+    async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
+        yield as_markdown(record, await read_messages(self._store, record.id)).encode()
+
+    # --- models and tools ---------------------------------------------------------------------------------------------
+
+    async def resolve_model(self, name: str | None) -> str:
+        return self._models.get(name).name
+
+    async def tools(self) -> Sequence[tuple[str, str]]:
+        return [(tool.schema.name, tool.schema.description) for tool in self._toolbox]
+
+    async def aclose(self) -> None:
+        await self._hub.close()
+        await self._models.aclose()
+        await self._store.aclose()
+
+    def _tools_of(self, record: SessionRecord) -> tuple[Tool, ...]:
+        return tuple(self._toolbox if record.tools is None else self._toolbox.only(record.tools))
+
+
+async def _wait_for_commit(committed: asyncio.Event) -> bool:
+    """Wait up to `_POLL_SECONDS` for a commit; return whether there was one."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_POLL_SECONDS):
+            await committed.wait()
+    return committed.is_set()

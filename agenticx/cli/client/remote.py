@@ -1,0 +1,241 @@
+"""The client of a server on this machine that stores the sessions and runs their turns.
+
+1. A broken event stream is resumed after the last event received, also when the server restarts.
+2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
+   a terminal decided; the reason says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, fields
+from time import monotonic
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+from agenticx.cli.client.base import ServerLost, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
+from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions.store.base import SessionRecord
+
+__all__ = ["RemoteClient"]
+
+_RETRY_SECONDS = 0.5
+_RETRY_LIMIT_SECONDS = 20.0
+_MAX_PAGE_SIZE = 200
+
+
+class RemoteClient:
+    """A `Client` over HTTP.
+
+    `locate` finds the server again after the connection to it is lost; `notify` shows the user that it is.
+    """
+
+    def __init__(
+        self, locate: Callable[[], ServerEndpoint | None], server: ServerEndpoint, notify: Callable[[str], None]
+    ) -> None:
+        self._locate = locate
+        self._server = server
+        self._notify = notify
+        self._lost_since: float | None = None  # monotonic time of the first failed attempt
+        self._notified = False
+
+    @property
+    def confirms_by_policy(self) -> bool:
+        return False
+
+    @property
+    def persistent(self) -> bool:
+        return True
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    async def create(self, options: SessionOptions) -> SessionInfo:
+        body = {name: value for name, value in asdict(options).items() if value is not None}
+        return _session_info(await self._server.request_json("POST", "/api/sessions", body))
+
+    async def get(self, session_id: str) -> SessionInfo:
+        return _session_info(await self._server.request_json("GET", _path(session_id)))
+
+    async def list_sessions(
+        self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
+    ) -> Sequence[SessionInfo]:
+        filters = {"q": query, "before": before, "archived": "all" if archived else None}
+        sessions: list[SessionInfo] = []
+        while len(sessions) < limit:
+            size = min(limit - len(sessions), _MAX_PAGE_SIZE)
+            parameters = {"limit": size, **{name: value for name, value in filters.items() if value}}
+            page = (await self._server.request_json("GET", f"/api/sessions?{urlencode(parameters)}"))["sessions"]
+            sessions += map(_session_info, page)
+            if len(page) < size:
+                break
+            filters["before"] = sessions[-1].id
+        return sessions
+
+    async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
+        return _session_info(await self._server.request_json("PATCH", _path(session_id), changes))
+
+    async def delete(self, session_id: str) -> None:
+        await self._server.request_json("DELETE", _path(session_id))
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+        attached = [attachment.model_dump() for attachment in message.attachments]
+        body = {"input": message.content, "attachments": attached, "model": model}
+        turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
+        return TurnPosition(turn["turn_id"], turn["cursor"])
+
+    async def running_turn(self, session_id: str) -> TurnPosition | None:
+        turn_id = (await self.get(session_id)).running_turn_id
+        return None if turn_id is None else TurnPosition(turn_id)
+
+    @asynccontextmanager
+    async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        async with AsyncExitStack() as connection:
+            yield self._turn_events(session_id, position, connection)
+
+    async def _turn_events(
+        self, session_id: str, position: TurnPosition, connection: AsyncExitStack
+    ) -> AsyncGenerator[Envelope]:
+        cursor, started = position.cursor, position.cursor is not None
+        while True:
+            try:
+                async for frame in _frames(await self._stream(session_id, cursor, connection)):
+                    cursor, event, self._lost_since = frame.cursor, frame.envelope, None
+                    started = started or event.turn_id == position.turn_id
+                    if started:
+                        yield event
+                    if event.terminal and event.turn_id == position.turn_id:
+                        return
+                error = None
+            except ServerUnreachable as exc:
+                error = exc
+            await self._wait_for_server(error)
+
+    async def stop(self, session_id: str) -> None:
+        await self._request_with_retries("POST", _path(session_id, "stop"))
+
+    async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
+        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "remember": answer.remember}
+        if answer.reason is not None:
+            body["reason"] = answer.reason
+        await self._request_with_retries("POST", f"/api/confirms/{quote(request_id, safe='')}", body)
+
+    @asynccontextmanager
+    async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        async with self._server.stream("GET", _path(session_id, "export?format=jsonl")) as chunks:
+            yield (Envelope.parse(line) async for line in _split(chunks, b"\n"))
+
+    @asynccontextmanager
+    async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
+        async with self._server.stream("GET", _path(session_id, f"export?format={form}")) as chunks:
+            yield chunks
+
+    # --- models and tools ---------------------------------------------------------------------------------------------
+
+    async def resolve_model(self, name: str | None) -> str:
+        """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
+        return name or str((await self._server.request_json("GET", "/api/models"))["default"])
+
+    async def tools(self) -> Sequence[tuple[str, str]]:
+        rows = (await self._server.request_json("GET", "/api/tools"))["tools"]
+        return [(row["name"], row["description"]) for row in rows]
+
+    async def aclose(self) -> None:
+        return None
+
+    async def _stream(self, session_id: str, cursor: str | None, connection: AsyncExitStack) -> AsyncIterator[bytes]:
+        """Open the session's event stream after `cursor` on a new connection."""
+        await connection.aclose()
+        path = _path(session_id, "events") + ("" if cursor is None else f"?{urlencode({'cursor': cursor})}")
+        return await connection.enter_async_context(self._server.stream("GET", path))
+
+    async def _request_with_retries(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
+        """Send an idempotent request until the server accepts it."""
+        while True:
+            try:
+                await self._server.request_json(method, path, body)
+            except ServerUnreachable as exc:
+                await self._wait_for_server(exc)
+            else:
+                return
+
+    async def _wait_for_server(self, error: ServerUnreachable | None) -> None:
+        """Wait between two attempts to reach the server; raise `ServerLost` after `_RETRY_LIMIT_SECONDS` of them.
+
+        The user is notified from the second failure on, because a cut stream is usually resumed at once. After a
+        read timeout the first failure counts, because the user has already waited for `_READ_TIMEOUT`.
+        """
+        now, is_repeated = monotonic(), self._lost_since is not None
+        if self._lost_since is None:
+            self._lost_since, self._notified = now, False
+        if not self._notified and (is_repeated or isinstance(error, ServerUnresponsive)):
+            self._notified = True
+            problem = str(error) if isinstance(error, ServerUnresponsive) else "lost the connection to the server"
+            self._notify(f"{problem}; waiting for it to come back …")
+        if now - self._lost_since > _RETRY_LIMIT_SECONDS:
+            raise ServerLost(
+                f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome"
+            )
+        await asyncio.sleep(_RETRY_SECONDS)
+        self._server = self._locate() or self._server
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One event of a stream and its cursor."""
+
+    cursor: str
+    envelope: Envelope
+
+    @classmethod
+    def parse(cls, text: bytes) -> _Frame | None:
+        """Return the event in a frame, or None for a comment or an event that is not part of the log.
+
+        Raise `RequestRejected` for a `reset` event: the cursor is not one of the server's log.
+        """
+        lines = dict(line.split(b": ", 1) for line in text.splitlines() if b": " in line and not line.startswith(b":"))
+        data, cursor = lines.get(b"data"), lines.get(b"id")
+        if data is None:
+            return None
+        if cursor is None:
+            if json.loads(data)["type"] == "reset":
+                raise RequestRejected("the server's log was replaced; `agx sessions list` shows its sessions", "reset")
+            return None
+        return cls(cursor.decode(), Envelope.parse(data))
+
+
+async def _frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_Frame]:
+    async for text in _split(chunks, b"\n\n"):
+        frame = _Frame.parse(text)
+        if frame is not None:
+            yield frame
+
+
+async def _split(chunks: AsyncIterator[bytes], separator: bytes) -> AsyncGenerator[bytes]:
+    """Split chunks of bytes at `separator`; an incomplete last piece is dropped."""
+    rest = bytearray()
+    async for chunk in chunks:
+        seen = max(len(rest) - len(separator), 0)
+        rest += chunk
+        while (at := rest.find(separator, seen)) >= 0:
+            yield bytes(rest[:at])
+            del rest[: at + len(separator)]
+            seen = 0
+
+
+def _path(session_id: str, subpath: str = "") -> str:
+    return f"/api/sessions/{quote(session_id, safe='')}" + (f"/{subpath}" if subpath else "")
+
+
+def _session_info(row: Mapping[str, Any]) -> SessionInfo:
+    values: dict[str, Any] = {field.name: row[field.name] for field in fields(SessionRecord) if field.name in row}
+    if values.get("tools") is not None:
+        values["tools"] = tuple(values["tools"])
+    return SessionInfo(SessionRecord(**values), row["running_turn_id"], row.get("matches", ()))

@@ -1,0 +1,1 @@
+"""The commands of `agx`, one module each."""

@@ -1,0 +1,267 @@
+"""The `agx doctor` command, which checks the installation without changing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+import shutil
+import stat
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_token
+from agenticx.cli.options import current_folder, enabled_tools
+from agenticx.errors import AgenticXError, SettingsError
+from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_model
+from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.catalog.key_check import KeyCheck, check_key
+from agenticx.llms.transport.loopback import is_loopback
+from agenticx.settings import Settings, load_settings, provider_setting
+from agenticx.tools.visible import visible_line
+
+__all__ = ["Finding", "configure", "run", "run_checks"]
+
+Status = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check; a `note` is worth knowing, a `problem` should be repaired."""
+
+    topic: str
+    text: str
+    status: Status = "ok"
+
+
+_EPILOG = """\
+Keys are named, never shown. Nothing leaves this machine unless --online is given: then each key that is set is sent to
+its own provider, with one request that costs nothing. Keys of providers that were moved to this machine, as with
+OPENAI_BASE_URL=http://127.0.0.1:…, are tested in any case.
+
+exit codes: 0 no problem found, 1 a problem found, 2 usage"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx doctor` to its parser."""
+    parser.epilog = _EPILOG
+    parser.add_argument("--online", action="store_true", help="test keys at providers that are not on this machine")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx doctor` and return its exit code."""
+    results = list(run_checks(online=arguments.online))
+    with suppress(BrokenPipeError):  # the reader closed the pipe; the exit code still reports the problems
+        if arguments.json:
+            print(json.dumps({"findings": [asdict(finding) for finding in results], "settings": _settings_report()}))
+        else:
+            _print(results)
+    return FAILED if any(finding.status == "problem" for finding in results) else DONE
+
+
+def _print(results: list[Finding]) -> None:
+    marks: Mapping[Status, str] = {"ok": "ok", "note": "--", "problem": "!!"}
+    for finding in results:
+        print(f"{marks[finding.status]}  {finding.topic:<12} {visible_line(finding.text, 2_000)}")
+
+
+def run_checks(*, online: bool = False) -> Iterator[Finding]:
+    """Yield the finding of every check, cheap and certain ones first; only `online` contacts other machines."""
+    yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
+    yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
+    try:
+        settings = load_settings(project=current_folder())
+    except SettingsError as exc:
+        yield Finding("settings", str(exc), "problem")
+        return
+    yield from _check_settings(settings)
+    yield _run_check("tools", lambda: _check_tools(settings))
+    yield _check_home(settings.home)
+    yield _run_check("token", lambda: check_token(settings))
+    yield _run_check("store", lambda: asyncio.run(check_store(settings)))
+    yield from _check_models(settings, online)
+    yield _check_sandbox()
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _check_settings(settings: Settings) -> Iterator[Finding]:
+    sources = _setting_sources(settings)
+    if not sources:
+        yield Finding("settings", "all at their defaults")
+    for name, source in sources.items():
+        value = "(set)" if name == "store_url" else getattr(settings, name)  # a store's URL may contain a password
+        yield Finding("settings", f"{name} = {value} from {source}")
+
+
+def _setting_sources(settings: Settings) -> dict[str, str]:
+    """Return the source of each setting that differs from its default."""
+    user = load_settings(environ={"AGX_HOME": str(settings.home)})
+    project = load_settings(environ={"AGX_HOME": str(settings.home)}, project=current_folder())
+    default = Settings.model_validate({})
+    sources: dict[str, str] = {}
+    for name in Settings.model_fields:
+        variable = f"AGX_{name.upper()}"
+        if provider_setting(variable) is not None:
+            sources[name] = variable
+        elif getattr(project, name) != getattr(user, name):
+            sources[name] = "the project's settings file"
+        elif name != "home" and getattr(user, name) != getattr(default, name):
+            sources[name] = str(settings.home / "settings.toml")
+    return sources
+
+
+def _settings_report() -> dict[str, dict[str, Any]] | None:
+    """Return every setting with its value and source; None if they cannot be loaded."""
+    try:
+        settings = load_settings(project=current_folder())
+    except SettingsError:
+        return None
+    sources = _setting_sources(settings)
+    values = settings.model_dump(mode="json") | ({"store_url": "(set)"} if settings.store_url else {})
+    return {name: {"value": value, "source": sources.get(name, "default")} for name, value in values.items()}
+
+
+def _check_tools(settings: Settings) -> CheckResult:
+    names = [tool.schema.name for tool in enabled_tools(settings)]
+    return f"new sessions have {', '.join(names) or 'none'}", "ok"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _check_home(path: Path) -> Finding:
+    """Check that the folder is accessible to its owner only."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return Finding("home", f"{path} is created at the first start", "note")
+    except OSError as exc:
+        return Finding("home", f"{path} cannot be read: {exc.strerror}", "problem")
+    if mode & 0o077 and sys.platform != "win32":
+        return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
+    return Finding("home", f"{path} (mode {mode:04o})")
+
+
+def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
+    """Return the result of `check` as a finding; an `AgenticXError` that it raises is a problem."""
+    try:
+        return Finding(topic, *check())
+    except AgenticXError as exc:
+        return Finding(topic, str(exc), "problem")
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
+    """Check keys, local model servers, the models in use, and describe what each model can do."""
+    try:
+        facts, models = load_model_catalog(), asyncio.run(list_models(settings))
+    except SettingsError as exc:
+        yield Finding("models", str(exc), "problem")
+        return
+    yield from _check_keys(facts, online)
+    servers = {model.source: model.provider for model in models if "local server" in model.source}
+    for why, provider in servers.items():
+        names = ", ".join(model.spec for model in models if model.source == why)
+        yield Finding("servers", f"{provider}: {why}: {names}")
+    if not servers:
+        yield Finding("servers", "no local model server answers", "note")
+    yield from _check_models_in_use(settings)
+    for model in models:
+        yield from _describe_capabilities(model, settings)
+
+
+def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
+    """Check the default model and the fallback models; one that no turn could use is a problem."""
+    spec, reason = default_model_spec(settings)
+    status: Status = "ok" if settings.model or spec != "demo" else "note"
+    fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
+    for topic, name, why in [("model", spec, reason), *fallbacks]:
+        try:
+            resolve_model(name)
+        except SettingsError as exc:
+            yield Finding(topic, f"{name} ({why}): {exc}", "problem")
+        else:
+            yield Finding(topic, f"{name} ({why})", status)
+
+
+def _check_keys(facts: ModelCatalog, online: bool) -> Iterator[Finding]:
+    """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
+    set_keys: dict[str, tuple[str, Provider]] = {}
+    for provider in facts.providers.values():
+        if found := provider.find_key():
+            set_keys.setdefault(found[0], (found[1], provider))
+    if not set_keys:
+        yield Finding("keys", "no provider's key is set", "note")
+    for variable, (key, provider) in set_keys.items():
+        if online or is_loopback(urlsplit(provider.effective_base_url()).hostname or ""):
+            yield _key_finding(variable, asyncio.run(check_key(provider, key)))
+        else:
+            yield Finding("keys", f"{variable} is set; --online tests it at {provider.effective_base_url()}")
+
+
+def _key_finding(variable: str, check: KeyCheck) -> Finding:
+    statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
+    return Finding("keys", f"{variable} {check.text}", statuses[check.outcome])
+
+
+def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:
+    """Describe the capabilities of a model, as far as they are known."""
+    if model.spec == "demo" or not _is_known_model(model.spec):
+        return
+    facts = model.facts
+    if not facts.is_known:
+        own = settings.home / "models.toml"
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
+        return
+    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.supports(ability)]
+    if not facts.supports("tools"):
+        capabilities.append("gets tools in its prompt")
+    if facts.input_window:
+        capabilities.append(f"takes {facts.input_window:,} tokens")
+    if (price := facts.price) is not None:
+        capabilities.append(
+            f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}"
+        )
+    yield Finding("abilities", f"{model.spec}: {', '.join(capabilities)}")
+
+
+def _is_known_model(spec: str) -> bool:
+    try:
+        find_model_facts(spec)
+    except SettingsError:  # reported by `_check_models_in_use`
+        return False
+    return True
+
+
+_CAPABILITY_TEXTS: Mapping[Capability, str] = {
+    "tools": "calls tools",
+    "parallel": "several at once",
+    "vision": "sees images",
+    "reasoning": "thinks",
+    "structured_output": "follows a schema",
+}
+
+
+# --- the sandbox ------------------------------------------------------------------------------------------------------
+
+
+def _check_sandbox() -> Finding:
+    bubblewrap = shutil.which("bwrap")
+    found = (
+        f"bubblewrap is at {bubblewrap}, but not used by this release" if bubblewrap else "bubblewrap is not installed"
+    )
+    power = "an approved shell command has your full power and could read the server's token"
+    return Finding("sandbox", f"{found}: {power}", "note")

@@ -1,0 +1,171 @@
+"""The `agx model call` command: one model call without a session, a store or a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from agenticx.cli.commands.attachments import add_attach_option, load_attachments
+from agenticx.cli.exit_codes import DONE, FAILED, USAGE
+from agenticx.cli.commands.prompts import read_prompt
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import AttachmentRefused, ModelError
+from agenticx.llms.wrappers.capabilities import CapabilityModel
+from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
+from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
+from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
+from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
+from agenticx.runtime.expiry import clock_expired
+from agenticx.settings import load_settings
+from agenticx.strict_json import read_json
+from agenticx.tools.visible import escape_controls, visible_line
+
+__all__ = ["configure", "parsed_arguments", "reply_to_json", "run"]
+
+_MAX_DEPTH = 100  # of arguments, the same as in turns
+
+_EPILOG = """\
+MODEL is provider:name, such as openai-chat:gpt-4.1-mini or ollama:qwen3, or demo. A server on this machine
+(--base-url http://127.0.0.1:…) needs no key.
+
+examples:
+  agx model call openai-chat:gpt-4.1-mini "Say hello"
+  agx model call openai-chat:x "Say hello" --base-url http://127.0.0.1:8080/v1 --json
+  echo "Say hello" | agx model call demo -
+  agx model call gemini:gemini-2.5-flash "What is this?" --attach photo.jpg --attach notes.txt
+
+exit codes: 0 a complete reply, 1 an error (--json prints what was received before it), 2 usage"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx model` to its parser."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="call")
+    call = actions.add_parser(
+        "call",
+        help="call MODEL once and print its reply",
+        description="Call a model once and print its reply.",
+        epilog=_EPILOG,
+        formatter_class=parser.formatter_class,
+        allow_abbrev=False,
+    )
+    call.add_argument("model", metavar="MODEL", help="provider:name or demo")
+    call.add_argument("prompt", help="the message; - reads it from stdin")
+    call.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
+    call.add_argument("--system", metavar="S", help="a system message, sent first")
+    add_attach_option(call)
+    call.add_argument("--json", action="store_true", help="print the whole reply as one line of JSON")
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx model` and return its exit code."""
+    clocks = ModelClocks.from_settings(load_settings())
+    try:
+        attached = load_attachments(arguments.attach)
+    except AttachmentRefused as exc:
+        print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
+        return USAGE
+    model = CapabilityModel(
+        resolve_model(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
+    )
+    prompt = read_prompt(arguments.prompt)
+    messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
+    messages.append(UserMessage(content=prompt, attachments=attached))
+    request = ModelRequest(messages=messages, timeout=clocks.request_timeout)
+    reply, error = asyncio.run(_call(model, request, clocks))
+    problem = _find_problem(reply, error)
+    if arguments.json:
+        print(json.dumps(reply_to_json(reply, problem), allow_nan=False))
+    else:
+        _print_reply(reply, problem)
+    return DONE if problem is None else FAILED
+
+
+async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
+    """Return the reply received, and the error that ended it, if any; the clocks of a turn limit the call."""
+    clock, builder = SystemClock(), ReplyBuilder()
+    deadlines = Deadlines(clocks, clock.monotonic())
+    stream = ModelStream(model, request, clock)
+    try:
+        while True:
+            until, expiry = deadlines.next_expiry()
+            deltas = await stream.receive(until)
+            if deltas is None:
+                _handle_expired_clock(expiry, clocks, deadlines, clock)
+            elif not deltas:
+                return builder.reply(), None
+            else:
+                for delta in deltas:
+                    builder.add(delta)
+                if not all(isinstance(delta, UsageDelta) for delta in deltas):
+                    deadlines.record_progress(clock.monotonic())
+    except ModelError as exc:
+        return builder.reply(), exc
+    finally:
+        await stream.close()
+
+
+def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
+    """Raise `ClockExpired` for a clock that ends the call; print a notice for one that only reports a slow model."""
+    now, limit = clock.monotonic(), clocks.limit(expiry)
+    match expiry:
+        case "heartbeat":
+            raise clock_expired(expiry, now - (deadlines.last_progress or deadlines.started), limit)
+        case "first_chunk" | "hard":
+            raise clock_expired(expiry, now - deadlines.started, limit)
+        case "first_feedback" | "slow":
+            deadlines.mark_noticed()
+            print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
+
+
+def _find_problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:
+    if error is not None:
+        return {"type": error.provider_type or error.code, "message": str(error)}
+    if not reply.complete:
+        return {"type": "provider.truncated", "message": "the stream ended without its end marker"}
+    return None
+
+
+def reply_to_json(reply: Reply, problem: dict[str, str] | None) -> dict[str, Any]:
+    """Return the reply as the JSON object of `--json`, including what was received before an error."""
+    usage = reply.usage
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": parsed_arguments(call)} for call in reply.tool_calls
+        ],
+        "finish_reason": reply.finish_reason,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+        },
+        "complete": reply.complete,
+        "error": problem,
+    }
+
+
+def parsed_arguments(call: ToolCall) -> Any:
+    """Return a call's arguments as their JSON value, or as text if they are not JSON or a freeform tool's input."""
+    if not call.arguments.strip():
+        return {}
+    try:
+        return read_json(call.arguments, max_depth=_MAX_DEPTH)
+    except ValueError:
+        return call.arguments
+
+
+def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:
+    if reply.text:
+        print(escape_controls(reply.text) if sys.stdout.isatty() else reply.text)
+    for call in reply.tool_calls:
+        print(f"→ {visible_line(call.name, 100)} {visible_line(call.arguments, 2_000)}", file=sys.stderr)
+    if problem is not None:
+        print(
+            f"agx model call: {visible_line(problem['type'], 100)}: {visible_line(problem['message'], 2_000)}",
+            file=sys.stderr,
+        )

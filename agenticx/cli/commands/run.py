@@ -1,0 +1,69 @@
+"""The `agx run` command: one turn in the terminal, in a new or a stored session."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from agenticx.cli.commands.attachments import add_attach_option, load_attachments
+from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.exit_codes import USAGE
+from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.options import add_turn_options
+from agenticx.cli.commands.prompts import read_prompt
+from agenticx.cli.terminal.output import output_for
+from agenticx.errors import AttachmentRefused, SessionBusy
+from agenticx.messages import UserMessage
+from agenticx.tools.visible import visible_line
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+The session is stored: --session continues it, `agx sessions` shows it. If a server (agx serve) owns the sessions, it
+runs the turn, else this process does. The answer goes to stdout; tool calls, questions and everything else go to
+stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
+second one exits at once.
+
+examples:
+  agx run "Which files are here?"
+  agx run "And which of them is the largest?" --session last
+  agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
+  git diff | agx run - --model openai-chat:gpt-4.1-mini
+  agx run "What is wrong on this screenshot?" --attach screen.png
+  agx run "Summarise README.md" --json | jq -r 'select(.type == "final") | .data.text'
+
+exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx run` to its parser."""
+    parser.epilog = _EPILOG
+    parser.add_argument("prompt", help="the task; - reads it from stdin")
+    add_turn_options(parser)
+    add_attach_option(parser)
+    parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx run` and return its exit code."""
+    prompt = read_prompt(arguments.prompt)
+    try:
+        message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach))
+    except AttachmentRefused as exc:
+        print(f"agx run: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
+        return USAGE
+    with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
+        code = _turn(conversation, message)
+        if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
+            conversation.output.show_note(
+                Note(f"(agx run --session {conversation.session.id} … continues this session)")
+            )
+    return code
+
+
+def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
+    try:
+        return conversation.run_turn(message)
+    except SessionBusy as exc:
+        assert conversation.session is not None
+        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

@@ -1,0 +1,103 @@
+"""The commands of `agx`: their protocol, the built-in ones, and those that other packages register."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Protocol
+
+__all__ = [
+    "BUILTIN_COMMANDS",
+    "ENTRY_POINT_GROUP",
+    "Command",
+    "ModuleCommand",
+    "commands_from_entry_points",
+    "find_command",
+]
+
+ENTRY_POINT_GROUP = "agenticx.commands"
+"""Each entry point of this group names one `Command` object; the entry point's name is the command's name."""
+
+
+class Command(Protocol):
+    """A command of `agx`, selected by the first argument.
+
+    `agx --help` loads every command of the entry-point group to show its summary, so the module that defines one must
+    be cheap to import; heavy imports belong in `configure` or `run` (`ModuleCommand` does that).
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that the user types."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line for `agx --help`, without a period."""
+        ...
+
+    def configure(self, parser: ArgumentParser) -> None:
+        """Add arguments, a description and examples (`parser.epilog`) to this command's own parser."""
+        ...
+
+    def run(self, arguments: Namespace) -> int:
+        """Run the command and return the exit code: 0 done, 1 failed, 2 usage, 130 stopped.
+
+        The caller prints the message of an `AgenticXError` (exit 1; for a `SettingsError` exit 2). Data goes to
+        stdout, everything else to stderr.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCommand:
+    """A command whose module is imported on first use; it defines `configure(parser)` and `run(arguments)`."""
+
+    name: str
+    summary: str
+    module: str
+
+    def configure(self, parser: ArgumentParser) -> None:
+        import_module(self.module).configure(parser)
+
+    def run(self, arguments: Namespace) -> int:
+        code: int = import_module(self.module).run(arguments)
+        return code
+
+
+BUILTIN_COMMANDS: Mapping[str, Command] = {
+    command.name: command
+    for command in (
+        ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.commands.run"),
+        ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.commands.chat"),
+        ModuleCommand("sessions", "Stored sessions: list, show, export, replay, delete", "agenticx.cli.commands.sessions"),
+        ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
+        ModuleCommand("permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.commands.permissions"),
+        ModuleCommand("doctor", "What this installation has, lacks and uses", "agenticx.cli.commands.doctor"),
+    )
+}
+
+
+def find_command(name: str) -> Command | None:
+    """Return the built-in command of that name, else the one that an installed package registered, else None."""
+    if name in BUILTIN_COMMANDS:
+        return BUILTIN_COMMANDS[name]
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        command: Command = entry_point.load()
+        return command
+    return None
+
+
+def commands_from_entry_points() -> dict[str, Command | Exception]:
+    """Return every registered command by name, or the exception that loading it raised."""
+    commands: dict[str, Command | Exception] = {}
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        if entry_point.name not in BUILTIN_COMMANDS:
+            try:
+                commands[entry_point.name] = entry_point.load()
+            except Exception as exc:
+                commands[entry_point.name] = exc
+    return commands

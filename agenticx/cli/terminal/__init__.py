@@ -1,0 +1,1 @@
+"""A session at a terminal: output, the text of events, confirmations."""

@@ -1,0 +1,204 @@
+"""The text shown to the user for an event: one short line, or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from agenticx.runtime.events import EventType
+from agenticx.runtime.calls.question import describe_size, question_lines
+from agenticx.tools.visible import visible, visible_line
+
+__all__ = [
+    "ALLOWED_BY_YES",
+    "NO_TERMINAL",
+    "PAYLOAD_ERRORS",
+    "EventLike",
+    "Note",
+    "Tone",
+    "event_note",
+    "one_line",
+    "question_notes",
+    "unreadable_event_note",
+    "user_message_note",
+]
+
+PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""The exceptions that formatting raises for a payload of another release, or one that fits no release."""
+
+ALLOWED_BY_YES = "allowed by --yes"
+NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
+"""The reasons of answers that a terminal sent without asking; in a server's log these are answers of the user."""
+
+Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
+
+_NAME_CHARS = 100
+_CALL_CHARS = 400
+_SENTENCE_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
+
+    text: str
+    tone: Tone = "quiet"
+
+
+class EventLike(Protocol):
+    """The fields of an event that are formatted."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+    @property
+    def terminal(self) -> bool: ...
+
+
+def event_note(event: EventLike) -> Note | None:
+    """Return the line for an event, or None if it is shown otherwise (text, questions) or not at all.
+
+    Raise one of `PAYLOAD_ERRORS` for a payload that does not have the fields of its type.
+    """
+    line = _FORMATTERS.get(event.type)
+    if line is not None:
+        return line(event.data)
+    return None if event.type in _TYPES else unreadable_event_note(event)
+
+
+def unreadable_event_note(event: EventLike) -> Note:
+    """Return the line for an event that this release does not know, or whose payload it cannot read."""
+    return Note(f"· {visible_line(event.type, _NAME_CHARS)} {one_line(json.dumps(event.data), _CALL_CHARS)}")
+
+
+def user_message_note(text: str) -> Note:
+    """Return the line for a user message in a conversation that is shown again."""
+    return Note(f"› {visible(text)}", "question")
+
+
+def _token(data: Mapping[str, Any]) -> Note | None:
+    if not data.get("waiting"):
+        return None
+    return Note(f"… waiting for the model ({data.get('elapsed_seconds', 0):.0f} s)")
+
+
+def _tool_call(data: Mapping[str, Any]) -> Note:
+    name, arguments = visible_line(data["name"], _NAME_CHARS), data["arguments"]
+    if isinstance(arguments, str):
+        return Note(f"→ {name} {one_line(arguments)}", "call")
+    pairs = (f"{one_line(key, 30)}={_short(value)}" for key, value in arguments.items())
+    return Note(f"→ {one_line(' '.join((name, *pairs)), _CALL_CHARS)}", "call")
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """Return the beginning of `text` on one visible line of at most `width` characters."""
+    line = visible(" ".join(text[: 4 * width].split()))
+    return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1] + "…"
+
+
+def _short(value: Any) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value), 60)
+
+
+def _tool_result(data: Mapping[str, Any]) -> Note:
+    outcome = visible_line(data.get("outcome", "error" if data["is_error"] else "ok"), _NAME_CHARS)
+    took = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
+    name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
+    lines = text.count("\n") + 1
+    size = f"{lines} lines" if lines > 1 else describe_size(text)
+    head = f"← {name} {outcome}{took}, {size}: {one_line(text, 80)}"
+    return Note(head, "bad" if data["is_error"] else "good")
+
+
+def _tool_progress(data: Mapping[str, Any]) -> Note | None:
+    if data.get("output"):  # streamed by the output itself
+        return None
+    name = visible_line(data["name"], _NAME_CHARS)
+    return Note(f"  … {name} is still running ({data['elapsed_seconds']:.0f} s)")
+
+
+def _confirm_response(data: Mapping[str, Any]) -> Note:
+    word = "allowed" if data["approved"] else "denied"
+    reason = f": {visible_line(data['reason'])}" if data.get("reason") else ""
+    return Note(f"  {word}{_decided_by(data)}{reason}", "good" if data["approved"] else "warning")
+
+
+def _decided_by(data: Mapping[str, Any]) -> str:
+    automatic = _AUTOMATIC_DECISIONS.get(data.get("reason", "")) if data["by"] == "user" else None
+    return automatic or f" by {_DECIDERS[data['by']]}"
+
+
+_AUTOMATIC_DECISIONS = {ALLOWED_BY_YES: " without asking", NO_TERMINAL: " without asking"}
+_DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
+
+
+def _stall(data: Mapping[str, Any]) -> Note:
+    problem = _STALL_TEXTS[data["phase"]]
+    match data["action"]:
+        case "waiting" if data["phase"] == "tool":
+            rest = max(data["limit_seconds"] - data["elapsed_seconds"], 0)
+            return Note(f"… not finished yet, asking again in {rest:.0f} s")
+        case "retrying" if "reason" in data:
+            reason, model = visible_line(data["reason"]), visible_line(data["model"], _NAME_CHARS)
+            return Note(f"… {reason}; asking {model}", "warning")
+        case "retrying":
+            return Note(f"… {problem} after {data['elapsed_seconds']:.0f} s, asking again")
+        case "failed":
+            return Note(f"… {problem} within {data['limit_seconds']:g} s", "warning")
+        case _:
+            return Note(f"… {problem} for {data['elapsed_seconds']:.0f} s")
+
+
+_STALL_TEXTS = {
+    "first_chunk": "no output from the model",
+    "heartbeat": "no further output from the model",
+    "hard": "no complete reply",
+    "tool": "no result from the tool",
+    "confirm": "no answer to the question",
+}
+
+
+def _error(data: Mapping[str, Any]) -> Note:
+    word, tone = ("error", "bad") if data["fatal"] else ("warning", "warning")
+    code, text = visible_line(data["code"], _NAME_CHARS), visible_line(data["text"], _SENTENCE_CHARS)
+    return Note(f"{word} ({code}): {text}", tone)
+
+
+def _session_changed(data: Mapping[str, Any]) -> Note:
+    return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in data.items()), _CALL_CHARS)}")
+
+
+def _question_asked(data: Mapping[str, Any]) -> Note:
+    return Note(f"? {visible_line(data['text'], _SENTENCE_CHARS)}", "question")
+
+
+def _final(data: Mapping[str, Any]) -> Note | None:
+    if data["reason"] == "answer":
+        return None
+    return Note(f"the turn ended with reason {visible_line(data['reason'], _NAME_CHARS)!r}", "warning")
+
+
+_TYPES = frozenset(EventType)
+_FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
+    EventType.TOKEN: _token,
+    EventType.TOOL_CALL: _tool_call,
+    EventType.TOOL_PROGRESS: _tool_progress,
+    EventType.TOOL_RESULT: _tool_result,
+    EventType.CONFIRM_RESPONSE: _confirm_response,
+    EventType.QUESTION_ASKED: _question_asked,
+    EventType.STEERED: lambda data: user_message_note(data["text"]),
+    EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
+    EventType.SESSION_CHANGED: _session_changed,
+    EventType.COMPACTION: lambda data: Note(f"… {data['compacted_count']:d} earlier messages are now a summary"),
+    EventType.STALL: _stall,
+    EventType.ERROR: _error,
+    EventType.FINAL: _final,
+}
+
+
+def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
+    """Yield the lines of a `confirm_required` payload, the same on every terminal."""
+    return (Note(line.text, line.tone) for line in question_lines(data["question"], data["context"]))

@@ -1,0 +1,216 @@
+"""The outputs that show a turn's events: plain text, a coloured terminal, and JSON lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
+
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.terminal.event_text import (
+    PAYLOAD_ERRORS,
+    EventLike,
+    Note,
+    Tone,
+    event_note,
+    question_notes,
+    unreadable_event_note,
+)
+from agenticx.runtime.events import EventType
+from agenticx.tools.visible import escape_controls, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for"]
+
+
+class Output(Protocol):
+    """An output for a turn: the model's text, or the envelopes, go to stdout and everything else to stderr."""
+
+    def show(self, event: Envelope) -> None: ...
+    def show_note(self, note: Note) -> None:
+        """Show a note that is not an event."""
+        ...
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
+        ...
+
+    def prompt_answered(self) -> None:
+        """Record that the user has ended the prompt's line."""
+        ...
+
+
+def output_for(*, as_json: bool = False) -> Output:
+    """Return the output for this process: JSON lines if requested, colours if stderr is a terminal, else plain text."""
+    if as_json:
+        return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
+    return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
+
+
+class PlainOutput:
+    """An output of lines without colour, for pipes and files.
+
+    If stdout is separate from stderr, it carries the model's text and nothing else, so a note in the middle of a
+    message does not break a line of it. If both streams share a screen or a file, each starts on a new line.
+    """
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._out_is_terminal = self._out.isatty()
+        self._share_one_device = self._out_is_terminal or _same_file(self._out, self._err)
+        self._message_id = ""  # of the text last written to stdout
+        self._out_open = False  # whether the stream's last line lacks its newline
+        self._err_open = False
+
+    def show(self, event: EventLike) -> None:
+        try:
+            self._show(event)
+        except PAYLOAD_ERRORS:
+            self.show_note(unreadable_event_note(event))
+
+    def _show(self, event: EventLike) -> None:
+        data = event.data
+        match event.type:
+            case EventType.TOKEN if data["text"]:
+                self._write_text(data["text"], data["message_id"])
+            case EventType.THINKING:
+                self._show_progress(data["text"])
+            case EventType.TOOL_PROGRESS if data.get("output"):
+                self._show_progress(data["output"])
+            case EventType.FINAL if data["text"] and self._message_id != data["message_id"]:
+                self._write_text(data["text"], data["message_id"])  # a reply that was not streamed
+            case _:
+                pass
+        if event.terminal:
+            self._end_text()
+        note = event_note(event)
+        if note is not None:
+            self.show_note(note)
+
+    def show_note(self, note: Note) -> None:
+        self._end_open_lines()
+        self._write_visible(note)
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._end_open_lines()
+        for note in question_notes(data):
+            self._write_visible(note)
+        self._err.write(prompt)
+        self._err.flush()
+        self._err_open = bool(prompt)
+
+    def prompt_answered(self) -> None:
+        self._err_open = False
+
+    def _write_text(self, text: str, message_id: str) -> None:
+        self._end_progress()
+        if self._message_id != message_id:
+            self._end_text()
+        self._message_id = message_id
+        self._out.write(escape_controls(text) if self._out_is_terminal else text)
+        self._out.flush()
+        self._out_open = not text.endswith("\n")
+
+    def _show_progress(self, text: str) -> None:
+        if not self._err_open:
+            self._end_open_lines()
+        self._write_progress(escape_controls(text))
+        self._err.flush()
+        self._err_open = not text.endswith("\n")
+
+    def _end_open_lines(self) -> None:
+        self._end_progress()
+        if self._share_one_device:
+            self._end_text()
+
+    def _end_text(self) -> None:
+        if self._out_open:
+            self._out.write("\n")
+            self._out.flush()
+            self._out_open = False
+
+    def _end_progress(self) -> None:
+        if self._err_open:
+            self._err.write("\n")
+            self._err.flush()
+            self._err_open = False
+
+    def _write_visible(self, note: Note) -> None:
+        """Write a note with control characters escaped; all notes pass here, so none can contain raw ones."""
+        self._write_note(visible(note.text), note.tone)
+
+    def _write_note(self, text: str, tone: Tone) -> None:
+        self._err.write(f"{text}\n")
+        self._err.flush()
+
+    def _write_progress(self, text: str) -> None:
+        self._err.write(text)
+
+
+def _same_file(left: TextIO, right: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(left.fileno(), right.fileno())
+    except OSError:  # io.UnsupportedOperation too: a stream in memory
+        return False
+
+
+_STYLES: Mapping[Tone, str] = {
+    "quiet": "dim",
+    "call": "cyan",
+    "good": "green",
+    "bad": "bold red",
+    "warning": "yellow",
+    "question": "bold",
+    "added": "green",
+    "removed": "red",
+}
+
+
+class TerminalOutput(PlainOutput):
+    """An output of the same lines, coloured by rich (which honours NO_COLOR and dumb terminals)."""
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def _write_note(self, text: str, tone: Tone) -> None:
+        self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
+
+    def _write_progress(self, text: str) -> None:
+        self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
+
+
+class JsonLinesOutput:
+    """An output of the stored envelopes, one per line on stdout; questions and notes go to stderr as plain text.
+
+    At a terminal, control characters in a line are shown as code points; only lines that another program wrote can
+    contain them, since stored envelopes are ASCII.
+    """
+
+    def __init__(self, out: BinaryIO, err: TextIO) -> None:
+        self._out = out
+        self._out_is_terminal = out.isatty()
+        self._plain = PlainOutput(err, err)
+
+    def show(self, event: Envelope) -> None:
+        line = event.line
+        if self._out_is_terminal:
+            line = escape_controls(line.decode(errors="replace")).encode()
+        self._out.write(line + b"\n")
+        self._out.flush()
+
+    def show_note(self, note: Note) -> None:
+        self._plain.show_note(note)
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._plain.show_question(data, prompt)
+
+    def prompt_answered(self) -> None:
+        self._plain.prompt_answered()

@@ -1,0 +1,212 @@
+"""Views of sessions: list rows, details as text and JSON, transcripts, and replays of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from agenticx.cli.client.base import Client, SessionInfo
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
+from agenticx.cli.terminal.output import Output
+from agenticx.runtime.events import EventType
+from agenticx.sessions.store.base import StoredEvent
+from agenticx.sessions.history.transcript import transcript
+from agenticx.tools.visible import visible, visible_line
+
+__all__ = [
+    "TurnEnd",
+    "replay",
+    "returned_messages",
+    "session_rows",
+    "session_to_json",
+    "session_to_text",
+    "show_last_turn",
+    "turn_ends",
+]
+
+_NAME_CHARS = 70
+_MATCH_CHARS = 160
+_ROW_CHARS = 2_000
+
+
+def session_rows(sessions: Sequence[SessionInfo]) -> Iterator[str]:
+    """Yield a line for each session, followed by its search matches."""
+    for session in sessions:
+        record = session.record
+        marks = "".join(
+            f" [{mark}]"
+            for mark, is_so in (
+                ("running", session.running_turn_id is not None),
+                ("pinned", record.pinned),
+                ("archived", record.archived),
+            )
+            if is_so
+        )
+        name = visible_line(record.name or "(without a name)", _NAME_CHARS)
+        folder = visible_line(_abbreviate_home(record.workspace))
+        yield f"{record.id}  {local_time(record.created_at)}  {name}{marks}  {folder}"
+        for match in session.matches:
+            yield f"    {match['role']}: {visible_line(_match_text(match), _MATCH_CHARS)}"
+
+
+def local_time(timestamp: str) -> str:
+    """Return a timestamp of the log in local time, to the minute."""
+    return datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The end of a turn; `ended` is the type of its terminal event, None while it runs or waits."""
+
+    turn_id: str
+    ended: str | None = None
+    code: str | None = None
+    text: str | None = None
+
+    def describe(self) -> str:
+        """Return a short description for the user."""
+        match self.ended:
+            case None:
+                return "runs, or waits for an answer"
+            case "error":
+                return f"ended with error {self.code}: {self.text}"
+            case _:
+                return "ended with an answer" if self.code == "answer" else f"ended: {self.code}"
+
+
+def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
+    """Return the turns of the main agent, in order."""
+    turns: dict[str, TurnEnd] = {}
+    for event in events:
+        if event.turn_id is None or event.agent_id != "meta":
+            continue
+        turns.setdefault(event.turn_id, TurnEnd(event.turn_id))
+        if event.terminal:
+            code = event.data.get("code", event.data.get("reason"))
+            turns[event.turn_id] = TurnEnd(event.turn_id, event.type, code, event.data.get("text"))
+    return list(turns.values())
+
+
+def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[str, Any]:
+    """Return a session as JSON: the server's fields, its messages, the returned messages, and its turns."""
+    turns = [asdict(turn) for turn in turn_ends(events)]
+    messages = transcript(_transcript_events(session, events))
+    return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
+
+
+def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
+    """Return a session as text: its fields, then its transcript."""
+    record, turns = session.record, turn_ends(events)
+    rows = {
+        "name": record.name or "(without a name)",
+        "folder": record.workspace,
+        "model": record.model or "the default one",
+        "mode": record.permission_mode,
+        "made": local_time(record.created_at),
+        "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
+    }
+    head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
+    back = [f"\nnot sent: {visible(one['input'])}" for one in returned_messages(events)]
+    return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *back])
+
+
+def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
+    """Return the queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
+    back: list[dict[str, str]] = []
+    for event in events:
+        if event.type == EventType.HANDED_BACK and event.data.keys() >= _REQUIRED_KEYS[EventType.HANDED_BACK]:
+            back.append({name: event.data[name] for name in ("message_id", "input")})
+        elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
+            text = event.data.get("input", event.data.get("text"))
+            back = [one for one in back if one["input"] != text]
+    return back
+
+
+def _transcript_lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        match message["role"]:
+            case "tool":
+                yield f"  ← {one_line(message['content'])}"
+            case "user":
+                text = _with_attachment_names(message["content"], message.get("attachments", ()))
+                yield f"\n{user_message_note(text).text}"
+            case _:
+                if message["content"]:
+                    yield f"\n{visible(message['content'])}"
+        for call in message.get("tool_calls", ()):
+            yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
+
+
+def _transcript_events(session: SessionInfo, events: Sequence[Envelope]) -> list[StoredEvent]:
+    """Return the events for a transcript, without those of a later release that lack a required field."""
+    return [
+        StoredEvent(session.id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
+        for seq, event in enumerate(events, 1)
+        if event.data.keys() >= _REQUIRED_KEYS.get(event.type, frozenset())
+    ]
+
+
+_REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
+    EventType.TURN_STARTED: frozenset({"message_id", "input"}),
+    EventType.STEERED: frozenset({"message_id", "text"}),
+    EventType.HANDED_BACK: frozenset({"message_id", "input"}),
+    EventType.TOKEN: frozenset({"message_id", "text"}),
+    EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
+    EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
+    EventType.FINAL: frozenset({"message_id", "text"}),
+}
+
+
+async def show_last_turn(client: Client, session_id: str, output: Output) -> None:
+    """Show the last turn of a session."""
+    async with client.read_log(session_id) as log:
+        events = [event async for event in log]
+    begin = max((at for at, event in enumerate(events) if event.type == EventType.TURN_STARTED), default=0)
+    for event in events[begin:]:
+        if event.turn_id == events[begin].turn_id:
+            show_past_event(event, output)
+
+
+async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
+    """Show a whole log, with the user's messages; as JSON, print the stored lines unchanged."""
+    async for event in events:
+        if as_json:
+            output.show(event)
+        else:
+            show_past_event(event, output)
+
+
+def show_past_event(event: Envelope, output: Output) -> None:
+    """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
+    try:
+        match event.type:
+            case EventType.TURN_STARTED:
+                output.show_note(
+                    user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
+                )
+            case EventType.CONFIRM_REQUIRED:
+                output.show_question(event.data, "")
+            case _:
+                pass
+    except PAYLOAD_ERRORS:
+        output.show_note(unreadable_event_note(event))
+    output.show(event)
+
+
+def _with_attachment_names(text: str, attachments: Sequence[Mapping[str, Any]]) -> str:
+    names = ", ".join(str(attachment["name"]) for attachment in attachments)
+    return f"{text} [with {names}]" if names else text
+
+
+def _match_text(match: Mapping[str, Any]) -> str:
+    return f"{match['before']}{match['found']}{match['after']}"
+
+
+def _abbreviate_home(folder: str) -> str:
+    home = str(Path.home())
+    return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder

@@ -1,0 +1,140 @@
+"""The display of one turn: its events are shown, its questions answered, and Ctrl-C stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from agenticx.cli.terminal.confirm_ui import ConfirmHandler
+from agenticx.cli.client.base import Client, TurnPosition
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
+from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.output import Output
+from agenticx.errors import AgenticXError
+from agenticx.runtime.events import EventType
+
+__all__ = ["OutputFailed", "show_turn", "termination_signals"]
+
+
+_EXIT_SECONDS = 0.5
+"""The delay after a second signal until the process exits, even if the turn's task has not ended."""
+
+
+async def show_turn(
+    client: Client,
+    session_id: str,
+    start: Callable[[], Awaitable[TurnPosition]],
+    output: Output,
+    confirms: ConfirmHandler,
+) -> int:
+    """Show the turn that `start` starts or finds until it ends, and return its exit code.
+
+    SIGINT, SIGTERM and SIGHUP stop the turn, which still ends with its terminal event; a second signal cancels the
+    caller at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
+    """
+    stop = asyncio.Event()
+    with _stop_on_signals(stop, output):
+        position = await start()
+        stop_task = asyncio.create_task(_stop_when_requested(stop, client, session_id))
+        try:
+            last = await _show_events(client, session_id, position, output, confirms)
+        except (BrokenPipeError, OutputFailed):  # the reader closed the pipe, or the disk is full
+            await client.stop(session_id)
+            raise
+        finally:
+            stop_task.cancel()
+    if last is None:
+        output.show_note(Note("the turn's log could not be written to its end", "bad"))
+        return FAILED
+    return _exit_code(last)
+
+
+class OutputFailed(AgenticXError):
+    """Raised when the output of a turn can no longer be written."""
+
+
+async def _stop_when_requested(stop: asyncio.Event, client: Client, session_id: str) -> None:
+    await stop.wait()
+    with suppress(AgenticXError):  # the task that follows the turn reports a lost server
+        await client.stop(session_id)
+
+
+async def _show_events(
+    client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmHandler
+) -> Envelope | None:
+    """Show the events of a turn; return its terminal event, None if the log ends without one."""
+    async with client.follow(session_id, position) as events:
+        async for event in events:
+            _show_event(event, output, confirms)
+            if event.terminal and event.turn_id == position.turn_id:
+                return event
+    return None
+
+
+def _show_event(event: Envelope, output: Output, confirms: ConfirmHandler) -> None:
+    try:
+        output.show(event)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
+    if event.type == EventType.CONFIRM_REQUIRED:
+        confirms.on_required(event.data)
+    elif event.type == EventType.CONFIRM_RESPONSE:
+        confirms.on_closed(event.data["id"])
+
+
+def _exit_code(terminal: Envelope) -> int:
+    if terminal.type == EventType.FINAL:
+        return DONE
+    return STOPPED if terminal.data.get("code") == "stopped" else FAILED
+
+
+@contextmanager
+def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
+    """Handle termination signals: the first sets `stop`, the second cancels the task, the third exits the process.
+
+    Afterwards a SIGTERM or SIGHUP is raised again for the previous handler: a chat ends after its turn.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    exit_timer = threading.Timer(_EXIT_SECONDS, os._exit, (STOPPED,))
+    exit_timer.daemon = True
+    received: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if exit_timer.is_alive():
+            os._exit(STOPPED)
+        if received:
+            exit_timer.start()
+            loop.call_soon_threadsafe(task.cancel)
+            return
+        received.append(number)
+        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(output.show_note, Note("stopping … (Ctrl-C again exits at once)"))
+
+    # not loop.add_signal_handler: a handler of the interpreter also runs while the loop is blocked
+    previous = {number: signal.signal(number, on_signal) for number in termination_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        if received and received[0] != signal.SIGINT and callable(previous[signal.Signals(received[0])]):
+            signal.raise_signal(received[0])
+
+
+def termination_signals() -> Iterator[signal.Signals]:
+    """Yield the signals that ask this process to end, SIGINT first."""
+    yield signal.SIGINT
+    yield signal.SIGTERM
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup
+        yield signal.SIGHUP

@@ -1,7 +1,0 @@
-"""Anthropic Messages: the wire of Claude and of the servers that are compatible with it."""
-
-from __future__ import annotations
-
-from agenticx.llms.anthropic.model import ANTHROPIC_BASE_URL, AnthropicModel
-
-__all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]

@@ -1,0 +1,1 @@
+"""Models by name: the catalogue, local servers, key checks."""

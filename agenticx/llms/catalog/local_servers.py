@@ -1,0 +1,192 @@
+"""Queries to model servers on this machine: their models, and the real context windows of these.
+
+All functions block, for at most 0.3 s for a connection or the next bytes and 1 s for each answer; do not call them on
+an event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from socket import SHUT_RDWR, socket
+from threading import Thread, Timer
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from agenticx.errors import AgenticXError
+from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
+from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
+from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider
+from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
+from agenticx.logs import get_logger
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+__all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_models", "fetch_window"]
+
+_WAIT_SECONDS = 0.3
+_ANSWER_SECONDS = 1.0
+_DETAILS_SECONDS = 1.0
+_ANSWER_BYTES = 4 * 1024 * 1024  # Ollama's `show` has the tokenizer in it, unless it is a recent one
+
+_MAX_NAME_CHARS = 200
+_MAX_MODELS = 1000
+
+_NOT_FOR_CHAT = re.compile(r"embed|rerank|whisper|\bbge\b|minilm", re.IGNORECASE)
+_OLLAMA_CAPABILITIES: tuple[tuple[str, Capability], ...] = (
+    ("tools", "tools"),
+    ("vision", "vision"),
+    ("thinking", "reasoning"),
+)
+
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model of a local server, and its facts."""
+
+    name: str
+    facts: ModelFacts
+
+
+def fetch_model_names(provider: Provider) -> list[str]:
+    """Return the chat models that the provider's server lists; none if it does not answer like a model server."""
+    base_url = provider.effective_base_url()
+    listed = _fetch_json(f"{base_url}/v1" if provider.wire == "ollama" else base_url, "/models")
+    return [name for row in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(row, "id"))]
+
+
+def _is_for_chat(name: str) -> bool:
+    """Return whether `name` is that of a chat model (no embedding, reranking or speech) and short and printable."""
+    return 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable() and not _NOT_FOR_CHAT.search(name)
+
+
+def fetch_models(provider: Provider, catalog: ModelCatalog) -> Iterator[ServedModel]:
+    """Yield the models of `fetch_model_names` with their facts; after one second in all, those of the catalogue."""
+    deadline = time.monotonic() + _DETAILS_SECONDS
+    for name in fetch_model_names(provider):
+        known_facts = catalog.model_facts(provider, name)
+        yield ServedModel(
+            name, _with_reported_facts(provider, name, known_facts) if time.monotonic() < deadline else known_facts
+        )
+
+
+def _with_reported_facts(provider: Provider, model: str, known: ModelFacts) -> ModelFacts:
+    """Return `known` updated by the server's report: the real window, and with Ollama also the capabilities."""
+    reported: dict[str, Any] = {}
+    if (window := fetch_window(provider, model)) is not None:
+        reported["window"] = window
+    if provider.wire == "ollama" and known.abilities is None:
+        details = _fetch_json(provider.effective_base_url(), "/api/show", {"model": model})
+        if isinstance(capabilities := details.get("capabilities"), list):
+            reported["abilities"] = (
+                *(capability for word, capability in _OLLAMA_CAPABILITIES if word in capabilities),
+                "structured_output",
+            )
+    return known.model_copy(update=reported)
+
+
+def fetch_window(provider: Provider, model: str, base_url: str | None = None) -> int | None:
+    """Return the window in tokens with which the server runs this model; None if not reported or not loaded yet."""
+    address = (base_url or provider.effective_base_url()).rstrip("/")
+    root = address.removesuffix("/v1")
+    if provider.wire == "ollama" or provider.models_of == "ollama":
+        running = items_in(_fetch_json(root, "/api/ps"), "models")
+        return next(
+            (count_in(row, "context_length") for row in running if _is_same_model(text_in(row, "name"), model)), None
+        )
+    for row in items_in(_fetch_json(address, "/models"), "data"):  # vLLM
+        if text_in(row, "id") == model and (window := count_in(row, "max_model_len")):
+            return window
+    if window := count_in(fields_in(_fetch_json(root, "/props"), "default_generation_settings"), "n_ctx"):  # llama.cpp
+        return window
+    rows = items_in(_fetch_json(root, "/api/v0/models"), "data")  # LM Studio
+    return next((count_in(row, "loaded_context_length") for row in rows if text_in(row, "id") == model), None)
+
+
+def _is_same_model(running: str, model: str) -> bool:
+    return running == model or running == f"{model}:latest"
+
+
+class LocalModel(ModelWrapper):
+    """A wrapper of a model on a local server that learns its real window.
+
+    `query_window` is called in a thread after the first whole reply, because the server reports the window only once
+    the model is loaded. Nothing waits for it: until it has returned, and if it returns None, the window is that of the
+    wrapped model.
+    """
+
+    def __init__(self, model: ChatModel, query_window: Callable[[], int | None]) -> None:
+        super().__init__(model)
+        self._query = query_window
+        self._has_queried = False
+        self._window: int | None = None
+
+    @property
+    def context_window(self) -> int | None:
+        return self._window or self._model.context_window
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        """Return the batches of the inner model; after the first whole reply the window is queried."""
+        return (
+            self._model.stream(request)
+            if self._has_queried
+            else transform_stream(self._model, request, self._query_at_end)
+        )
+
+    def _query_at_end(self, batch: Sequence[Delta]) -> Sequence[Delta]:
+        if not self._has_queried and isinstance(batch[-1], Finished):
+            self._has_queried = True
+            Thread(target=self._query_window, name="agx-window", daemon=True).start()
+        return batch
+
+    def _query_window(self) -> None:
+        try:
+            self._window = self._query()
+        except AgenticXError as exc:
+            _log.warning("the window of a local model is not known", model=self.name, reason=str(exc))
+
+
+def _fetch_json(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+    content = None if body is None else json.dumps(body).encode()
+    headers = {"accept": "application/json", "content-type": "application/json"}
+    try:
+        parts = urlsplit(base_url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=_WAIT_SECONDS)
+        with closing(connection), _answer_timeout(connection):
+            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, headers)
+            response = connection.getresponse()
+            answer: Any = json.loads(response.read(_ANSWER_BYTES)) if response.status == 200 else None
+    except (OSError, HTTPException, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+
+
+@contextmanager
+def _answer_timeout(connection: HTTPConnection) -> Generator[None]:
+    """Connect, and shut the socket down after `_ANSWER_SECONDS`, also if the server keeps sending small pieces."""
+    connection.connect()
+    sock: socket = connection.sock
+    timer = Timer(_ANSWER_SECONDS, _shut_down, [sock])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _shut_down(sock: socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(SHUT_RDWR)

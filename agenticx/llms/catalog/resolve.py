@@ -1,0 +1,179 @@
+"""Resolution of `provider:model` names to models, and the list of models to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agenticx.errors import SettingsError
+from agenticx.llms.catalog.wire_classes import WIRES
+from agenticx.llms.base import ChatModel
+from agenticx.llms.model_facts import ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
+from agenticx.logs import get_logger
+from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
+
+__all__ = [
+    "ModelInfo",
+    "default_model_spec",
+    "find_model_facts",
+    "list_models",
+    "load_wire",
+    "local_window_query",
+    "resolve_model",
+]
+
+_DEMO = ModelFacts(abilities=("tools",))
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model that can be used: `spec` is its name for `resolve_model`, `source` says why it is in the list."""
+
+    spec: str
+    provider: str
+    source: str
+    facts: ModelFacts
+
+
+def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
+    """Return the model named `spec`, at `base_url` instead of its provider's usual address if given.
+
+    Raises `SettingsError` for an unknown name or a missing key; the message says what is expected.
+    """
+    if spec == "demo":
+        from agenticx.llms.demo import DemoModel
+
+        return DemoModel()
+    catalog = load_model_catalog()
+    provider, model = _parse_spec(spec, catalog)
+    facts = catalog.model_facts(provider, model)
+    if not facts.is_known:
+        _log.info(f"{spec} is not in the catalogue; {ModelFacts.ASSUMPTION}")
+    return _make_model(provider, model, spec, base_url, facts)
+
+
+def load_wire(spec: str) -> None:
+    """Import the wire of the model named `spec`, so that `resolve_model` need not; not for the event loop.
+
+    Raises `SettingsError` for an unknown name.
+    """
+    if spec == "demo":
+        import agenticx.llms.demo as _
+    else:
+        provider, _ = _parse_spec(spec, load_model_catalog())
+        WIRES[provider.wire].load()
+
+
+def find_model_facts(spec: str) -> ModelFacts:
+    """Return the facts of the model named `spec`; raises `SettingsError` for an unknown name."""
+    if spec == "demo":
+        return _DEMO
+    catalog = load_model_catalog()
+    return catalog.model_facts(*_parse_spec(spec, catalog))
+
+
+def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], int | None] | None:
+    """Return a blocking function that asks the model's server for its window; None for a provider with keys."""
+    if spec == "demo":
+        return None
+    provider, model = _parse_spec(spec, load_model_catalog())
+    return None if provider.keys else partial(fetch_window, provider, model, base_url)
+
+
+def default_model_spec(settings: Settings) -> tuple[str, str]:
+    """Return the name of the default model, and a clause that says why it is this one.
+
+    It is AGX_MODEL; else the model of the first provider whose key is set; else the first model of a local server that
+    answers on its usual port (each is given 0.3 s); else `demo`.
+    """
+    if settings.model:
+        return settings.model, "the setting AGX_MODEL"
+    catalog = load_model_catalog()
+    if found := next(_models_with_keys(catalog), None):
+        return found.spec, found.source
+    for provider in _local_providers(catalog):
+        if names := fetch_model_names(provider):
+            return f"{provider.name}:{names[0]}", _local_source(provider)
+    return "demo", (
+        "no provider's key is set and no local model server answers; set AGX_MODEL or, for instance, OPENAI_API_KEY"
+    )
+
+
+async def list_models(settings: Settings) -> list[ModelInfo]:
+    """Return the models usable right now: AGX_MODEL, those of set keys, those of local servers, and `demo`."""
+    catalog = load_model_catalog()
+    local = await run_in_thread(lambda: list(_local_models(catalog)), name="agx-probe")
+    configured = list(_configured_model(settings.model, catalog)) if settings.model else []
+    models = [
+        *configured,
+        *_models_with_keys(catalog),
+        *local,
+        ModelInfo("demo", "demo", "offline and scripted", _DEMO),
+    ]
+    local_facts = {model.spec: model.facts for model in local}
+    found: dict[str, ModelInfo] = {}
+    for model in models:
+        found.setdefault(model.spec, replace(model, facts=local_facts.get(model.spec, model.facts)))
+    return list(found.values())
+
+
+def _parse_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
+    name, colon, model = spec.partition(":")
+    if not (colon and model.strip()):
+        raise SettingsError(
+            f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {_known_providers(catalog)}"
+        )
+    provider = catalog.providers.get(name)
+    if provider is None:
+        raise SettingsError(f"model {spec!r} names the unknown provider {name!r}; {_known_providers(catalog)}")
+    return provider, model
+
+
+def _known_providers(catalog: ModelCatalog) -> str:
+    return f"providers: {', '.join(catalog.providers)}; or 'demo'"
+
+
+def _make_model(provider: Provider, model: str, spec: str, base_url: str | None, facts: ModelFacts) -> ChatModel:
+    _, key = provider.find_key() or ("", None)
+    override = base_url or provider.base_url_override()
+    if provider.keys and not key and not override:
+        raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")
+    address = override or provider.base_url
+    return WIRES[provider.wire].build(model, provider, facts, name=spec, base_url=address, api_key=key)
+
+
+# --- sources of models ------------------------------------------------------------------------------------------------
+
+
+def _configured_model(spec: str, catalog: ModelCatalog) -> Iterator[ModelInfo]:
+    """Yield the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
+    name, _, model = spec.partition(":")
+    provider = catalog.providers.get(name)
+    facts = _DEMO if spec == "demo" else ModelFacts() if provider is None else catalog.model_facts(provider, model)
+    yield ModelInfo(spec, name, "AGX_MODEL", facts)
+
+
+def _models_with_keys(catalog: ModelCatalog) -> Iterator[ModelInfo]:
+    for provider in catalog.providers.values():
+        if provider.model and (found := provider.find_key()):
+            facts = catalog.model_facts(provider, provider.model)
+            yield ModelInfo(f"{provider.name}:{provider.model}", provider.name, f"{found[0]} is set", facts)
+
+
+def _local_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:
+    for provider in _local_providers(catalog):
+        for served in fetch_models(provider, catalog):
+            yield ModelInfo(f"{provider.name}:{served.name}", provider.name, _local_source(provider), served.facts)
+
+
+def _local_providers(catalog: ModelCatalog) -> Iterator[Provider]:
+    return (provider for provider in catalog.providers.values() if provider.local)
+
+
+def _local_source(provider: Provider) -> str:
+    return f"a local server answers at {provider.effective_base_url()}"

@@ -1,0 +1,60 @@
+"""The wires by name: the model class of each, and its arguments from the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from agenticx.llms.base import ChatModel
+from agenticx.llms.model_facts import ModelFacts, Provider, WireName
+
+__all__ = ["WIRES", "Wire"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A model class, imported on first use, and the arguments that it takes beyond those of all classes."""
+
+    package: str
+    class_name: str
+    catalog_arguments: Callable[[Provider, ModelFacts], dict[str, Any]]
+
+    def load(self) -> Callable[..., ChatModel]:
+        """Return the model class; the first call imports what it needs, which takes up to a tenth of a second."""
+        return getattr(import_module(f"agenticx.llms.{self.package}"), self.class_name)
+
+    def build(self, model: str, provider: Provider, facts: ModelFacts, **connection: str | None) -> ChatModel:
+        """Build the model that `provider` calls `model`; `connection` is `name`, `base_url` and `api_key`."""
+        return self.load()(
+            model, context_window=facts.input_window, **connection, **self.catalog_arguments(provider, facts)
+        )
+
+
+def _chat_arguments(provider: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"dialect": facts.dialect or provider.dialect, **_inline_call_arguments(provider, facts)}
+
+
+def _reasoning_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"reasons": None if facts.abilities is None else facts.supports("reasoning")}
+
+
+def _output_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {
+        "max_output_tokens": facts.output and min(facts.output, (facts.window or facts.output * 4) // 4),
+        "output_schemas": None if facts.abilities is None else facts.supports("structured_output"),
+    }  # a quarter of the window at most: room for the input
+
+
+def _inline_call_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
+    return {"inline_calls": facts.inline_calls or ()}
+
+
+WIRES: Mapping[WireName, Wire] = {
+    "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasoning_arguments),
+    "anthropic": Wire("anthropic", "AnthropicModel", _output_arguments),
+    "gemini": Wire("gemini", "GeminiModel", _reasoning_arguments),
+    "ollama": Wire("ollama", "OllamaModel", _inline_call_arguments),
+    "chat": Wire("openai_chat", "OpenAIChatModel", _chat_arguments),
+}

@@ -1,0 +1,1 @@
+"""Models of other libraries, used through the methods that they have."""

@@ -1,0 +1,245 @@
+"""The catalogue of providers and models: `config/models.toml` and the user's in AGX_HOME.
+
+A row of the user's file overrides the fields that it has.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agenticx.errors import SettingsError
+from agenticx.llms.model_row_errors import row_error_messages
+from agenticx.llms.base import InlineForm
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.catalog.ollama_host import ollama_url
+from agenticx.llms.wrappers.pricing import Price
+from agenticx.settings import config_layers, provider_key, provider_setting
+
+__all__ = [
+    "ASSUMED_CAPABILITIES",
+    "Capability",
+    "ModelCatalog",
+    "ModelFacts",
+    "Provider",
+    "WireName",
+    "load_model_catalog",
+]
+
+WireName = Literal["chat", "responses", "anthropic", "gemini", "ollama"]
+
+Capability = Literal["tools", "parallel", "vision", "reasoning", "structured_output"]
+
+ASSUMED_CAPABILITIES: tuple[Capability, ...] = ("tools", "parallel")
+"""Capabilities assumed of a model without a list of them: if its server refuses tools, they are put in the prompt."""
+
+_SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|20\d{6}|latest)$")
+
+
+_NonEmptyText = Annotated[str, Field(min_length=1)]
+_VariableName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+
+
+class Provider(BaseModel):
+    """A row of a provider: its server, its wire and its default `model`.
+
+    `keys` are the variables that may hold its key; without them it needs none. A `local` server is asked on its usual
+    port for its models. If `models_of` names another provider, both have the same models: their facts and the variable
+    that overrides the base URL are those of the other. `key_check` is a path under the base URL that answers only to a
+    valid key, "" if there is none. `dialect_sources` cite the documentation of its `dialect`. `inline_calls` maps each
+    form of calls in text, if the server does not parse it, to parts of the names of the models that write it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    wire: WireName = "chat"
+    base_url: str = Field(pattern=r"^https?://\S+$")
+    keys: tuple[_VariableName, ...] = ()
+    model: str | None = None
+    models_of: str | None = None
+    local: bool = False
+    key_check: str = Field("/models", pattern=r"^(/\S*)?$")
+    price_source: str = ""
+    dialect: ChatDialect | None = None
+    dialect_sources: tuple[str, ...] = ()
+    inline_calls: Mapping[InlineForm, tuple[_NonEmptyText, ...]] = {}
+
+    @property
+    def base_url_variable(self) -> str:
+        """The variable that overrides its base URL, such as OPENAI_BASE_URL."""
+        return f"{self.models_of or self.name}_BASE_URL".upper().replace("-", "_")
+
+    def find_key(self) -> tuple[str, str] | None:
+        """Return the first variable with a key, and the key, else None."""
+        return next(((name, key) for name in self.keys if (key := provider_key(name))), None)
+
+    def base_url_override(self) -> str | None:
+        """Return the base URL that the user has configured, else None; `OLLAMA_HOST` counts for Ollama as well."""
+        address = provider_setting(self.base_url_variable)
+        if self.base_url_variable != "OLLAMA_BASE_URL":
+            return address
+        address = address or provider_setting("OLLAMA_HOST")
+        return address and ollama_url(address) + ("/v1" if self.wire == "chat" else "")
+
+    def effective_base_url(self) -> str:
+        return self.base_url_override() or self.base_url
+
+
+class ModelFacts(BaseModel):
+    """A row of a model; the fields are the keys of models.toml, None means unknown.
+
+    In tokens: `output` is the maximum output; `window` is the maximum input, or, if `input` is given, that of input and
+    output together, and `input` the maximum input. `abilities` are its capabilities; if None, those of
+    `ASSUMED_CAPABILITIES` are assumed. `dialect` is that of its provider with the changes of the row. `inline_calls`
+    are the forms in which it writes calls into its text; if None, those of its provider apply.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    ASSUMPTION: ClassVar[str] = (
+        "nothing is known of it: it is given tools and files until its server refuses them, and may make several "
+        "calls at once; its window and its price are unknown"
+    )
+
+    window: int | None = Field(default=None, gt=0)
+    input: int | None = Field(default=None, gt=0)
+    output: int | None = Field(default=None, gt=0)
+    abilities: tuple[Capability, ...] | None = None
+    price: Price | None = None
+    dialect: ChatDialect | None = None
+    inline_calls: tuple[InlineForm, ...] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.model_copy(update={"inline_calls": None}) != _UNKNOWN
+
+    @property
+    def input_window(self) -> int | None:
+        """The number of input tokens that it accepts, None if unknown."""
+        return self.input or self.window
+
+    def supports(self, capability: Capability) -> bool:
+        return capability in (ASSUMED_CAPABILITIES if self.abilities is None else self.abilities)
+
+    def lacks(self, capability: Capability) -> bool:
+        """Return whether the capability is known to be missing; False if nothing is known."""
+        return self.abilities is not None and capability not in self.abilities
+
+
+_UNKNOWN = ModelFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCatalog:
+    """All known providers by name, in their order as default provider, and models by `provider:model`."""
+
+    providers: Mapping[str, Provider]
+    models: Mapping[str, ModelFacts]
+
+    def model_facts(self, provider: Provider, model: str) -> ModelFacts:
+        """Return the facts of a model, by its name or without a suffix for a dated snapshot or (Ollama) a size."""
+        family = provider.models_of or provider.name
+        names = [model, _SNAPSHOT.sub("", model)]
+        if self.providers[family].wire == "ollama":
+            names.append(model.partition(":")[0])
+        facts = next((self.models[spec] for name in names if (spec := f"{family}:{name}") in self.models), _UNKNOWN)
+        if facts.inline_calls is not None:
+            return facts
+        words = provider.inline_calls or self.providers[family].inline_calls
+        forms = tuple(form for form, parts in words.items() if any(part in model.lower() for part in parts))
+        return facts.model_copy(update={"inline_calls": forms}) if forms else facts
+
+
+def load_model_catalog() -> ModelCatalog:
+    """Read both files; a row of the user's file overrides the fields that it has, a price as a whole.
+
+    Raises `SettingsError` that names the file, the row and the expected value.
+    """
+    return _parse_layers(tuple((str(path), text) for path, text in config_layers("models.toml")))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+_Row = TypeVar("_Row", Provider, ModelFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class _LayeredRow:
+    """A row merged from both files, and the path of the last file that has it."""
+
+    values: dict[str, Any]
+    path: str
+
+
+@lru_cache(maxsize=2)
+def _parse_layers(layers: tuple[tuple[str, str], ...]) -> ModelCatalog:
+    providers: dict[str, _LayeredRow] = {}
+    models: dict[str, _LayeredRow] = {}
+    for path, text in layers:
+        tables = _parse_tables(path, text)
+        _merge_table(providers, tables.get("providers", {}), f"providers in {path}", path)
+        _merge_table(models, tables.get("models", {}), f"models in {path}", path)
+    valid = {name: _read_provider(name, row, providers) for name, row in providers.items()}
+    return ModelCatalog(valid, {spec: _read_model(spec, row, valid) for spec, row in models.items()})
+
+
+def _parse_tables(path: str, text: str) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise SettingsError(f"{path} is not TOML: {exc}") from exc
+    for name in tables:
+        if name not in ("providers", "models"):
+            expected = '[providers.NAME] and [models."NAME:MODEL"]'
+            raise SettingsError(f"{path} has a table {name!r}; its tables are {expected}")
+    return tables
+
+
+def _merge_table(rows: dict[str, _LayeredRow], table: object, table_name: str, path: str) -> None:
+    if not isinstance(table, dict):
+        raise SettingsError(f"{table_name} must be tables, one for each")
+    for name, values in cast("dict[str, object]", table).items():
+        if not isinstance(values, dict):
+            raise SettingsError(f"{name!r} of {table_name} must be a table")
+        earlier = rows[name].values if name in rows else {}
+        rows[name] = _LayeredRow({**earlier, **cast("dict[str, Any]", values)}, path)
+
+
+def _read_provider(name: str, row: _LayeredRow, names: Mapping[str, object]) -> Provider:
+    location = f"[providers.{name}] in {row.path}"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise SettingsError(f"{location}: a provider's name is made of lower-case letters, digits and -")
+    models_of = row.values.get("models_of")
+    if models_of is not None and models_of not in names:
+        raise SettingsError(f"{location}: models_of is {models_of!r}; it should be one of {', '.join(names)}")
+    return _validated(Provider, {**row.values, "name": name}, location)
+
+
+def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) -> ModelFacts:
+    location = f'[models."{spec}"] in {row.path}'
+    name, _, model = spec.partition(":")
+    provider = providers.get(name)
+    if provider is None or not model or provider.models_of:
+        own = [name for name, known in providers.items() if not known.models_of]
+        raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(own)}")
+    values, price = row.values, row.values.get("price")
+    if isinstance(price, dict):
+        values = {**values, "price": {"source": provider.price_source, **cast("dict[str, Any]", price)}}
+    if isinstance(dialect := values.get("dialect"), dict):
+        provider_dialect = asdict(provider.dialect or ChatDialect())
+        values = {**values, "dialect": {**provider_dialect, **cast("dict[str, Any]", dialect)}}
+    return _validated(ModelFacts, values, location)
+
+
+def _validated(kind: type[_Row], values: Mapping[str, Any], location: str) -> _Row:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as exc:
+        raise SettingsError(f"{location}: {'; '.join(row_error_messages(kind, exc))}") from None

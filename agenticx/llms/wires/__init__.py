@@ -1,0 +1,1 @@
+"""The provider protocols: one package each, and what they share."""

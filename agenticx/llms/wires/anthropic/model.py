@@ -1,0 +1,140 @@
+"""Anthropic Messages: the wire of Claude and of the servers that are compatible with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agenticx.errors import ModelError
+from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.transport.http import ProviderHttp
+from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
+from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
+from agenticx.llms.wires.anthropic._request import accepted_output_schema, request_body, sent_tool_names
+from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.logs import get_logger
+
+__all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]
+
+ANTHROPIC_BASE_URL = "https://api.anthropic.com"
+
+_VERSION = "2023-06-01"
+_CONTEXT_WINDOW = 200_000
+"""The smallest context window of all Claude models since 2.1."""
+
+_OUTPUT_TOKENS = 8192
+_OUTPUT_TOKENS_BY_MODEL = (
+    (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4096),
+    (re.compile(r"claude-(3-7|[a-z]+-([4-9]|[1-9]\d)\b)"), 32_000),
+)
+"""Output limits where none is asked for; the API wants one. Opus 4 takes no more than 32,000, the others do."""
+
+_TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
+"""Models since Opus 4.1 and the 4.5 ones hold an answer to a schema; those before refuse."""
+
+_REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
+"""Of thoughts that are not word for word this model's own, or not where it wants them."""
+
+_REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
+_OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnthropicDialect:
+    """The features that only some models support."""
+
+    output_schemas: bool
+    """True if the model enforces an output schema."""
+
+    output_token_limit: int | None = None
+    """The output limit that the model reported when it refused a higher one."""
+
+
+_DOWNGRADES = (
+    Downgrade(
+        _REFUSES_SCHEMAS,
+        with_dialect(output_schemas=False),
+        "the model cannot be held to a schema; asking without it",
+    ),
+)
+
+
+class AnthropicModel(ProviderModel[AnthropicDialect]):
+    """A model behind the Messages API.
+
+    `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
+    is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
+    to requests without a limit. `thinking` is the API's own field, such as `{"type": "adaptive"}` or
+    `{"type": "enabled", "budget_tokens": 4096}`. `output_schemas` is true if the model enforces an output schema
+    (default: by its name). Connections are kept between calls; `aclose` closes those of the running event loop.
+    """
+
+    _downgrades = _DOWNGRADES
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = ANTHROPIC_BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        max_output_tokens: int | None = None,
+        thinking: Mapping[str, Any] | None = None,
+        output_schemas: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"{WIRE}:{model}"
+        http = ProviderHttp(
+            base_url.strip().rstrip("/").removesuffix("/v1"),
+            label=name,
+            key=api_key,
+            key_header="x-api-key",
+            headers={"anthropic-version": _VERSION, **(headers or {})},
+        )
+        default_window = _CONTEXT_WINDOW if model.startswith("claude") else None
+        takes_schemas = bool(_TAKES_SCHEMAS.search(model)) if output_schemas is None else output_schemas
+        window, dialect = context_window or default_window, AnthropicDialect(output_schemas=takes_schemas)
+        super().__init__(model, http, name=name, context_window=window, dialect=dialect)
+        self._max_output_tokens = max_output_tokens or _default_output_tokens(model)
+        self._thinking = thinking
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        return self._mode.dialect.output_schemas and accepted_output_schema(output) is not None
+
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+        max_tokens = request.max_output_tokens or self._max_output_tokens
+        body = request_body(
+            request,
+            model=self._model,
+            max_tokens=min(max_tokens, self._mode.dialect.output_token_limit or max_tokens),
+            thinking=self._thinking,
+            output_schemas=self._mode.dialect.output_schemas,
+            replay_state=replay_state,
+        )
+        return PostRequest(path="/v1/messages", body=body)
+
+    def _parser(self, request: ModelRequest) -> AnthropicReplyParser:
+        return AnthropicReplyParser(
+            label=self._name, model=self._model, original_names=sent_tool_names(request).originals
+        )
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
+
+    def _try_downgrade(self, error: ModelError, mode: RequestMode[AnthropicDialect]) -> bool:
+        limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
+        if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
+            self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
+            log.info("the model's output limit is lower than asked for", model=self._name, limit=limit[1])
+            return True
+        return super()._try_downgrade(error, mode)
+
+
+def _default_output_tokens(model: str) -> int:
+    return next((tokens for models, tokens in _OUTPUT_TOKENS_BY_MODEL if models.search(model)), _OUTPUT_TOKENS)

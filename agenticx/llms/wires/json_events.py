@@ -1,0 +1,180 @@
+"""Parsing of a reply's body into JSON objects.
+
+A stream has one object per event or line; a body that is not streamed is one object or a list of them. An unframed
+error between or after events is returned like an event; other unframed text is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, cast
+
+from pydantic_core import from_json
+
+from agenticx.errors import ModelError
+from agenticx.llms.transport.errors import find_error
+from agenticx.llms.limits import MAX_PARSED_BYTES, MAX_WIRE_BYTES
+from agenticx.llms.transport.sse import MAX_EVENT_BYTES, SseParser, StrayJson
+from agenticx.llms.json_values import MAX_DEPTH, cleaned, object_from_pairs
+from agenticx.llms.memory_estimate import estimate_parsed_bytes
+from agenticx.strict_json import is_nested_deeper
+
+__all__ = ["FrameParser", "JsonEventParser", "malformed_reply"]
+
+_MAX_SNIFFED_BYTES = 1024
+_UNCHECKED_BYTES = 64 * 1024  # an event this short never needs too much memory
+_BOM = b"\xef\xbb\xbf"
+
+
+class FrameParser(Protocol):
+    """A parser that splits a body into the payloads of its events: `SseParser` or `LineParser`."""
+
+    overflowed: bool
+
+    @property
+    def buffered_bytes(self) -> int: ...
+
+    def feed(self, data: bytes, /) -> list[bytes]: ...
+
+    def flush(self) -> list[bytes]: ...
+
+
+class JsonEventParser:
+    """An incremental parser of a body's bytes into JSON objects.
+
+    `is_json_body` is true if the body is one object or a list of them, which are returned at the end. `[DONE]` is no
+    object and skipped; with `done_marker_ends` nothing after it is returned, and `closed` becomes true.
+    Numbers that are not finite are kept, so that arguments with such a number are never taken for others.
+
+    Iterating raises `ModelError` at a payload that is no JSON object, after everything before it was returned; `label`
+    names the provider in it. Without `frames` the body is parsed as server-sent events. `arguments_key` is the key of a
+    call's arguments: where they are an object, duplicate keys in it are kept (`_values.json_text` writes all of them).
+    """
+
+    def __init__(
+        self, *, label: str, frames: FrameParser | None = None, done_marker_ends: bool = False, arguments_key: str = ""
+    ) -> None:
+        self.is_json_body = False
+        self.closed = False
+        self._done_marker_ends = done_marker_ends
+        self._label = label
+        self._frames: FrameParser = frames or SseParser()
+        self._sniffed: bytes | None = b"" if frames is None else None
+        self._body = bytearray()
+        self._payload_bytes = 0
+        self._arguments_key = f'"{arguments_key}"'.encode() if arguments_key else None
+        self._arguments_object = re.compile(rb'"%b"\s*:\s*\{\s*"' % arguments_key.encode())
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that were fed and are not parsed yet."""
+        return len(self._body) if self.is_json_body else self._frames.buffered_bytes
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """Yield the objects that `data` completes."""
+        if self._sniffed is not None:
+            data = self._sniff(data)
+        if self.is_json_body:
+            self._body += data
+            if len(self._body) > MAX_EVENT_BYTES:
+                raise malformed_reply(f"it has more than {MAX_EVENT_BYTES} bytes", label=self._label)
+            return
+        yield from self._objects(self._frames.feed(data))
+        if self._frames.overflowed:
+            raise malformed_reply("an event is longer than any reply may be", label=self._label)
+
+    def end(self) -> Iterator[dict[str, Any]]:
+        """Yield the objects that the clean end of the body completes; a truncated event is dropped."""
+        if self.is_json_body:
+            body, self._body = bytes(self._body), bytearray()
+            yield from self._objects([body])
+            return
+        rest = (self._frames.feed(self._sniffed) if self._sniffed else []) + self._frames.flush()
+        try:
+            yield from self._objects(rest)
+        except ModelError:
+            return
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Detect a JSON body by its first visible byte: no line of an event stream begins with a brace or bracket."""
+        head = (self._sniffed or b"") + data
+        visible = head.removeprefix(_BOM).lstrip()
+        if (not visible or _BOM.startswith(head)) and len(head) < _MAX_SNIFFED_BYTES:
+            self._sniffed = head
+            return b""
+        self._sniffed = None
+        self.is_json_body = visible[:1] in (b"{", b"[")
+        return visible if self.is_json_body else head
+
+    def _objects(self, payloads: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+        for payload in payloads:
+            self._payload_bytes += len(payload)
+            if self._payload_bytes > MAX_WIRE_BYTES:
+                raise malformed_reply("it is longer than any reply may be", label=self._label)
+            if len(payload) > _UNCHECKED_BYTES and estimate_parsed_bytes(payload) > MAX_PARSED_BYTES:
+                raise malformed_reply("an event holds more than any reply may", label=self._label)
+            if type(payload) is StrayJson:
+                if (error := _bare_error(payload)) is not None:
+                    yield error
+                continue
+            try:
+                value: object = (
+                    self._parse_leniently(payload) if self._may_hold_arguments(payload) else from_json(payload)
+                )
+            except ValueError:
+                word = payload.strip()
+                if word == b"[DONE]" and self._done_marker_ends and not self.is_json_body:
+                    self.closed = True
+                    return
+                if word in (b"", b"[DONE]"):
+                    continue
+                value = self._parse_leniently(payload)
+            if isinstance(value, list) and self.is_json_body:
+                yield from map(self._checked_object, cast("list[object]", value))
+            else:
+                yield self._checked_object(cast("object", value))
+
+    def _may_hold_arguments(self, payload: bytes) -> bool:
+        """Return whether the payload may contain a call's arguments as a non-empty object."""
+        if self._arguments_key is None:
+            return False
+        if b"\\u006" in payload or b"\\u007" in payload:  # a letter that needs no escape: the name may be written so
+            return True
+        return self._arguments_key in payload and bool(self._arguments_object.search(payload))
+
+    def _checked_object(self, value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise malformed_reply(f"an event is {type(value).__name__}, not an object", label=self._label)
+        return cast("dict[str, Any]", value)
+
+    def _parse_leniently(self, payload: bytes) -> object:
+        """Parse what the fast parser refuses or loses: lone surrogates, invalid UTF-8, duplicate keys."""
+        text = payload.decode("utf-8-sig", "replace")
+        if is_nested_deeper(text, MAX_DEPTH):
+            raise malformed_reply("an event is nested too deeply", label=self._label)
+        try:
+            return cleaned(json.loads(text, object_pairs_hook=object_from_pairs))
+        except ValueError as exc:
+            raise malformed_reply(f"an event is not JSON ({exc})", label=self._label) from exc
+
+
+def _bare_error(text: bytes) -> dict[str, Any] | None:
+    """Return the error in unframed text of a body, None if it is none."""
+    try:
+        value: object = from_json(text)
+    except ValueError:
+        return None
+    if isinstance(value, list):
+        value = next(iter(cast("list[object]", value)), None)
+    if not isinstance(value, dict) or find_error(fields := cast("dict[str, Any]", value)) is None:
+        return None
+    return fields
+
+
+def malformed_reply(detail: str, *, label: str) -> ModelError:
+    """Return the error for a reply that violates its provider's own protocol."""
+    return ModelError(
+        f"{label} sent a malformed reply: {detail}", code="provider.bad_reply", provider_type="protocol_error"
+    )

@@ -1,0 +1,77 @@
+"""The base of all wires' reply parsers, which turn bytes into deltas."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from agenticx.errors import ModelError
+from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
+from agenticx.llms.base import Delta, ReplySize
+
+__all__ = ["JsonReplyParser"]
+
+
+class JsonReplyParser(ABC):
+    """A parser of one reply from its `events`; a wire implements the handling of each event and of the end.
+
+    After each `feed` the caller checks the state: `error` (raise it), `done` (stop reading), `finishing` (the reply is
+    complete, although more that belongs to it may follow). `label` names the provider in errors, `model` is the model
+    that the reply's provider state belongs to.
+    """
+
+    def __init__(self, events: JsonEventParser, *, label: str, model: str) -> None:
+        self.error: ModelError | None = None
+        self.done = False
+        self.finishing = False
+        self._label = label
+        self._model = model
+        self._events = events
+        self._size = ReplySize(label=label)
+        self._ended = False
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of an incomplete event, which the next call may have to parse."""
+        return self._events.buffered_bytes
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return the deltas of all events that `data` completes; none once the reply is `done` or has an `error`."""
+        return [] if self.done or self.error else self._read(self._events.feed(data))
+
+    def end(self) -> list[Delta]:
+        """Return the deltas that the clean end of the body completes.
+
+        Without the wire's end marker they contain no complete `Finished`.
+        """
+        if self.done or self.error:
+            return []
+        self._ended = True
+        return self._read(self._events.end())
+
+    def _read(self, events: Iterator[dict[str, Any]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        try:
+            for event in events:
+                self._handle_event(event, deltas)
+                if self.done:
+                    break
+            if (self._ended or self._events.closed) and not self.done:
+                self._handle_end(deltas)
+        except ModelError as exc:
+            self.error = exc
+        except RecursionError:
+            self.error = malformed_reply("an event is nested too deeply", label=self._label)
+        if error := self._size.truncate(deltas):
+            self.error = error
+        return deltas
+
+    # --- implemented by the wires
+
+    @abstractmethod
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        """Add the deltas of one event; set `done` or `finishing` at the end marker; raise `ModelError`."""
+
+    def _handle_end(self, deltas: list[Delta]) -> None:  # noqa: B027 - most wires need nothing at the end
+        """Add the deltas that are only known after the last event, if the reply is not `done`; raise `ModelError`."""

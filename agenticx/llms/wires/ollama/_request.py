@@ -1,0 +1,141 @@
+"""A `ModelRequest` as the JSON body of an Ollama `/api/chat` request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never, cast
+
+from pydantic_core import to_json
+
+from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.wires.ollama._reply import WIRE
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["message_rows", "request_body", "sent_tool_names", "tool_rows"]
+
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
+
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""The server has no rule of its own, but templates and the providers of its cloud models may.
+
+All of them accept the names that OpenAI accepts.
+"""
+
+_IDS = IdentifierRule("a-zA-Z0-9_-", 40)
+"""OpenAI's rule for call ids in messages, for the same reason."""
+
+
+def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
+    """Return the body as UTF-8; lone surrogates in it become U+FFFD.
+
+    The server truncates a history that does not fit its window, silently and from the front, so a known window is
+    requested. It cannot require a call; with `tool_choice` none the tools are not sent. It enforces an output schema,
+    but does not show the schema to the model.
+    """
+    names = sent_tool_names(request)
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": message_rows(request.messages, model=model, names=names),
+        "stream": True,
+    }
+    if request.output_schema is not None:
+        body["format"] = _without_formats(request.output_schema.schema)
+        body["messages"].append(_schema_row(request.output_schema))
+    if request.tools and request.tool_choice != "none":
+        body["tools"] = tool_rows(request.tools, names)
+    options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
+    if known := {name: value for name, value in options.items() if value is not None}:
+        body["options"] = known
+    return body_bytes(body)
+
+
+def _without_formats(schema: Any) -> Any:
+    """Return the schema without patterns and formats, on which the server's grammars fail."""
+    if isinstance(schema, list):
+        return [_without_formats(inner) for inner in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    is_schema = not isinstance(fields.get("pattern"), dict)  # a property may have that name
+    return {
+        name: _without_formats(value)
+        for name, value in fields.items()
+        if not (is_schema and name in ("pattern", "format") and isinstance(value, str))
+    }
+
+
+def _schema_row(output: OutputSchema) -> dict[str, Any]:
+    text = f"Answer with one JSON object of this schema and nothing else:\n{to_json(dict(output.schema)).decode()}"
+    return {"role": "system", "content": text}
+
+
+def sent_tool_names(request: ModelRequest) -> ToolNames:
+    """Return the tool names of `request` as they are sent."""
+    return ToolNames(_NAMES, request)
+
+
+def message_rows(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
+    """Return the messages in Ollama's format; `model` gets its own thoughts back."""
+    ids = CallIds(_IDS)
+    return [_row(message, model, names, ids) for message in messages]
+
+
+def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools in Ollama's format."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": names.sent_name(tool.name),
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _row(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+    match message:
+        case SystemMessage():
+            return {"role": "system", "content": message.content}
+        case UserMessage():
+            return _user_row(message)
+        case ToolMessage():
+            return {
+                "role": "tool",
+                "content": message.content,
+                "tool_name": names.sent_name(message.name),
+                "tool_call_id": ids.pop(message.tool_call_id) or ids.assign(message.tool_call_id),
+            }
+        case AssistantMessage():
+            return _assistant_row(message, model, names, ids)
+        case _:
+            assert_never(message)
+
+
+def _user_row(message: UserMessage) -> dict[str, Any]:
+    parts = content_parts(message, _IMAGE_TYPES)
+    row = {"role": "user", "content": "\n\n".join(part for part in parts if isinstance(part, str))}
+    images = [piece.data for piece in parts if isinstance(piece, Attachment)]
+    return {**row, "images": images} if images else row
+
+
+def _assistant_row(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": "assistant", "content": message.content}
+    state = message.provider_state
+    if state is not None and (state.wire, state.model) == (WIRE, model) and message.reasoning:
+        row["thinking"] = message.reasoning
+    if message.tool_calls:
+        row["tool_calls"] = [_call_row(index, call, names, ids) for index, call in enumerate(message.tool_calls)]
+    return row
+
+
+def _call_row(index: int, call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+    return {
+        "id": ids.assign(call.id),
+        "function": {"index": index, "name": names.sent_name(call.name), "arguments": arguments_object(call.arguments)},
+    }

@@ -1,0 +1,214 @@
+"""The reply of a Chat Completions server: bytes in, deltas out, no I/O.
+
+Only choice 0 is read. The end marker is a finish reason or `[DONE]`; `Finished` comes once, after the usage that may
+follow the finish reason. A server that answers a streaming request with one JSON object is understood as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from agenticx.llms.transport.errors import find_error, stream_error
+from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
+from agenticx.llms.wires.json_reply import JsonReplyParser
+from agenticx.llms.json_values import fields_in
+from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
+from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
+from agenticx.llms.wires.openai_chat._parts import ReasoningDetails, parse_usage, plain_text
+from agenticx.messages import ProviderState
+
+__all__ = ["REASONING_FIELDS", "WIRE", "ChatReplyParser"]
+
+WIRE = "openai-chat"
+
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+"""The fields in which compatible servers send reasoning, and expect it back."""
+
+_FIRST_CHOICE = (None, 0, "0", "")  # how servers number the choice that is read
+_PLAIN_DELTA_FIELDS = frozenset({"content", "role"})
+
+_STOPS: dict[str, StopKind] = {
+    "": "end",
+    "stop": "end",
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "eos": "end",
+    "eos_token": "end",
+    "complete": "end",
+    "completed": "end",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "max_completion_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "error": "failed",
+    "abort": "failed",
+    "network_error": "failed",
+    "insufficient_system_resource": "failed",
+}
+"""Any other word may mean that the reply broke off."""
+
+
+class ChatReplyParser(JsonReplyParser):
+    """A parser of one reply, `finishing` from its finish reason on: only usage may follow.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
+    """
+
+    def __init__(self, *, label: str, model: str, original_names: Mapping[str, str] | None = None) -> None:
+        super().__init__(
+            JsonEventParser(label=label, done_marker_ends=True, arguments_key="arguments"), label=label, model=model
+        )
+        self._calls = ToolCallAssembler(self._size)
+        self._original_names = original_names or {}
+        self._finish_reason: str | None = None
+        self._has_content = False
+        self._call_after_stop = False
+        self._reasoning_field = ""
+        self._reasoning_details = ReasoningDetails()
+
+    def feed_chunk(self, chunk: dict[str, Any]) -> list[Delta]:
+        """Return the deltas of one event that is parsed already, as from a Python model; raise `ModelError`."""
+        deltas: list[Delta] = []
+        self._handle_event(chunk, deltas)
+        return deltas
+
+    def finish(self) -> list[Delta]:
+        """Return the deltas of the end of a reply that is complete without an end marker; raise `ModelError`."""
+        deltas: list[Delta] = []
+        self._finish(deltas)
+        return deltas
+
+    # --- one event
+
+    def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
+        choices = event.get("choices")
+        if choices:
+            if type(choices) is not list:
+                raise malformed_reply(f"choices is {type(choices).__name__}, not a list", label=self._label)
+            for choice in cast("list[object]", choices):
+                if type(choice) is not dict:
+                    raise malformed_reply(f"a choice is {type(choice).__name__}, not an object", label=self._label)
+                self._handle_choice(cast("dict[str, Any]", choice), deltas)
+        if "x_groq" in event:
+            self._add_usage(fields_in(event, "x_groq").get("usage"), deltas)
+        if usage := event.get("usage"):
+            self._add_usage(usage, deltas)
+        if (not choices or "error" in event) and (report := find_error(event)):
+            raise stream_error(report, label=self._label)
+
+    def _handle_choice(self, choice: dict[str, Any], deltas: list[Delta]) -> None:
+        if choice.get("index") not in _FIRST_CHOICE:
+            return
+        delta = choice.get("delta")
+        if delta is None and not self._has_content:
+            delta = choice.get("message")
+        if type(delta) is dict:
+            self._handle_delta(cast("dict[str, Any]", delta), deltas)
+        if (reason := choice.get("finish_reason")) and isinstance(reason, str):
+            self._finish_reason, self._call_after_stop = reason, False
+            self.finishing = True
+        if "usage" in choice:  # Moonshot puts it here
+            self._add_usage(choice["usage"], deltas)
+        if "error" in choice and (report := find_error({"error": choice["error"]})):
+            raise stream_error(report, label=self._label)
+
+    # --- the parts of a delta
+
+    def _handle_delta(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        plain = delta.keys() <= _PLAIN_DELTA_FIELDS
+        if not plain:
+            self._handle_reasoning(delta, deltas)
+        text = delta.get("content")
+        if type(text) is str:
+            if text:
+                self._has_content = True
+                deltas.append(TextDelta(text))
+        elif text:
+            self._handle_parts(text, deltas)
+        if not plain:
+            self._add_text(plain_text(delta.get("refusal")), deltas)
+            self._handle_calls(delta, deltas)
+
+    def _handle_calls(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        fragments: object = delta.get("tool_calls") or []
+        if function := delta.get("function_call"):
+            fragments = {"index": "function_call", "function": function}
+        for fragment in cast("list[object]", fragments if isinstance(fragments, list) else [fragments]):
+            if (call := self._calls.add(fragment)) is not None:
+                self._has_content = True
+                self._call_after_stop = self.finishing
+                original = self._original_names.get(call.name)
+                deltas.append(call if original is None else replace(call, name=original))
+
+    def _handle_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        """Add the reasoning of a delta; servers may send it in several fields, of which the first non-empty counts."""
+        details: object = delta.get("reasoning_details")
+        if isinstance(details, list):
+            self._size.count_kept_json(cast("list[object]", details))
+            self._reasoning_details.add(cast("list[object]", details))
+        for name in REASONING_FIELDS:
+            if text := plain_text(delta.get(name)):
+                self._reasoning_field = self._reasoning_field or name
+                self._add_thinking(text, deltas)
+                return
+        self._add_thinking(plain_text(cast("object", details)), deltas)
+
+    def _handle_parts(self, parts: object, deltas: list[Delta]) -> None:
+        """Add content that is a list of parts, as Mistral sends it."""
+        for part in cast("list[Any]", parts if isinstance(parts, list) else [parts]):
+            kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else "text"
+            text = plain_text(cast("object", part))
+            if kind in ("thinking", "reasoning"):
+                self._add_thinking(text, deltas)
+            elif kind in (None, "text", "output_text", "refusal"):
+                self._add_text(text, deltas)
+
+    def _add_usage(self, usage: object, deltas: list[Delta]) -> None:
+        if (counts := parse_usage(usage)) is not None:
+            deltas.append(UsageDelta(counts))
+
+    def _add_text(self, text: str, deltas: list[Delta]) -> None:
+        if text:
+            self._has_content = True
+            deltas.append(TextDelta(text))
+
+    def _add_thinking(self, text: str, deltas: list[Delta]) -> None:
+        if text:
+            deltas.append(ThinkingDelta(text))
+
+    # --- the end
+
+    def _handle_end(self, deltas: list[Delta]) -> None:
+        whole = self._events.is_json_body
+        if whole and not (self._has_content or self.finishing):
+            raise malformed_reply("it has no choices", label=self._label)
+        if whole or self.finishing or self._events.closed:
+            self._finish(deltas)
+
+    def _finish(self, deltas: list[Delta]) -> None:
+        reason = self._finish_reason
+        stop = "broken" if self._call_after_stop else _STOPS.get((reason or "").lower(), "broken")
+        if stop == "end" and len(self._calls):
+            stop = "tool_calls"
+        self._calls.close(deltas)
+        self.done = True
+        deltas.append(Finished(stop, reason, self._provider_state()))
+
+    def _provider_state(self) -> ProviderState | None:
+        """Return the reasoning that some providers expect back with the results of the calls it led to."""
+        payload: dict[str, Any] = {}
+        if self._reasoning_field:
+            payload["field"] = self._reasoning_field
+        if details := self._reasoning_details.joined():
+            payload["details"] = details
+        if not payload or not len(self._calls):
+            return None
+        return ProviderState(wire=WIRE, model=self._model, payload=payload)

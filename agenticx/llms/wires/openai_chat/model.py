@@ -1,0 +1,148 @@
+"""Chat Completions: the wire of OpenAI and of the many servers that are compatible with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from agenticx.errors import ModelError
+from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.transport.http import ProviderHttp
+from agenticx.llms.wires.provider_model import (
+    FIELD_REFUSED,
+    STREAMING_REFUSED,
+    PostRequest,
+    ProviderModel,
+    with_dialect,
+    without_streaming,
+)
+from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
+from agenticx.llms.wires.openai_chat._request import request_body
+from agenticx.llms.wires.openai_chat.rows import sent_tool_names
+from agenticx.settings import provider_key, provider_setting
+
+__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+
+_REFUSES_STREAMING = re.compile(
+    r"stream\w*\W.{0,40}(not|n't|un)\W?.{0,12}support|(not|n't|un)\W?.{0,12}support.{0,40}\bstream"
+    r"|stream\w* (is|are) (disabled|unavailable)|cannot use tools with stream|verified to stream"
+    r"|'stream' does not support|stream must be (set to )?false",
+    re.IGNORECASE,
+)
+
+_NEEDS_REASONING = re.compile(
+    r"reasoning_content.{0,60}(must be passed back|missing)|missing .?reasoning_content", re.I
+)
+_REFUSES_REASONING = re.compile(
+    r"reasoning_(content|details)|signature|(thinking|redacted).{0,20} block", re.IGNORECASE
+)
+_REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
+
+_DOWNGRADES = (
+    Downgrade(
+        _NEEDS_REASONING,
+        with_dialect(returns_reasoning=True, needs_reasoning=True),
+        "the server wants reasoning back; sending it from now on",
+    ),
+    Downgrade(re.compile("stream_options"), with_dialect(stream_options=False), FIELD_REFUSED),
+    Downgrade(
+        re.compile("max_completion_tokens"),
+        with_dialect(output_limit="max_completion_tokens"),
+        "the server has another name for the output limit; asking by that",
+    ),
+    Downgrade(_REFUSES_SCHEMAS, with_dialect(output_schemas=False), FIELD_REFUSED),
+    Downgrade(re.compile("parallel_tool_calls"), with_dialect(one_call=False), FIELD_REFUSED),
+    Downgrade(_REFUSES_STREAMING, without_streaming, STREAMING_REFUSED),
+)
+
+
+class OpenAIChatModel(ProviderModel[ChatDialect]):
+    """A model behind a Chat Completions server.
+
+    `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is the user's name
+    for the model (default: `openai-chat:MODEL`), `model` its name at the server. `inline_calls` are the forms in
+    which it writes calls that its server leaves in the text. Connections are kept between calls; `aclose` closes those
+    of the running event loop.
+    """
+
+    _downgrades = _DOWNGRADES
+    _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded"})
+    _tail_seconds = 2.0  # for usage and `[DONE]`, behind the finish reason
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = OPENAI_BASE_URL,
+        api_key: str | None = None,
+        name: str | None = None,
+        context_window: int | None = None,
+        dialect: ChatDialect | None = None,
+        inline_calls: Sequence[InlineForm] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        name = name or f"{WIRE}:{model}"
+        http = ProviderHttp(base_url, label=name, key=api_key, headers=headers, base_url_hint="usually ending in /v1")
+        dialect = dialect or _default_dialect(http.host)
+        super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
+        self._inline_calls = tuple(inline_calls)
+
+    @property
+    def inline_calls(self) -> Sequence[InlineForm]:
+        return self._inline_calls
+
+    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
+        support = self._mode.dialect.output_schemas
+        return (
+            bool(support)
+            and not (with_tools and support == "without_tools")
+            and strict_schema(output.schema) is not None
+        )
+
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+        body = request_body(
+            request,
+            model=self._model,
+            dialect=self._mode.dialect,
+            stream=self._mode.streaming,
+            replay_state=replay_state,
+        )
+        accept = "text/event-stream" if self._mode.streaming else "application/json"
+        return PostRequest(path="/chat/completions", body=body, accept=accept)
+
+    def _parser(self, request: ModelRequest) -> ChatReplyParser:
+        return ChatReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        if error.status is None or not self._mode.dialect.returns_reasoning:
+            return False
+        text = str(error)
+        return bool(_REFUSES_REASONING.search(text)) and not _NEEDS_REASONING.search(text)
+
+
+class OpenAIProvider(OpenAIChatModel):
+    """A model of OpenAI, or of the server at OPENAI_BASE_URL, always over Chat Completions.
+
+    >>> OpenAIProvider(model="gpt-4o", api_key="sk-example").name
+    'openai-chat:gpt-4o'
+
+    The key is read from OPENAI_API_KEY unless it is given.
+    """
+
+    def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:
+        super().__init__(
+            model,
+            api_key=api_key or provider_key("OPENAI_API_KEY"),
+            base_url=base_url or provider_setting("OPENAI_BASE_URL") or OPENAI_BASE_URL,
+        )
+
+
+def _default_dialect(host: str) -> ChatDialect:
+    if host == "api.openai.com" or host.endswith(".openai.azure.com"):
+        return ChatDialect(output_limit="max_completion_tokens", files=True, output_schemas=True)
+    return ChatDialect()

@@ -1,0 +1,231 @@
+"""One output item of a streaming Responses reply."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from agenticx.llms.wires.json_events import malformed_reply
+from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.json_values import text_in
+from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.llms.wires.openai_responses._parts import Channel, TextPart, iter_texts
+
+__all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]
+
+THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
+"""Emitted before each thought; `OutputItems` drops it before the first of a reply."""
+
+_PART_BYTES = 512  # what a part takes beside its text
+
+State = Literal["open", "arguments_done", "done", "incomplete"]
+"""The state of an item. It begins `open`; `arguments_done` is a call whose arguments are whole and whose item has not
+ended. An item that ended is `done`, or `incomplete` if its status says so. Only calls that are `arguments_done` or
+`done` run.
+"""
+
+_IDENTITY_FIELDS = ("type", "call_id", "name", "arguments", "input", "content", "summary")
+"""The fields that identify an item where ids change with each event."""
+
+
+def is_call(item: dict[str, Any]) -> bool:
+    """Return whether an item calls a tool of the request; xAI reports its own searches on X as custom tool calls."""
+    kind = item.get("type")
+    return kind == "function_call" or (kind == "custom_tool_call" and not text_in(item, "call_id").startswith("xs_"))
+
+
+class OutputItem:
+    """One item, which begins as `head`, at `index` if that is a number. `call` is its number, None if it is no call.
+
+    `final` is the item as its end event has it, None before. The methods return the deltas to emit; they raise
+    `ModelError` if the item contradicts itself, in which `label` names the provider, or exceeds a limit of `size`.
+    """
+
+    def __init__(self, head: dict[str, Any], *, index: object, call: int | None, label: str, size: ReplySize) -> None:
+        self.head = head
+        self.kind = text_in(head, "type")
+        self.id = text_in(head, "id")
+        self.call_id = text_in(head, "call_id")
+        self.index = index if type(index) is int else None
+        self.call = call
+        self.state: State = "open"
+        self.final: dict[str, Any] | None = None
+        self._label = label
+        self._size = size
+        self._name_sent = self._id_sent = False
+        self._parts: dict[tuple[Channel, int], TextPart] = {}
+        self._latest: dict[Channel, tuple[int, TextPart]] = {}
+        self._alternative_arguments: str | None = None
+
+    @property
+    def is_runnable(self) -> bool:
+        """True if the item is a complete call."""
+        return self.call is not None and self.state in ("arguments_done", "done")
+
+    @property
+    def streamed_text(self) -> str:
+        """All text that was streamed so far."""
+        return "".join(part.text for part in self._parts.values())
+
+    def repeats(self, index: object, item: dict[str, Any]) -> bool:
+        """Return whether `item`, at `index`, is this finished item again, not another one with the same number."""
+        final = self.final or {}
+        if all(final.get(name) == item.get(name) for name in _IDENTITY_FIELDS):
+            return True
+        moved = type(index) is int and self.index is not None and index != self.index
+        ids = ((self.id, text_in(item, "id")), (self.call_id, text_in(item, "call_id")))
+        return not moved and any(mine and mine == its for mine, its in ids)
+
+    # --- events
+
+    def begin(self) -> list[Delta]:
+        """Return the deltas of the item's start: the head of a call."""
+        return self._emit_identity(self.head, last=False)
+
+    def extend(self, channel: Channel, index: int, text: str) -> list[Delta]:
+        """Append the next fragment of a part."""
+        if self.call is not None and self.state != "open":
+            raise malformed_reply("a tool call goes on behind its end", label=self._label)
+        part = self._parts.get((channel, index))
+        return self._emit(channel, self._begin_part(channel, index) if part is None else part, text)
+
+    def complete(self, channel: Channel, index: int, whole: str) -> list[Delta]:
+        """Complete a part with its whole text."""
+        if channel in ("arguments", "input"):
+            deltas = self._complete_arguments(channel, whole)
+            self.state = "arguments_done" if self.state == "open" else self.state
+            return deltas
+        part = self._find_part(channel, index, whole)
+        part.ended = True
+        return self._complete_text(channel, part, whole)
+
+    def close(self, item: dict[str, Any]) -> list[Delta]:
+        """End the item with its final version."""
+        again, self.final = self.final is not None, item
+        self.id, self.call_id = self.id or text_in(item, "id"), self.call_id or text_in(item, "call_id")
+        deltas = [*self._emit_identity(item, last=True), *self._emit_rest(item)]
+        if self.kind == "custom_tool_call" and self.call is not None and not again:
+            deltas.append(ToolCallDelta(self.call, arguments='"' if self.streamed_text else '""'))
+        self.state = "incomplete" if item.get("status") == "incomplete" else "done"
+        return deltas
+
+    # --- the end of the reply
+
+    def reconcile(self, item: dict[str, Any]) -> list[Delta]:
+        """Reconcile with the item in the final list; one listed as in progress keeps the state from its events."""
+        if self.final is not None:
+            return self._emit_rest(item)
+        state = self.state
+        deltas = self.close(item)
+        self.state = state if item.get("status") == "in_progress" else self.state
+        return deltas
+
+    def flush(self) -> list[Delta]:
+        """Return the deltas of the start of an item that never ended, if nothing of it was streamed since."""
+        return self._emit_rest(self.head) if self.final is None and not self.streamed_text else []
+
+    # --- deltas
+
+    def _emit_identity(self, item: dict[str, Any], *, last: bool) -> list[Delta]:
+        """Return the call's name and id once they are known; at the end, the item's id replaces a missing one."""
+        if self.call is None or (self._name_sent and self._id_sent):
+            return []
+        name = "" if self._name_sent else text_in(item, "name")
+        id_ = "" if self._id_sent else text_in(item, "call_id") or (text_in(item, "id") if last else "")
+        self._name_sent, self._id_sent = self._name_sent or bool(name), self._id_sent or bool(id_)
+        return [ToolCallDelta(self.call, id_, name)]
+
+    def _emit_rest(self, item: dict[str, Any]) -> list[Delta]:
+        """Return the deltas of everything in the whole item that was not streamed."""
+        if self.kind == "function_call":
+            return self._complete_arguments("arguments", text_in(item, "arguments"))
+        if self.kind == "custom_tool_call":
+            return self._complete_arguments("input", text_in(item, "input"))
+        deltas: list[Delta] = []
+        listed: dict[Channel, list[tuple[int, str]]] = {}
+        for channel, index, text in iter_texts(item):
+            listed.setdefault(channel, []).append((index, text))
+        for channel, texts in listed.items():
+            for part, text in self._match_parts(channel, texts):
+                deltas += self._complete_text(channel, part, text)
+        return deltas
+
+    def _complete_arguments(self, channel: Channel, whole: str) -> list[Delta]:
+        """Return the rest of whole arguments; one other spelling of the same arguments is accepted."""
+        part = self._parts.get((channel, 0)) or self._begin_part(channel, 0)
+        rest = part.remainder(whole)
+        if rest is not None and (not rest or not part.size or self.state == "open"):
+            return self._emit(channel, part, rest)
+        if whole in ("", self._alternative_arguments):
+            return []
+        if self._alternative_arguments is not None or not (
+            part.text.startswith(whole) or _equal_json(part.text, whole)
+        ):
+            raise malformed_reply("it says twice, and differently, what a tool is called with", label=self._label)
+        self._alternative_arguments = whole
+        return []
+
+    def _complete_text(self, channel: Channel, part: TextPart, whole: str) -> list[Delta]:
+        """Return the rest of a whole text, nothing if the streamed text differs from it."""
+        return self._emit(channel, part, part.remainder(whole) or "")
+
+    def _emit(self, channel: Channel, part: TextPart, text: str) -> list[Delta]:
+        if not text:
+            return []
+        first = not part.size
+        part.add(text)
+        match channel:
+            case "text" | "refusal":
+                return [TextDelta(text)]
+            case "summary" | "reasoning":
+                return [THOUGHT_SEPARATOR, ThinkingDelta(text)] if first else [ThinkingDelta(text)]
+            case "input":
+                text = _json_string_fragment(text, first=first)
+            case "arguments":
+                pass
+        return [] if self.call is None else [ToolCallDelta(self.call, arguments=text)]
+
+    # --- its parts
+
+    def _begin_part(self, channel: Channel, index: int) -> TextPart:
+        if len(self._parts) >= MAX_ITEMS:
+            raise malformed_reply(f"an item of it has more than {MAX_ITEMS} parts", label=self._label)
+        self._size.count_kept_bytes(_PART_BYTES)
+        part = self._parts[channel, index] = TextPart()
+        self._latest[channel] = (index, part)
+        return part
+
+    def _find_part(self, channel: Channel, index: int, whole: str) -> TextPart:
+        """Return the part at `index`, else the latest open one if it is a prefix of `whole`, else a new one."""
+        if (part := self._parts.get((channel, index))) is not None:
+            return part
+        latest_index, latest = self._latest.get(channel, (index, None))
+        if latest is None or latest.ended or latest.remainder(whole) is None:
+            return self._begin_part(channel, index)
+        self._parts[channel, index] = self._parts.pop((channel, latest_index))
+        self._latest[channel] = (index, latest)
+        return latest
+
+    def _match_parts(self, channel: Channel, texts: list[tuple[int, str]]) -> list[tuple[TextPart, str]]:
+        """Return each text of the whole item with its part: by index, or in order if the indexes differ."""
+        seen = sorted(index for of, index in self._parts if of == channel)
+        if set(seen) <= {index for index, _ in texts}:
+            indexes = [index for index, _ in texts]
+        else:
+            last = seen[-1]
+            indexes = [*seen, *(last + 1 + more for more in range(len(texts) - len(seen)))]
+        parts = (self._parts.get((channel, place)) or self._begin_part(channel, place) for place in indexes)
+        return [(part, text) for part, (_, text) in zip(parts, texts, strict=False)]
+
+
+def _json_string_fragment(text: str, *, first: bool) -> str:
+    """Return a fragment of an input escaped as in a JSON string, so that arguments are always JSON."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted[:-1] if first else quoted[1:-1]
+
+
+def _equal_json(left: str, right: str) -> bool:
+    try:
+        return json.loads(left) == json.loads(right)
+    except (ValueError, RecursionError):
+        return False

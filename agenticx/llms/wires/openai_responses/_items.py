@@ -1,0 +1,147 @@
+"""The output items of a streaming Responses reply, and the assignment of events to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agenticx.llms.wires.json_events import malformed_reply
+from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.json_values import text_in
+from agenticx.llms.base import Delta, ReplySize, ThinkingDelta, ToolCallDelta
+from agenticx.llms.wires.openai_responses._item import THOUGHT_SEPARATOR, OutputItem, is_call
+from agenticx.llms.wires.openai_responses._parts import Channel
+
+__all__ = ["OutputItems"]
+
+_ITEM_KINDS: dict[Channel, str] = {
+    "text": "message",
+    "refusal": "message",
+    "summary": "reasoning",
+    "reasoning": "reasoning",
+    "arguments": "function_call",
+    "input": "custom_tool_call",
+}
+
+
+class OutputItems:
+    """The items of one reply, `ordered` by their beginning. `size` counts the memory they take.
+
+    `original_names` maps the sent names of tools to the original ones, where they differ.
+
+    An event belongs to the item of its id, else of its call id, else of its index, else to the latest of its kind. If
+    several items have the same id, the index decides; an item without a start begins with its first event.
+    """
+
+    def __init__(self, *, label: str, size: ReplySize, original_names: Mapping[str, str]) -> None:
+        self.ordered: list[OutputItem] = []
+        self._label = label
+        self._size = size
+        self._original_names = original_names
+        self._has_thinking = False
+        self._by_id: dict[str, OutputItem] = {}
+        self._by_call_id: dict[str, OutputItem] = {}
+        self._by_index: dict[int, OutputItem] = {}
+        self._latest: dict[str, OutputItem] = {}
+
+    @property
+    def has_open_calls(self) -> bool:
+        """True if a call was never ended, or ended as incomplete."""
+        return any(item.call is not None and not item.is_runnable for item in self.ordered)
+
+    @property
+    def finished(self) -> list[dict[str, Any]]:
+        """The finished items."""
+        return [item.final for item in self.ordered if item.final is not None]
+
+    # --- events
+
+    def begin(self, index: object, head: dict[str, Any], deltas: list[Delta]) -> OutputItem:
+        """Begin an item and return it."""
+        if len(self.ordered) >= MAX_ITEMS:
+            raise malformed_reply(f"it has more than {MAX_ITEMS} items", label=self._label)
+        self._size.count_kept_json(head)
+        call = self._size.allocate_call() if is_call(head) else None
+        item = OutputItem(head, index=index, call=call, label=self._label, size=self._size)
+        self.ordered.append(item)
+        self._latest[item.kind] = item
+        if item.index is not None:
+            self._by_index[item.index] = item
+        self._register(item)
+        self._emit(item.begin(), deltas)
+        return item
+
+    def extend(self, event: dict[str, Any], channel: Channel, part: int, text: str, deltas: list[Delta]) -> None:
+        """Append the next fragment of a part."""
+        item = self.find_or_begin(event, channel, deltas)
+        if item.final is not None and item.call is not None and item.id != event.get("item_id"):
+            item = self._begin_implied(event, channel, deltas)
+        self._emit(item.extend(channel, part, text), deltas)
+
+    def complete(self, event: dict[str, Any], channel: Channel, part: int, whole: str, deltas: list[Delta]) -> None:
+        """Complete a part with its whole text."""
+        item = self.find_or_begin(event, channel, deltas)
+        self._emit(item.complete(channel, part, whole), deltas)
+
+    def close(self, index: object, final: dict[str, Any], deltas: list[Delta]) -> None:
+        """End an item, which may not have begun, or may have ended before."""
+        item = self._find(index, text_in(final, "id"), text_in(final, "call_id"), text_in(final, "type"))
+        if item is None or (item.final is not None and not item.repeats(index, final)):
+            item = self.begin(index, final, deltas)
+        self._count_size(item, final)
+        self._emit(item.close(final), deltas)
+        self._register(item)
+
+    # --- the end of the reply
+
+    def at_index(self, index: int) -> OutputItem | None:
+        """Return the item that began at that index, the last one if there are several."""
+        return self._by_index.get(index)
+
+    def reconcile(self, item: OutputItem, listed: dict[str, Any], deltas: list[Delta]) -> None:
+        """Reconcile an item with its entry in the final list."""
+        if item.final is None:
+            self._count_size(item, listed)
+        self._emit(item.reconcile(listed), deltas)
+
+    def flush(self, deltas: list[Delta]) -> None:
+        """Add the remaining deltas of items that never ended."""
+        for item in self.ordered:
+            self._emit(item.flush(), deltas)
+
+    # --- assignment of events to items
+
+    def find_or_begin(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
+        """Return the item of an event; begin it if there is none yet."""
+        found = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
+        return self._begin_implied(event, channel, deltas) if found is None else found
+
+    def _begin_implied(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
+        head = {"type": _ITEM_KINDS[channel], "id": text_in(event, "item_id")}
+        return self.begin(event.get("output_index"), head, deltas)
+
+    def _find(self, index: object, id_: str, call_id: str, kind: str) -> OutputItem | None:
+        candidate = self._by_index.get(index) if type(index) is int else self._latest.get(kind)
+        if candidate is not None and ((id_ and candidate.id == id_) or (call_id and candidate.call_id == call_id)):
+            return candidate if candidate.kind == kind else None
+        candidates = (self._by_id.get(id_), self._by_call_id.get(call_id), candidate)
+        return next((item for item in candidates if item is not None and item.kind == kind), None)
+
+    def _register(self, item: OutputItem) -> None:
+        if item.id:
+            self._by_id[item.id] = item
+        if item.call_id:
+            self._by_call_id[item.call_id] = item
+
+    def _count_size(self, item: OutputItem, final: dict[str, Any]) -> None:
+        if final is not item.head:
+            self._size.count_kept_json(final)
+
+    def _emit(self, emitted: Iterable[Delta], deltas: list[Delta]) -> None:
+        for delta in emitted:
+            if isinstance(delta, ToolCallDelta) and delta.name in self._original_names:
+                deltas.append(replace(delta, name=self._original_names[delta.name]))
+            elif self._has_thinking or delta is not THOUGHT_SEPARATOR:
+                deltas.append(delta)
+            self._has_thinking = self._has_thinking or isinstance(delta, ThinkingDelta)

@@ -1,0 +1,68 @@
+"""The texts of an output item: the kind of each, and its streamed part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from agenticx.llms.json_values import items_in, text_in
+
+__all__ = ["Channel", "TextPart", "iter_texts", "part_text"]
+
+Channel = Literal["text", "refusal", "summary", "reasoning", "arguments", "input"]
+"""The kind of a text; a custom tool's `input` is any text, `arguments` is JSON."""
+
+_PART_TYPES: dict[str, tuple[Channel, str]] = {
+    "output_text": ("text", "text"),
+    "text": ("text", "text"),
+    "refusal": ("refusal", "refusal"),
+    "summary_text": ("summary", "text"),
+    "reasoning_text": ("reasoning", "text"),
+}
+
+
+class TextPart:
+    """One text as streamed so far, `size` characters. `ended` is true once an event had the whole text."""
+
+    __slots__ = ("_fragments", "ended", "size")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._fragments: list[str] = []
+        self.size = 0
+
+    @property
+    def text(self) -> str:
+        if len(self._fragments) > 1:
+            self._fragments = ["".join(self._fragments)]
+        return self._fragments[0] if self._fragments else ""
+
+    def add(self, text: str) -> None:
+        """Append the next fragment."""
+        self._fragments.append(text)
+        self.size += len(text)
+
+    def remainder(self, whole: str) -> str | None:
+        """Return the part of `whole` not streamed yet, None if the streamed text differs; linear in `whole`."""
+        if len(whole) < self.size:
+            return None
+        position = 0
+        for fragment in self._fragments:
+            if not whole.startswith(fragment, position):
+                return None
+            position += len(fragment)
+        return whole[position:]
+
+
+def iter_texts(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
+    """Yield the texts of a whole item that is no call: the channel, the index within its list, the text."""
+    for name in ("summary", "content"):
+        for index, part in enumerate(items_in(item, name)):
+            if found := part_text(part):
+                yield found[0], index, found[1]
+
+
+def part_text(part: dict[str, Any]) -> tuple[Channel, str] | None:
+    """Return the channel and the text of a part of an item, None if it has no text."""
+    found = _PART_TYPES.get(text_in(part, "type"))
+    return None if found is None else (found[0], text_in(part, found[1]))

@@ -1,0 +1,159 @@
+"""The base of all models behind a provider's server: sending, downgrading and reading replies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from agenticx.errors import ModelError
+from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
+from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
+from agenticx.llms.memory_estimate import history_size
+from agenticx.llms.base import Delta, ModelRequest
+from agenticx.logs import get_logger
+from agenticx.threads import run_sized
+
+__all__ = [
+    "FIELD_REFUSED",
+    "STREAMING_REFUSED",
+    "PostRequest",
+    "ProviderModel",
+    "RequestMode",
+    "with_dialect",
+    "without_streaming",
+]
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostRequest:
+    """One request for a reply: a JSON body that is posted to `path` below the base URL."""
+
+    path: str
+    body: bytes
+    accept: str = "text/event-stream"
+    query: Mapping[str, str] | None = None
+
+
+Dialect = TypeVar("Dialect")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMode(Generic[Dialect]):
+    """The form of the requests to a server: its dialect, and whether replies are streamed."""
+
+    dialect: Dialect
+    streaming: bool = True
+
+
+def with_dialect(**changes: Any) -> Callable[[RequestMode[Any]], RequestMode[Any]]:
+    """Return a change of the request mode that sets these fields of its dialect."""
+    return lambda way: replace(way, dialect=replace(way.dialect, **changes))
+
+
+def without_streaming(way: RequestMode[Any]) -> RequestMode[Any]:
+    """Return the same request mode without streaming."""
+    return replace(way, streaming=False)
+
+
+FIELD_REFUSED = "the server refuses a field; asking without it"
+STREAMING_REFUSED = "the server refuses to stream; asking for whole replies"
+
+
+class ProviderModel(ABC, Generic[Dialect]):
+    """A model that is called over `http`; a wire adds its requests, its parser and its downgrades.
+
+    `model` is its name at the server, `name` its name for the user. Requests are made in `dialect` until the server
+    refuses one and one of the `_downgrades` applies, which is used from then on.
+    """
+
+    _tail_seconds: ClassVar[float | None] = None
+    """Seconds to wait for the end of the body once the reply is complete; None waits as long as for any other read."""
+
+    _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
+    """The codes of errors that may have been caused by the form of the request."""
+
+    _downgrades: Sequence[Downgrade[RequestMode[Dialect]]] = ()
+
+    def __init__(
+        self, model: str, http: ProviderHttp, *, name: str, context_window: int | None, dialect: Dialect
+    ) -> None:
+        self._model = model
+        self._http = http
+        self._name = name
+        self._context_window = context_window
+        self._mode = RequestMode(dialect)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, host={self._http.host!r})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_window(self) -> int | None:
+        return self._context_window
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._http.aclose()
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
+        """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
+        return read_reply(
+            lambda: self._send(request),
+            self._parser(request),
+            label=f"{self._name} at {self._http.host}",
+            redact=self._http.hide_secrets,
+            tail_seconds=self._tail_seconds,
+        )
+
+    async def _send(self, request: ModelRequest) -> ProviderResponse:
+        """Send the request, downgraded until the server accepts it; downgrades are kept for later requests."""
+        replay_state = True
+        while True:
+            mode = self._mode
+            try:
+                post = await run_sized(
+                    self._build_request, request, replay_state, size=history_size(request.messages), name="agx request"
+                )
+                return await self._post(post, request.timeout)
+            except ModelError as error:
+                if replay_state and self._refuses_state(error):
+                    log.warning("the server refuses its own earlier output; sending it as text", model=self._name)
+                    replay_state = False
+                elif not self._try_downgrade(error, mode):
+                    raise
+
+    async def _post(self, post: PostRequest, timeout: float | None) -> ProviderResponse:
+        return await self._http.post(post.path, post.body, accept=post.accept, query=post.query, timeout=timeout)
+
+    def _try_downgrade(self, error: ModelError, mode: RequestMode[Dialect]) -> bool:
+        """Switch to the downgrade that the error calls for, from now on; return False if there is none."""
+        downgrade = find_downgrade(mode, error, self._downgrades) if error.code in self._downgrade_codes else None
+        if downgrade is None:
+            return False
+        before, self._mode = self._mode, downgrade.apply(self._mode)
+        if self._mode != before:  # else another call was refused the same just now
+            write = log.info if self._mode.streaming == before.streaming else log.warning
+            write(downgrade.log_message, model=self._name, reason=str(error))
+        return True
+
+    # --- implemented by the wires
+
+    @abstractmethod
+    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+        """Build the request; `replay_state` is false once the server refused its own earlier output."""
+
+    @abstractmethod
+    def _parser(self, request: ModelRequest) -> ReplyParser:
+        """Return a parser of the reply to that request."""
+
+    def _refuses_state(self, error: ModelError) -> bool:
+        """Return whether the error means that the server does not accept its own earlier output any more."""
+        return False

@@ -1,0 +1,1 @@
+"""Models around another model: retries, prices, capabilities, think blocks, XML tools."""

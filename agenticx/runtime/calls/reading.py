@@ -1,0 +1,151 @@
+"""Parsing and validation of a reply's calls, and the answers of those that cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from agenticx import user_code
+from agenticx.errors import AgenticXError, InvalidArguments
+from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
+from agenticx.messages import ToolCall, ToolOutcome
+from agenticx.runtime.structured_output import OutputCallResult
+from agenticx.runtime.calls.tool_output import jsonable
+from agenticx.runtime.turn import Turn
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import Tool, is_parallel
+from agenticx.tools.coercion import coerce_numbers
+
+__all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "validate_arguments"]
+
+CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
+
+_MAX_CHARS_ON_LOOP = 2 * 1024
+"""Characters of arguments that are parsed on the event loop; longer ones are parsed in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The answer of one call."""
+
+    text: str
+    outcome: ToolOutcome = "ok"
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedArguments:
+    """Arguments as a tool accepts them; `repaired` is true if they differ from what the model sent."""
+
+    arguments: dict[str, Any]
+    repaired: bool = False
+
+
+@dataclass(slots=True)
+class PendingCall:
+    """One call and the state of its execution.
+
+    `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
+    `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
+    both are None. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody
+    waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the engine
+    in something that the tool asked of it: it ends the turn, whatever the tool makes of it. A `closed` call emits no
+    more events.
+    """
+
+    call: ToolCall
+    parsed_arguments: Any
+    tool: Tool | None = None
+    arguments: dict[str, Any] | None = None
+    problem: CallOutcome | None = None
+    repaired: bool = False
+    started: float | None = None
+    ended: float | None = None
+    value: list[object] = field(default_factory=list[object])
+    partial: list[object] = field(default_factory=list[object])
+    outcome: CallOutcome | None = None
+    failure: AgenticXError | None = None
+    closed: bool = False
+
+    @property
+    def parallel(self) -> bool:
+        return self.problem is not None or (self.tool is not None and is_parallel(self.tool))
+
+
+async def read_call(
+    turn: Turn, pending: PendingCall, *, cut: bool, output_result: OutputCallResult | None = None
+) -> None:
+    """Parse and validate the call and fill in its fields; `output_result` answers a call that no tool runs."""
+    if len(pending.call.arguments) > _MAX_CHARS_ON_LOOP:
+        await run_in_thread(_read, turn, pending, cut, output_result, name="agx reading a call")
+    else:
+        _read(turn, pending, cut, output_result)
+
+
+def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCallResult | None) -> None:
+    malformed: InvalidArguments | None = None
+    try:
+        pending.parsed_arguments = parse_arguments(pending.call.arguments)
+    except InvalidArguments as exc:
+        malformed = exc
+    if output_result is not None:
+        pending.problem = CallOutcome(output_result.text, output_result.outcome)
+        return
+    pending.tool = turn.tools.find(pending.call.name)
+    if pending.tool is None:
+        pending.problem = _unknown_tool(turn, pending.call)
+    elif cut:
+        pending.problem = CallOutcome(CUT, "invalid_arguments")
+    else:
+        try:
+            sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
+            taken = validate_arguments(pending.tool, sent)
+        except InvalidArguments as exc:
+            pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
+        else:
+            pending.arguments, pending.repaired = taken.arguments, taken.repaired or malformed is not None
+
+
+def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
+    """Return the arguments that a malformed text most likely means, if the tool only reads; else raise `malformed`."""
+    if not tool.read_only:
+        raise malformed
+    try:
+        return repair_arguments(call.arguments)
+    except InvalidArguments:
+        raise malformed from None
+
+
+def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
+    known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
+    return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
+
+
+def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
+    """Return the arguments after the tool's own validation, with numbers in another form converted if needed.
+
+    Raises `InvalidArguments`, whatever that validation does.
+    """
+    check_value_count(arguments)
+    try:
+        return ValidatedArguments(_validate(tool, arguments))
+    except InvalidArguments:
+        fitted, changed = coerce_numbers(tool.schema.parameters, dict(arguments))
+        if not changed:
+            raise
+    return ValidatedArguments(_validate(tool, fitted), repaired=True)
+
+
+def _validate(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    what = f"the validation of tool {tool.schema.name!r}"
+    try:
+        value: object = user_code.call_sync(tool.validate, arguments, what=what)
+        if not isinstance(value, dict):
+            raise InvalidArguments(f"{what} returned {type(value).__name__}, not a dict")
+        user_code.call_sync(jsonable, value, what=what)  # events, questions and digests use its JSON
+    except InvalidArguments:
+        raise
+    except AgenticXError as exc:
+        raise InvalidArguments(str(exc)) from exc
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,208 @@
+"""The typed object that ends a turn: how the model is asked for it, and how its answer is validated.
+
+A model that can be held to a schema answers in JSON. Any other model gives its answer as the arguments of a call that
+is not run, `submit_output`. An answer that does not fit is reported back to the model with its problems, twice at most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import from_json, to_json
+
+from agenticx import user_code
+from agenticx.errors import AgenticXError, InvalidArguments, ModelError
+from agenticx.llms.arguments import parse_arguments
+from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, ToolSchema, takes_output_schema
+from agenticx.messages import ToolCall, ToolOutcome
+
+__all__ = ["MAX_REPAIRS", "OutputCallResult", "OutputType", "TurnOutput"]
+
+MAX_REPAIRS = 2
+"""The number of further attempts after an answer that does not fit."""
+
+TOOL_NAME = "submit_output"
+ACCEPTED = "Taken as the answer."
+NOT_ALONE = "Not taken: other calls were made beside it. When you have their results, call this once, and nothing else."
+CUT = "Not taken: the output limit cut the answer. Give a shorter one."
+_DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
+_MAX_PROBLEMS = 10
+
+
+class OutputType:
+    """A pydantic model, dataclass, TypedDict or any other type whose JSON Schema is that of an object.
+
+    Raises `TypeError` for any other type.
+    """
+
+    def __init__(self, type_: Any) -> None:
+        self.name = getattr(type_, "__name__", None) or str(type_)
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
+            schema = _resolve_root(self._adapter.json_schema())
+        except (PydanticUserError, NameError) as exc:
+            raise TypeError(f"output_type {self.name} cannot be used: {exc}") from exc
+        if schema.get("type") != "object":
+            raise TypeError(f"output_type {self.name} must be one whose JSON Schema is an object, such as a model")
+        self.schema = OutputSchema(re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:64], schema)
+
+    def read(self, text: str) -> Any:
+        """Return the JSON value of the object in `text`.
+
+        Raises `InvalidArguments` with its problems if it does not fit.
+        """
+        try:
+            value = parse_arguments(text)
+            return user_code.call_sync(self._validate, to_json(value), what=f"output_type {self.name}")
+        except InvalidArguments:
+            raise
+        except AgenticXError as exc:  # raised by a validator of the type
+            raise InvalidArguments(str(exc)) from exc
+
+    def _validate(self, json: bytes) -> Any:
+        try:
+            value = self._adapter.validate_json(json)
+        except ValidationError as exc:
+            raise InvalidArguments(_describe_errors(exc)) from exc
+        return from_json(self._adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCallResult:
+    """The result of a `submit_output` call, which no tool runs."""
+
+    outcome: ToolOutcome
+    text: str
+
+
+class TurnOutput:
+    """The requested output of one turn and the attempts at it.
+
+    Without a type nothing is requested and every answer is accepted.
+    """
+
+    def __init__(self, output_type: Any, model: ChatModel, tool_names: Sequence[str]) -> None:
+        self._type = None if output_type is None else OutputType(output_type)
+        self._tool: ToolSchema | None = None
+        if self._type is not None and not takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
+            self._tool = _submit_tool(self._type, tool_names)
+        self._values: list[Any] = []
+        self._problems: list[str] = []
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The output's field of the `final` event, empty if there is no output."""
+        return {"output": self._values[0]} if self._values else {}
+
+    @property
+    def tool_names(self) -> Sequence[str]:
+        """The name of the tool that takes the object.
+
+        Empty if the model answers in JSON, or if no object is requested.
+        """
+        return [] if self._tool is None else [self._tool.name]
+
+    def extend_request(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with the tool or the schema that asks for the object."""
+        if self._type is None:
+            return request
+        if self._tool is not None:
+            return replace(request, tools=[*request.tools, self._tool])
+        return replace(request, output_schema=self._type.schema)
+
+    def submit_calls(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
+        """Submit the calls of a reply and return the result of each `submit_output` call by its id.
+
+        Only a call that stands alone is accepted as the object.
+        """
+        if self._tool is None:
+            return {}
+        own = [call for call in calls if call.name == self._tool.name]
+        if len(calls) > 1:
+            return {call.id: OutputCallResult("error", NOT_ALONE) for call in own}
+        return {call.id: self._submit_call(call, cut=cut) for call in own}
+
+    def submit_text(self, reply: Reply) -> str | None:
+        """Submit a reply without calls.
+
+        Returns its problem as a reminder for the model, or None if it can be the answer.
+        """
+        if self._type is None or not reply.is_whole:
+            return None
+        problem = (
+            self._store(_strip_fence(reply.text)) if reply.text.strip() else self._record_problem("the answer is empty")
+        )
+        if problem is None:
+            return None
+        if self._tool is not None:
+            return f"the answer must come as a call of {self._tool.name}, and in text it is not usable: {problem}"
+        schema = to_json(dict(self._type.schema.schema)).decode()
+        return f"the answer is not usable: {problem}\nGive one JSON object of this schema and nothing else:\n{schema}"
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the object has been received."""
+        return bool(self._values)
+
+    def check_attempts(self) -> None:
+        """Raise `ModelError` if there is no object and the model has used all of its attempts."""
+        if len(self._problems) > MAX_REPAIRS and not self._values:
+            assert self._type is not None
+            tries = f"{len(self._problems)} tries; the last: {self._problems[-1]}"
+            raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
+
+    def _submit_call(self, call: ToolCall, *, cut: bool) -> OutputCallResult:
+        problem = self._record_problem(CUT) if cut else self._store(call.arguments)
+        if problem is None:
+            return OutputCallResult("ok", ACCEPTED)
+        return OutputCallResult("invalid_arguments", CUT if cut else f"Not taken: {problem}")
+
+    def _store(self, text: str) -> str | None:
+        """Store the object in `text` and return None, or record and return its problem."""
+        assert self._type is not None
+        try:
+            self._values.append(self._type.read(text))
+        except InvalidArguments as exc:
+            return self._record_problem(
+                str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
+            )
+        return None
+
+    def _record_problem(self, problem: str) -> str:
+        self._problems.append(problem)
+        return problem
+
+
+def _submit_tool(type_: OutputType, used_names: Sequence[str]) -> ToolSchema:
+    name = TOOL_NAME
+    while name in used_names:
+        name += "_"
+    schema = type_.schema.schema
+    return ToolSchema(name, " ".join(filter(None, [_DESCRIPTION, schema.get("description")])), schema)
+
+
+def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with the definition in place that its root refers to, as the schemas of recursive types do."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    definitions = cast("dict[str, dict[str, Any]]", schema["$defs"])
+    return {**definitions[reference.rpartition("/")[2]], "$defs": definitions}
+
+
+def _describe_errors(exc: ValidationError) -> str:
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    descriptions = [f"{'.'.join(str(step) for step in error['loc']) or 'it'}: {error['msg']}" for error in errors]
+    more = [f"and {len(descriptions) - _MAX_PROBLEMS} more"] if len(descriptions) > _MAX_PROBLEMS else []
+    return "; ".join([*descriptions[:_MAX_PROBLEMS], *more])
+
+
+def _strip_fence(text: str) -> str:
+    """Return the text without the code fence around all of it, which many models add unasked."""
+    fenced = re.fullmatch(r"\s*```\w*\n(.*?)\n?```\s*", text, re.DOTALL)
+    return fenced[1] if fenced else text

@@ -1,0 +1,1 @@
+"""The agent's file changes: snapshots before each edit, and putting files back."""

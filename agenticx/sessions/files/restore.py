@@ -1,0 +1,215 @@
+"""Restoring of files that the agent's file tools changed, as they were at another message.
+
+Each file's edits record its content before and after. A file with any other content was changed by somebody else since,
+and is not touched. If an edit does not begin with the content that the previous one left, somebody else changed the
+file in between: undoing stops behind their change. Edits are redone only if a rewind undid them: a file that somebody
+else had put back before the rewind stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from agenticx.errors import ToolError
+from agenticx.sessions.files.snapshots import LARGEST_FILE, TOO_LARGE, FileEdit, RewindEdit, SessionSnapshots, content_digest
+from agenticx.tools.builtin.files import file_version, is_private
+from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
+
+__all__ = ["RestoredFile", "restore_files"]
+
+
+_PARTIAL_REASON = "Only in part: somebody else changed it in between, and their change was kept."
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """The outcome for one file; `path` is relative to the workspace, `reason` says why it is not as it was then.
+
+    `version` is the entry of `ToolState.files` for a file whose content the conversation knows.
+    """
+
+    path: str
+    outcome: Literal["restored", "removed", "unchanged", "left"]
+    reason: str | None = None
+    version: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Transition:
+    """The content that a file must have to be changed, and its content afterwards (digests; None: no file).
+
+    It undoes the edits of the calls `undone`, and makes those of the calls `redone` again.
+    """
+
+    start: str | None
+    end: str | None
+    undone: frozenset[str] = frozenset()
+    redone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePlan:
+    """The planned transition of a file.
+
+    It is not `complete` if going on would overwrite somebody else's change; `mode` is for a file that is created again.
+    The transition is not `permitted` if somebody else had undone the edits that it would redo.
+    """
+
+    path: str
+    transition: _Transition
+    complete: bool = True
+    mode: int | None = None
+    permitted: bool = True
+
+
+def restore_files(
+    snapshots: SessionSnapshots,
+    workspace: Path,
+    *,
+    undone: Collection[str],
+    redone: Collection[str],
+    private: Collection[Path] = (),
+) -> list[RestoredFile]:
+    """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
+
+    Files in the folders `private` are neither changed nor read. Raises `DamagedData`, with nothing changed, if the
+    lists of edits and rewinds cannot be read.
+    """
+    if not undone and not redone:
+        return []
+    plans = _plan_files(snapshots.edits(), snapshots.rewind_edits(), undone, redone)
+    return [_restore_file(snapshots, workspace, plan, private) for plan in plans]
+
+
+def _plan_files(
+    edits: Iterable[FileEdit], rewinds: Iterable[RewindEdit], undone: Collection[str], redone: Collection[str]
+) -> list[_FilePlan]:
+    """Return a plan for each file that these calls changed."""
+    undo_steps: dict[str, list[_Transition]] = {}
+    redo_steps: dict[str, list[_Transition]] = {}
+    for edit in edits:
+        call_ids = frozenset((edit.call_id,))
+        if edit.call_id in undone:
+            undo_steps.setdefault(edit.path, []).insert(0, _Transition(edit.after, edit.before, undone=call_ids))
+        elif edit.call_id in redone:
+            redo_steps.setdefault(edit.path, []).append(_Transition(edit.before, edit.after, redone=call_ids))
+    undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
+    modes: dict[str, int] = {}
+    for rewind in rewinds:
+        undone_by_rewinds[rewind.path] = (
+            undone_by_rewinds.get(rewind.path, frozenset()).difference(rewind.redone).union(rewind.undone)
+        )
+        if rewind.mode is not None:
+            modes[rewind.path] = rewind.mode
+    return [
+        replace(
+            _plan_file(
+                path,
+                _join_steps(undo_steps.get(path, [])),
+                _join_steps(redo_steps.get(path, [])),
+                undone_by_rewinds.get(path, frozenset()),
+            ),
+            mode=modes.get(path),
+        )
+        for path in undo_steps | redo_steps
+    ]
+
+
+def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
+    """Join steps as long as each begins with the content that the one before left.
+
+    Where it does not, somebody else changed the file: a→b b→c d→e becomes a→c d→e.
+    """
+    transitions: list[_Transition] = []
+    for step in steps:
+        if transitions and transitions[-1].end == step.start != TOO_LARGE:
+            last = transitions[-1]
+            transitions[-1] = _Transition(last.start, step.end, last.undone | step.undone, last.redone | step.redone)
+        else:
+            transitions.append(step)
+    return transitions
+
+
+def _plan_file(
+    path: str, undo_steps: list[_Transition], redo_steps: list[_Transition], undone_by_rewinds: frozenset[str]
+) -> _FilePlan:
+    """Return the transition of a file from its joined undo steps and redo steps, either of which may be empty.
+
+    Undo stops at the last change by somebody else, redo begins behind it. Say the edits are a→b and x→y, and somebody
+    changed b to x in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are a→b
+    and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind has
+    undone them (`undone_by_rewinds`).
+    """
+    if not undo_steps:
+        return _FilePlan(path, redo_steps[-1], permitted=redo_steps[-1].redone <= undone_by_rewinds)
+    if not redo_steps or len(undo_steps) > 1:
+        return _FilePlan(path, undo_steps[0], complete=len(undo_steps) == 1)
+    if not redo_steps[-1].redone <= undone_by_rewinds:
+        return _FilePlan(path, undo_steps[0], complete=False)
+    joined = _join_steps((undo_steps[0], redo_steps[-1]))
+    return _FilePlan(path, joined[0], complete=len(joined) == 1)
+
+
+def _restore_file(
+    snapshots: SessionSnapshots, workspace: Path, plan: _FilePlan, private: Collection[Path]
+) -> RestoredFile:
+    try:
+        place = resolve_in_workspace(plan.path, workspace)
+        if str(place.path) != plan.path:
+            return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
+        if is_private(place, private):
+            return RestoredFile(
+                place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
+            )
+        done = _apply(snapshots, place, plan)
+    except ToolError as exc:
+        return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
+    return done if plan.complete or done.outcome == "left" else replace(done, reason=_PARTIAL_REASON, version=None)
+
+
+def _display_path(path: str, workspace: Path) -> str:
+    root = os.path.realpath(workspace)
+    return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
+
+
+def _apply(snapshots: SessionSnapshots, place: WorkspacePath, plan: _FilePlan) -> RestoredFile:
+    """Apply the plan to the file.
+
+    Between reading its state and writing come only reading the content to be written, and recording the rewind.
+    """
+    transition = plan.transition
+    content = None if transition.end is None else snapshots.read_content(transition.end)
+    current, status = _read_current(place)
+    if TOO_LARGE in (transition.start, transition.end):
+        return RestoredFile(place.relative, "left", "Its content before or after is too large for a snapshot.")
+    if current == transition.end:
+        return RestoredFile(place.relative, "unchanged", version=None if status is None else file_version(status))
+    if current != transition.start:
+        return RestoredFile(place.relative, "left", "Somebody else changed it since; it was not overwritten.")
+    if not plan.permitted:
+        return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
+    if transition.end is None:
+        removed_mode = None if status is None else status.st_mode & 0o777
+        snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone, removed_mode))
+        remove_file(place)
+        return RestoredFile(place.relative, "removed")
+    if content is None:
+        return RestoredFile(place.relative, "left", "No snapshot of its content is left.")
+    snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone))
+    mode = plan.mode if status is None else None
+    return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))
+
+
+def _read_current(place: WorkspacePath) -> tuple[str | None, os.stat_result | None]:
+    """Return the digest and the status of the file, or two times None if there is none."""
+    try:
+        content, status = read_file(place, LARGEST_FILE + 1)
+    except ToolError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            return None, None
+        raise
+    return content_digest(content), status

@@ -1,0 +1,59 @@
+"""Export of a session as a file: its log as JSON lines, or its conversation as Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agenticx.sessions.store.base import SessionRecord, StoredEvent
+from agenticx.tools.visible import escape_controls
+
+__all__ = ["as_jsonl", "as_markdown"]
+
+
+def as_jsonl(events: Iterable[StoredEvent]) -> bytes:
+    """Return the envelopes, one per line, byte for byte as they were sent."""
+    return b"".join(event.frame_json + b"\n" for event in events)
+
+
+def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> str:
+    """Return the conversation as Markdown: a heading per speaker, each call followed by its result.
+
+    `messages` is its transcript. The text of messages is copied unchanged; arguments and results of tools are put in
+    fences that their content cannot close.
+    """
+    parts = [f"# {_escape_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
+    results = {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
+    speaker = ""
+    for message in messages:
+        if message["role"] == "tool":
+            continue
+        if message["role"] != speaker:
+            speaker = message["role"]
+            parts.append("## You" if speaker == "user" else "## Assistant")
+        if message["content"]:
+            parts.append(message["content"].strip("\n"))
+        parts += (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))
+        parts += (_render_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_call(call: dict[str, Any], result: str | None) -> str:
+    arguments = call["arguments"]
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
+    shown_result = "*(no result)*" if result is None else _fenced(result)
+    return f"**{_escape_line(call['name'])}**\n\n{_fenced(shown, 'json')}\n\n{shown_result}"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """Return the text in a fence that is longer than any run of backticks in it."""
+    longest = max((run.end() - run.start() for run in re.finditer(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _escape_line(text: str) -> str:
+    """Return the text as part of one line, with Markdown escaped and control characters removed."""
+    return re.sub(r"([\\`*_<>\[\]#])", r"\\\1", escape_controls(" ".join(text.split())))

@@ -1,0 +1,183 @@
+"""Fork of a session: its log up to a message, ended as if the user had stopped the turn there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import is_
+from typing import Any
+
+from agenticx.messages import Message, new_id
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime.events import encode_envelope
+from agenticx.sessions.store.base import SessionRecord, SessionState, Store, StoredEvent
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.history.state import read_front
+from agenticx.sessions.history.interrupted import InterruptedTurn
+from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, rebuild_history
+from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.transcript import (
+    Conversation,
+    TranscriptEntry,
+    read_conversation,
+    searchable_path_texts,
+    tool_call_ids,
+)
+from agenticx.threads import run_in_thread
+
+__all__ = ["fork"]
+
+_MAX_NAME_CHARS = 200
+_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
+
+
+async def fork(
+    store: Store,
+    session_id: str,
+    message_id: str | None = None,
+    *,
+    now: str,
+    snapshots: SnapshotFolder | None = None,
+) -> SessionRecord:
+    """Create a session with the conversation of this one, up to and including that message, by default the last.
+
+    Its log is one of its own: sequence numbers from 1, every turn ended, ids of its own for turns and questions, the
+    times and message ids of the old one; branches that were rewound away are not in it. Permissions given for the old
+    session are not given for it; files that the calls in its log changed can be restored in it too. `now` is its
+    `created_at`. Raises `SessionNotFound` and `MessageNotFound`.
+    """
+    old = await store.get(session_id)
+    state = await store.session_state(session_id)
+    events, conversation = await read_conversation(store, session_id)
+    path = conversation.path(message_id)
+    name = None if old.name is None else f"{old.name[: _MAX_NAME_CHARS - 7]} (fork)"
+    record = replace(
+        old,
+        id=new_id("ses"),
+        name=name,
+        pinned=False,
+        archived=False,
+        forked_from=session_id,
+        created_at=now,
+    )
+    current = await _current_history(store, session_id, state)
+    messages = rebuild_history(path, conversation, current)
+    log = _ForkedLog(record.id)
+    for turn in _turns_on_path(events, conversation, path):
+        log.add(turn)
+    forked = _forked_state(messages, current, state.state_json)
+    await store.create(record, initial_events=log.events, texts=searchable_path_texts(path), state=forked)
+    if snapshots is not None:
+        await run_in_thread(snapshots.copy, session_id, record.id, tool_call_ids(path))
+    return record
+
+
+async def _current_history(store: Store, session_id: str, state: SessionState) -> CurrentHistory:
+    with map_decode_errors("the state of a session"):
+        summary_count, _ = read_front(state.state_json)
+    return CurrentHistory(state.messages, summary_count, await store.compacted_messages(session_id))
+
+
+def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> SessionState:
+    """Return the state of the fork, without permissions, and with compacted messages only if it has their summaries."""
+    summary_count, compacted = current.summary_count, current.compacted
+    if not (
+        summary_count and len(messages) >= summary_count and all(map(is_, messages, current.messages[:summary_count]))
+    ):
+        summary_count, compacted = 0, ()
+    if state_json is not None:
+        with map_decode_errors("the state of a session"):
+            new = {"allowed": [], "front": [summary_count, len(compacted)]}
+            state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
+    return SessionState(messages, state_json, compacted=compacted, keep_compacted=0)
+
+
+def _turns_on_path(
+    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+) -> list[list[StoredEvent]]:
+    """Return the events of each turn that is part of the path, up to the last one of them that is on the path."""
+    last_entries = {entry.turn_id: entry for entry in path}
+    final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
+    turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
+    # the root turn of each turn, also of sub-agents
+    root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
+    for event in events:
+        if event.type == "turn_started" and event.turn_id not in root_turns:
+            parent = json.loads(event.frame_json)["data"].get("parent_turn_id")
+            if parent in root_turns:
+                root_turns[event.turn_id] = root_turns[parent]
+        root = root_turns.get(event.turn_id)
+        if root is not None and (final_ids[root] == last_entries[root].id or event.seq <= last_entries[root].last_seq):
+            turns[root].append(event)
+    return list(turns.values())
+
+
+class _ForkedLog:
+    """The log of a new session, built turn by turn."""
+
+    def __init__(self, session_id: str) -> None:
+        self.events: list[StoredEvent] = []
+        self._session_id = session_id
+        self._turn_ids: dict[str, str] = {}
+        self._question_ids: dict[str, str] = {}
+
+    def add(self, turn: Sequence[StoredEvent]) -> None:
+        """Copy a turn, and end it if it has no terminal event."""
+        for event in turn:
+            self._copy(event)
+        root = self._turn_ids[turn[0].turn_id or ""]
+        if not any(event.terminal and event.turn_id == root for event in self.events[-len(turn) :]):
+            self._end(turn, root)
+
+    def _copy(self, event: StoredEvent) -> None:
+        envelope: dict[str, Any] = json.loads(event.frame_json)
+        data: dict[str, Any] = envelope["data"]
+        if "parent_turn_id" in data:
+            data["parent_turn_id"] = self._turn_id(data["parent_turn_id"])
+        if event.type in _CONFIRM_EVENTS:
+            data["id"] = self._question_id(data["id"])
+        turn_id, seq = self._turn_id(event.turn_id or ""), len(self.events) + 1
+        envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
+        frame = json.dumps(envelope, separators=(",", ":")).encode()
+        self.events.append(
+            event._replace(session_id=self._session_id, turn_id=turn_id, seq=seq, position=seq, frame_json=frame)
+        )
+
+    def _turn_id(self, old: str) -> str:
+        return self._turn_ids.setdefault(old, new_id("turn"))
+
+    def _question_id(self, old: str) -> str:
+        return self._question_ids.setdefault(old, new_id("cnf"))
+
+    def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
+        ts = json.loads(turn[-1].frame_json)["ts"]
+        for event in _closing_events(
+            InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
+        ):
+            if event.type in _CONFIRM_EVENTS:
+                event.data["id"] = self._question_id(event.data["id"])
+            seq = len(self.events) + 1
+            frame = encode_envelope(event, session_id=self._session_id, turn_id=turn_id, seq=seq, ts=ts)
+            self.events.append(
+                StoredEvent(self._session_id, turn_id, seq, seq, event.type, event.terminal, frame),
+            )
+
+
+def _closing_events(cut: InterruptedTurn) -> list[RuntimeEvent]:
+    """Return the events that end a turn which the user stops there."""
+    events: list[RuntimeEvent] = []
+    for id_ in cut.questions.keys() - cut.responses.keys():
+        events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": "stop"}))
+    events += (
+        RuntimeEvent(EventType.TOOL_RESULT, _cancelled_result(call_id, name))
+        for call_id, name in cut.open_calls.items()
+    )
+    if cut.state != "done":
+        events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
+    text = "The conversation was forked here."
+    return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": "stopped", "fatal": True})]
+
+
+def _cancelled_result(call_id: str, name: str) -> dict[str, Any]:
+    return {"tool_call_id": call_id, "name": name, "result": NOT_RUN_RESULT, "is_error": True, "outcome": "cancelled"}

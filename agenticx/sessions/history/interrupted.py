@@ -1,0 +1,217 @@
+"""Recovery of a turn whose process died: resumed where that is exact, else ended explicitly.
+
+The log holds the events that were shown, the journal the calls that had begun. A begun call without a result may have
+taken effect, so its outcome is reported as unknown and it never runs again, unless its tool is idempotent and its turn
+resumes. A call that had not begun is cancelled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from agenticx.llms.base import Usage
+from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
+from agenticx.runtime.resume import ResumedQuestion, ResumePoint
+from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
+from agenticx.sessions.store.base import JournalEntry, StoredEvent
+from agenticx.sessions.store.damage import map_decode_errors
+
+__all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "resume_point"]
+
+NOT_BEGUN = "Cancelled: the program ended before this call began to run."
+
+
+@dataclass(slots=True)
+class InterruptedTurn:
+    """The state of a turn in its log and its journal.
+
+    `begun_calls` holds ids of calls, `answers` the journalled answers by the ids of their questions.
+    """
+
+    session_id: str = ""
+    state: str = "idle"
+    round: int = 0
+    usage: Usage | None = None
+    message_id: str = ""
+    text: str = ""
+    ended: bool = False
+    open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
+    questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    begun_calls: frozenset[str] = frozenset()
+    answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
+
+    @classmethod
+    def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[JournalEntry]) -> InterruptedTurn:
+        """Fold the events of one turn and its journal; raises `Damaged`."""
+        turn = cls()
+        with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
+            for event in events:
+                turn.session_id = event.session_id
+                turn.ended = turn.ended or event.terminal
+                turn._apply(event.type, json.loads(event.frame_json)["data"])
+            turn.begun_calls = frozenset(entry.data["call_id"] for entry in journal if entry.kind == "began")
+            turn.answers = {entry.key: answer_from_data(entry.data) for entry in journal if entry.kind == "answered"}
+        return turn
+
+    def _apply(self, type_: str, data: dict[str, Any]) -> None:
+        match type_:
+            case "state":
+                self.state = data["state"]
+            case "round_start":
+                self.round = data["round"]
+            case "usage":
+                usage = _usage(data)
+                self.usage = usage if self.usage is None else self.usage + usage
+            case "token" if data["text"]:
+                before = self.text if data["message_id"] == self.message_id else ""
+                self.message_id, self.text = data["message_id"], before + data["text"]
+            case "tool_call":
+                self.open_calls[data["tool_call_id"]] = data["name"]
+            case "tool_result":
+                self.open_calls.pop(data["tool_call_id"], None)
+            case "confirm_required":
+                self.questions[data["id"]] = data
+            case "confirm_response":
+                self.responses[data["id"]] = data
+            case _:
+                pass
+
+    # --- resuming -----------------------------------------------------------------------------------------------------
+
+    def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
+        """Yield call id and question for each call that may still begin, or begins `again`."""
+        for id_, data in self.questions.items():
+            call_id, response = data["context"].get("tool_call_id", ""), self.responses.get(id_)
+            if call_id in self.open_calls and (call_id not in self.begun_calls or call_id in again):
+                answer = self.answers.get(id_) if response is None else answer_from_data(response)
+                yield (
+                    call_id,
+                    ResumedQuestion(
+                        request=self._request(data), answer=answer, is_response_logged=response is not None
+                    ),
+                )
+
+    def _request(self, data: dict[str, Any]) -> ConfirmRequest:
+        return ConfirmRequest(
+            id=data["id"],
+            question=data["question"],
+            context=data["context"],
+            digest=data["digest"],
+            expires_at=datetime.fromisoformat(data["expires_at"]),
+            session_id=self.session_id,
+        )
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def missing_messages(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages that were shown and are not in `messages`.
+
+        These are the text of an interrupted reply and the results of its calls.
+        """
+        present = {message.message_id for message in messages if isinstance(message, AssistantMessage)}
+        missing: list[Message] = []
+        if self.text and self.message_id not in present:
+            missing.append(AssistantMessage(content=self.text, partial=True, message_id=self.message_id))
+        answered = _results(messages)
+        for call_id, name in self.open_calls.items():
+            if call_id not in answered:
+                text, outcome = self._call_outcome(call_id)
+                missing.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
+        return missing
+
+    def closing_events(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
+        """Return the events that end the turn; `messages` is the conversation including `missing_messages`."""
+        events: list[RuntimeEvent] = []
+        for id_ in self.questions.keys() - self.responses.keys():
+            no = {"id": id_, "approved": False, "by": "restart"}
+            events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, no))
+        results = _results(messages)
+        events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
+        if self.state != "done":
+            events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
+        return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True})]
+
+    def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
+        return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")
+
+
+def resume_point(
+    turn: InterruptedTurn, messages: Sequence[Message], idempotent: Callable[[str], bool] = lambda _name: False
+) -> ResumePoint | None:
+    """Return where the turn resumes: at a question to the user while no call is under way; None if impossible.
+
+    Calls under way beside the question do not prevent it if all of their tools, by name, are `idempotent`: they begin
+    again, with the answers that were given for them.
+    """
+    under_way, calls = turn.begun_calls & turn.open_calls.keys(), _calls(messages)
+    if not any(turn.open_questions()) or not turn.open_calls.keys() <= calls.keys():
+        return None
+    if not all(idempotent(turn.open_calls[call_id]) for call_id in under_way):
+        return None
+    questions = dict(turn.open_questions(under_way))
+    return ResumePoint(
+        round=turn.round,
+        calls=tuple(calls[call_id] for call_id in turn.open_calls),
+        questions=questions,
+        state="executing",
+        usage=turn.usage,
+        last_text=turn.text,
+    )
+
+
+def _calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
+    """Return the calls of the last reply by their ids."""
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return {call.id: call for call in message.tool_calls}
+    return {}
+
+
+def _results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
+    return {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+
+
+def _result_event(message: ToolMessage) -> RuntimeEvent:
+    data = {
+        "tool_call_id": message.tool_call_id,
+        "name": message.name,
+        "result": message.content,
+        "is_error": message.outcome != "ok",
+        "outcome": message.outcome,
+    }
+    return RuntimeEvent(EventType.TOOL_RESULT, data)
+
+
+def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
+    """Return the answer in the data of a journal entry or a `confirm_response`."""
+    return ConfirmAnswer(
+        approved=data["approved"],
+        by=data.get("by", "user"),
+        remember=data.get("remember", "once"),
+        arguments=data.get("arguments"),
+        reason=data.get("reason"),
+    )
+
+
+def answer_to_data(answer: ConfirmAnswer) -> dict[str, Any]:
+    """Return the data of an answer's journal entry."""
+    data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
+    return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}
+
+
+def _usage(data: Mapping[str, Any]) -> Usage:
+    cost = data.get("cost_usd")
+    return Usage(
+        data["input_tokens"],
+        data["output_tokens"],
+        data.get("cached_tokens"),
+        data.get("reasoning_tokens"),
+        None if cost is None else Decimal(cost),
+    )

@@ -1,0 +1,106 @@
+"""Rebuilding of the message history up to a message, from memory or, failing that, from the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
+
+__all__ = ["NOT_RUN_RESULT", "CurrentHistory", "rebuild_history"]
+
+NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentHistory:
+    """The conversation as it is now; its first `summary_count` messages replace `compacted`."""
+
+    messages: Sequence[Message]
+    summary_count: int = 0
+    compacted: Sequence[Message] = ()
+
+    def messages_until(self, last: TranscriptEntry) -> list[Message] | None:
+        """Return the messages up to that one, the originals if it was compacted; None if it is in neither list."""
+        for index in range(self.summary_count, len(self.messages)):
+            if _is_same_message(self.messages[index], last.message):
+                return list(self.messages[: index + 1])
+        for index, message in enumerate(self.compacted):
+            if _is_same_message(message, last.message):
+                return list(self.compacted[: index + 1])
+        return None
+
+
+def rebuild_history(
+    path: Sequence[TranscriptEntry], conversation: Conversation, current: CurrentHistory
+) -> list[Message]:
+    """Return the messages of `path`.
+
+    The `current` ones, compacted ones too, have exactly the bytes that the provider expects back. Messages rebuilt from
+    the log, because they were rewound away or compacted by an earlier release, have plain text and calls, and only the
+    names of attachments.
+    """
+    if not path:
+        return []
+    current_ids = {entry.id for entry in conversation.path()}
+    history = current.messages_until(path[-1]) if path[-1].id in current_ids else None
+    return _with_missing_results(_messages_from_log(path) if history is None else history)
+
+
+def _is_same_message(message: Message, logged: dict[str, Any]) -> bool:
+    match message:
+        case UserMessage():
+            return message.message_id == logged["message_id"]
+        case AssistantMessage():
+            calls = [call.id for call in message.tool_calls]
+            by_call = logged["message_id"] == f"calls_{calls[0]}" if calls else False
+            return message.message_id == logged["message_id"] or by_call
+        case ToolMessage():
+            return message.tool_call_id == logged.get("tool_call_id")
+        case _:
+            return False
+
+
+def _messages_from_log(path: Sequence[TranscriptEntry]) -> list[Message]:
+    return [_to_message(entry) for entry in path]
+
+
+def _to_message(entry: TranscriptEntry) -> Message:
+    logged = entry.message
+    match logged["role"]:
+        case "user":
+            names = "".join(f"\n[attached: {file['name']}]" for file in logged.get("attachments", ()))
+            return UserMessage(content=logged["content"] + names, message_id=entry.id)
+        case "assistant":
+            calls = tuple(_to_tool_call(call) for call in logged.get("tool_calls", ()))
+            return AssistantMessage(content=logged["content"], tool_calls=calls, message_id=entry.id)
+        case _:
+            result = entry.result or {}
+            return ToolMessage(
+                tool_call_id=logged["tool_call_id"],
+                name=result.get("name", ""),
+                content=logged["content"],
+                outcome=result.get("outcome", "error" if result.get("is_error") else "ok"),
+                message_id=entry.id,
+            )
+
+
+def _to_tool_call(call: dict[str, Any]) -> ToolCall:
+    given = call["arguments"]
+    return ToolCall(id=call["id"], name=call["name"], arguments=given if isinstance(given, str) else json.dumps(given))
+
+
+def _with_missing_results(messages: list[Message]) -> list[Message]:
+    """Return the messages with a result for each call of the last reply."""
+    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            open_calls = (call for call in message.tool_calls if call.id not in answered)
+            return messages + [
+                ToolMessage(tool_call_id=call.id, name=call.name, content=NOT_RUN_RESULT, outcome="cancelled")
+                for call in open_calls
+            ]
+    return messages

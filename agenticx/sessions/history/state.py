@@ -1,0 +1,155 @@
+"""The stored state of a session between turns and processes: its messages and tool state.
+
+Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
+not read them. The state says how many of the first messages (summaries) replace how many stored compacted messages
+(`front`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from operator import is_
+from pathlib import Path
+from typing import Any
+
+from agenticx.logs import get_logger
+from agenticx.messages import Message
+from agenticx.runtime import RuntimeEvent, Session
+from agenticx.sessions.store.base import DURABLE_EVENTS, SessionRecord, SessionState
+from agenticx.tools.base import ToolState
+
+__all__ = ["StateTracker", "load_session", "read_front"]
+
+_log = get_logger(__name__)
+
+
+def load_session(record: SessionRecord, kept: SessionState) -> Session:
+    """Return the session as its last turn left it."""
+    session = Session(
+        id=record.id,
+        workspace=Path(record.workspace),
+        permission_mode=record.permission_mode,
+        messages=list(kept.messages),
+        resumed=bool(kept.messages),
+    )
+    if kept.state_json is not None:
+        state: dict[str, Any] = json.loads(kept.state_json)
+        _mark_front(session, kept.state_json)
+        session.allowed.update(state["allowed"])
+        if size := state.get("incompressible"):
+            session.incompressible = (size[0], size[1])
+        session.state = ToolState(
+            todos=state["todos"],
+            scratchpad=state["scratchpad"],
+            files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
+            context_variables=state["context_variables"],
+        )
+    return session
+
+
+def read_front(state: str | None) -> tuple[int, int]:
+    """Return from a stored state how many of the first messages replace how many compacted messages."""
+    if state is None:
+        return 0, 0
+    messages, compacted = json.loads(state).get("front", (0, 0))
+    return messages, compacted
+
+
+def _mark_front(session: Session, state: str | None) -> None:
+    messages, session.stored_compacted = read_front(state)
+    session.mark_replacements(messages)
+
+
+class StateTracker:
+    """A tracker of one session's state that computes the change to store beside each batch of events."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._messages: list[Message] = list(session.messages)
+        self._state = _state_text(session)
+
+    def pending_change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
+        """Return the change to store together with `events`, None if there is none.
+
+        Messages are added and removed only beside durable events.
+        """
+        if not any(event.type in DURABLE_EVENTS for event in events):
+            return None
+        common = _common_prefix(self._messages, self._session.messages)
+        state = _state_text(self._session)
+        if common == len(self._messages) == len(self._session.messages) and state == self._state:
+            return None
+        return SessionState(
+            self._session.messages[common:],
+            None if state == self._state else state,
+            common,
+            compacted=tuple(self._session.compacted) if self._session.replacement_count else (),
+            keep_compacted=_compacted_keep(self._session),
+        )
+
+    def mark_stored(self, change: SessionState | None) -> None:
+        """Take `change`, which is stored, as the base of the next one."""
+        if change is not None:
+            self._messages[change.keep_messages :] = change.messages
+            self._state = self._state if change.state_json is None else change.state_json
+            _drop_stored_compacted(self._session, change)
+
+    def reset_to(self, stored: SessionState) -> None:
+        """Drop the part of the conversation that was not stored; tool state is stored with the next change."""
+        self._session.messages, self._messages = list(stored.messages), list(stored.messages)
+        self._state = stored.state_json or ""
+        self._session.compacted.clear()
+        _mark_front(self._session, stored.state_json)
+
+
+def _compacted_keep(session: Session) -> int:
+    """Return how many stored compacted messages stay: 0 once the conversation no longer begins with summaries."""
+    return session.stored_compacted if session.replacement_count else 0
+
+
+def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
+    """Drop the compacted messages that are stored from memory."""
+    if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
+        return  # compacted again meanwhile: `compacted_keep` of the next change says which stored messages stay
+    if session.replacement_count == 0:
+        session.compacted.clear()
+    del session.compacted[: len(stored.compacted)]
+    session.stored_compacted = stored.keep_compacted + len(stored.compacted)
+
+
+def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """Return how many messages at the front are the same objects in both."""
+    for index, (one, other) in enumerate(zip(before, now, strict=False)):
+        if one is not other:
+            return index
+    return min(len(before), len(now))
+
+
+def _state_text(session: Session) -> str:
+    state = session.state
+    return json.dumps(
+        {
+            "allowed": sorted(session.allowed),
+            "todos": state.todos,
+            "scratchpad": state.scratchpad,
+            "files": state.files,
+            "context_variables": _json_only(state.context_variables),
+            "incompressible": session.incompressible,
+            "front": (session.replacement_count, _compacted_keep(session) + len(session.compacted))
+            if session.replacement_count
+            else (0, 0),
+        },
+        separators=(",", ":"),
+    )
+
+
+def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the application's own variables that are JSON; the others are lost when the process ends."""
+    kept: dict[str, Any] = {}
+    for name, value in variables.items():
+        try:
+            kept[name] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError):
+            _log.debug("a context variable is not JSON and ends with the process", name=name)
+    return kept

@@ -1,0 +1,210 @@
+"""The messages of a session, folded from its events: each text once, in order.
+
+A session that was rewound has more messages than its conversation. Its messages form a tree, in which the parent of
+each is the message that was last when it was added; the conversation is the path to `head`, and a rewind moves `head`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from agenticx.errors import AgenticXError
+from agenticx.sessions.store.base import Store, StoredEvent
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.reading import read_log_pages
+from agenticx.sessions.store.search import SearchableText
+
+__all__ = [
+    "Conversation",
+    "MessageNotFound",
+    "TranscriptEntry",
+    "read_conversation",
+    "read_messages",
+    "searchable_path_texts",
+    "tool_call_ids",
+    "transcript",
+]
+
+_MESSAGE_EVENTS = frozenset(
+    ("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed")
+)
+
+
+class MessageNotFound(AgenticXError):
+    """An error for a message id that the session does not have."""
+
+
+def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
+    """Return the messages of a session: `{message_id, role, content, attachments?, tool_calls?, tool_call_id?}`.
+
+    Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
+    from the first call.
+    """
+    return Conversation.from_events(events).messages()
+
+
+async def read_conversation(store: Store, session_id: str) -> tuple[list[StoredEvent], Conversation]:
+    """Return all events of a session and the conversation folded from them."""
+    events, conversation = list[StoredEvent](), Conversation()
+    async for page in read_log_pages(store, session_id):
+        events += page
+        conversation.feed(page)
+    return events, conversation
+
+
+async def read_messages(store: Store, session_id: str) -> list[dict[str, Any]]:
+    """Return the `transcript` of a session's log, with no more than a page of it in memory."""
+    conversation = Conversation()
+    async for page in read_log_pages(store, session_id):
+        conversation.feed(page)
+    return conversation.messages()
+
+
+@dataclass(slots=True)
+class TranscriptEntry:
+    """A message; `parent_id` is the one before it, `last_seq` the number of the event that completed it.
+
+    `result` is the data of the event, for the result of a tool.
+    """
+
+    message: dict[str, Any]
+    turn_id: str | None
+    parent_id: str | None
+    last_seq: int
+    result: dict[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.message["message_id"]
+
+
+def tool_call_ids(path: Iterable[TranscriptEntry]) -> set[str]:
+    """Return the ids of the calls whose results are part of a path."""
+    return {entry.message["tool_call_id"] for entry in path if entry.message["role"] == "tool"}
+
+
+def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableText]:
+    """Return the texts of a path that a search can find, including those that were compacted."""
+    messages = (entry.message for entry in path)
+    return [
+        SearchableText(message["message_id"], message["role"], message["content"])
+        for message in messages
+        if message["role"] in ("user", "assistant") and message["content"]
+    ]
+
+
+class Conversation:
+    """The tree of all messages of a session, and the path that is the conversation now."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, TranscriptEntry] = {}
+        self.head: str | None = None
+        self._seq = 0
+        self._turn_id: str | None = None
+        self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
+        self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
+        self._chunks: list[str] = []
+        self._copies: dict[str, int] = {}  # by id, the number of messages that have it
+
+    @classmethod
+    def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
+        """Fold the events of a session, from its first."""
+        conversation = cls()
+        conversation.feed(events)
+        return conversation
+
+    def feed(self, events: Iterable[StoredEvent]) -> None:
+        """Fold the next events of the session; raise `DamagedData`."""
+        with map_decode_errors("the log of a session"):
+            for event in events:
+                if event.type not in _MESSAGE_EVENTS:
+                    continue
+                envelope: dict[str, Any] = json.loads(event.frame_json)
+                if envelope["agent_id"] == "meta":
+                    self._seq, self._turn_id = event.seq, event.turn_id
+                    self._feed_event(envelope["type"], envelope["data"])
+            self._join_chunks()
+
+    def path(self, message_id: str | None = None) -> list[TranscriptEntry]:
+        """Return the messages up to and including that one, by default the last.
+
+        Raises `MessageNotFound` for an id that no message of the session has.
+        """
+        if message_id is not None and message_id not in self.entries:
+            raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
+        path: list[TranscriptEntry] = []
+        current_id = message_id or self.head
+        while current_id is not None:
+            path.append(self.entries[current_id])
+            current_id = path[-1].parent_id
+        return path[::-1]
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the path in the form of `transcript`."""
+        return [entry.message for entry in self.path()]
+
+    def _feed_event(self, type_: str, data: dict[str, Any]) -> None:
+        match type_:
+            case "turn_started" | "steered":
+                entry = self._add_entry(
+                    data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
+                )
+                if attached := data.get("attachments"):
+                    entry.message["attachments"] = attached
+            case "round_start":
+                self._reply = None
+            case "token" if data["text"]:
+                self._append_text(self._reply_entry(data["message_id"]), data["text"])
+            case "tool_call":
+                call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
+                self._calling_entry(data["tool_call_id"]).message.setdefault("tool_calls", []).append(call)
+            case "tool_result":
+                entry = self._add_entry(f"result_{data['tool_call_id']}", "tool", data["result"])
+                entry.message["tool_call_id"] = data["tool_call_id"]
+                entry.result = data
+            case "final" if data["text"]:
+                self._join_chunks()
+                self._reply_entry(data["message_id"]).message["content"] = data["text"]
+            case "session_changed" if "rewound_to" in data:
+                self.head = data["rewound_to"]
+                self._reply = None
+            case _:
+                pass
+
+    def _append_text(self, entry: TranscriptEntry, text: str) -> None:
+        """Collect a chunk of the message's text; chunks are joined once, as appending to a long string copies it."""
+        if self._streaming is not entry:
+            self._join_chunks()
+            self._streaming = entry
+        self._chunks.append(text)
+
+    def _join_chunks(self) -> None:
+        if self._streaming is not None:
+            self._streaming.message["content"] += "".join(self._chunks)
+            self._streaming = None
+            self._chunks.clear()
+
+    def _reply_entry(self, message_id: str) -> TranscriptEntry:
+        known = self.entries.get(message_id)
+        self._reply = self._add_entry(message_id, "assistant", "") if known is None else known
+        self._reply.last_seq = self._seq
+        return self._reply
+
+    def _calling_entry(self, tool_call_id: str) -> TranscriptEntry:
+        reply = self._reply or self._reply_entry(f"calls_{tool_call_id}")
+        reply.last_seq = self._seq
+        return reply
+
+    def _add_entry(self, wanted: str, role: str, content: str) -> TranscriptEntry:
+        message_id = wanted
+        while message_id in self.entries:  # never written by us; a log that repeats an id is read all the same
+            self._copies[wanted] = self._copies.get(wanted, 1) + 1
+            message_id = f"{wanted}.{self._copies[wanted]}"
+        message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}
+        entry = self.entries[message_id] = TranscriptEntry(message, self._turn_id, self.head, self._seq)
+        self.head = message_id
+        self._reply = entry if role == "assistant" else None
+        return entry

@@ -1,0 +1,1 @@
+"""Running sessions: turns, message queues, confirmations, records and the sessions in use."""

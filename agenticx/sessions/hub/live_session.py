@@ -1,0 +1,144 @@
+"""A session in use: its conversation, its only log writer in this process, and its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from agenticx.runtime import EventType, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.sessions.store.base import JournalEntry, SessionRecord, SessionState, Store, StoredEvent, TurnRecord
+from agenticx.sessions.history.state import StateTracker
+from agenticx.sessions.hub.queue import MessageQueue
+
+__all__ = ["LiveSession", "RunningTurn", "run_to_completion"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class RunningTurn:
+    """A turn from its claim until its generator is exhausted.
+
+    `ended` and `finished` are set once its terminal event is stored. `parked`, with `ended`, is set when the turn waits
+    for a confirmation while the program ends: nothing more of it may be stored, and it continues after the next start.
+    `title` becomes the name of a session without one once the turn has begun.
+    """
+
+    turn: TurnRecord
+    title: str | None = None
+    stop: StopSignal = field(default_factory=StopSignal)
+    steering: Steering = field(default_factory=Steering)
+    started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: bool = False
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    parked: bool = False
+    task: asyncio.Task[None] | None = None
+
+    async def wait_begun(self) -> TurnRecord:
+        """Wait for the turn's first stored event and return the turn; cancelling the wait does not affect the turn."""
+        return replace(self.turn, after_seq=await asyncio.shield(self.started))
+
+
+class LiveSession:
+    """A session in memory; all its appends are made here, one at a time and each to completion.
+
+    The holder of `lock` alone decides what the session does next: its next turn and its `queue`. `append_lock` is held
+    during each append: until the append is done, the state of the messages in its events is uncertain, and nobody else
+    may resolve it.
+    """
+
+    def __init__(self, session: Session, store: Store, seq: int) -> None:
+        self.session = session
+        self.running: RunningTurn | None = None
+        self.queue = MessageQueue()
+        self.lock = asyncio.Lock()
+        self.append_lock = asyncio.Lock()
+        self._store = store
+        self._seq = seq
+        self._seq_unknown = False
+        self._state_tracker = StateTracker(session)
+
+    @property
+    def current(self) -> RunningTurn | None:
+        """The turn that runs, None if there is none."""
+        return None if self.running is None or self.running.ended else self.running
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the log's last event."""
+        return self._seq
+
+    async def append(
+        self,
+        turn_id: str | None,
+        events: Sequence[RuntimeEvent],
+        *,
+        journal: Sequence[JournalEntry] = (),
+        findable: frozenset[str] | None = None,
+        record: SessionRecord | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Store `events` and the change of the session's state; do not cancel it midway: see `run_to_completion`.
+
+        `findable` holds the ids of all messages that a search finds from now on, where some are removed from the
+        conversation.
+        """
+        async with self.append_lock:
+            if self._seq_unknown:  # the previous append failed and may or may not have committed
+                self._seq = await self._store.last_seq(self.session.id)
+            parked = self.running is not None and self.running.parked  # none of its further events is stored
+            kept = None if parked else self._state_tracker.pending_change(events)
+            if findable is not None:
+                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), searchable_ids=findable)
+            taken = self.queue.taken_entries(turn_id, events, self._seq)
+            self._seq_unknown = True
+            self.queue.mark_unconfirmed(events)
+            stored = await self._store.append(
+                self.session.id,
+                turn_id,
+                events,
+                expected_seq=self._seq,
+                state=kept,
+                journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
+                record=record,
+            )
+            self._seq_unknown = False
+            self._state_tracker.mark_stored(kept)
+            self.queue.mark_stored(events)
+            self._seq = stored[-1].seq
+            return stored
+
+    async def reload(self) -> None:
+        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to anybody."""
+        async with self.append_lock:
+            self._state_tracker.reset_to(await self._store.session_state(self.session.id))
+
+    def _confirm_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[JournalEntry]:
+        """Yield the journal entries that open and close questions, for the transaction that stores `events`."""
+        for event in events:
+            if turn_id is None or event.type not in _CONFIRM_EVENTS:
+                continue
+            yield JournalEntry(
+                kind="asked" if event.type is EventType.CONFIRM_REQUIRED else "closed",
+                key=event.data["id"],
+                session_id=self.session.id,
+                turn_id=turn_id,
+                data={key: value for key, value in event.data.items() if key != "context"},
+            )
+
+
+_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
+
+
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; a cancellation is raised once `work` is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise

@@ -1,0 +1,212 @@
+"""The message queue of a session: each message is durable from its acceptance on.
+
+A message is stored as `posted` in the journal before its acceptance is reported, and as `taken` in the transaction that
+stores its outcome: the `turn_started` of its own turn, the `steered` of the turn that took it in, or its `handed_back`.
+Its attachments leave the journal then. A message that is `posted` and not `taken` is restored at the next start,
+however the process ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agenticx.attachments import fingerprint
+from agenticx.errors import SessionBusy
+from agenticx.messages import UserMessage, new_id
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime.turn import attachment_data
+from agenticx.sessions.store.base import JournalEntry, TurnRecord
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
+
+__all__ = ["MessageQueue", "QueuedMessage", "journal_key", "recorded_submission"]
+
+MAX_QUEUED_MESSAGES = 100
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+"""Limit for the texts and files of one session's queue together."""
+
+_OUTCOMES: dict[EventType, SubmissionState] = {
+    EventType.TURN_STARTED: "started",
+    EventType.STEERED: "steered",
+    EventType.HANDED_BACK: "handed_back",
+}
+
+
+def journal_key(session_id: str, client_turn_id: str) -> str:
+    """Return the key of a message with a `client_turn_id` in the journal's kinds `posted` and `taken`."""
+    return f"{session_id} {client_turn_id}"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class QueuedMessage:
+    """A message in the queue; it begins turn `turn_id`, or, if it `steers`, is taken into that turn.
+
+    `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
+    `cancelled`: it is handed back as soon as no turn runs. `unconfirmed`: a write about it failed, so that only the
+    journal shows whether it was posted and what its outcome is. `resolved` is set once it has an outcome.
+    """
+
+    session_id: str
+    turn_id: str
+    message: UserMessage
+    client_turn_id: str | None = None
+    model: str | None = None
+    steers: bool = False
+    interrupts: bool = False
+    cancelled: bool = False
+    unconfirmed: bool = False
+    resolved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def from_request(cls, session_id: str, request: TurnRequest) -> QueuedMessage:
+        """Return a message that is to begin a turn of its own."""
+        return cls(
+            session_id=session_id,
+            turn_id=new_id("turn"),
+            message=UserMessage(content=request.input, attachments=request.attachments),
+            client_turn_id=request.client_turn_id,
+            model=request.model,
+            interrupts=request.when_busy == "interrupt",
+        )
+
+    @classmethod
+    def from_journal(cls, entry: JournalEntry) -> QueuedMessage:
+        """Return the message of a `posted` journal entry; raises `Damaged`."""
+        with map_decode_errors(f"a message that waits in session {entry.session_id!r}"):
+            message = UserMessage.model_validate(entry.data["message"])
+            fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
+            fields["interrupts"] = entry.data.get("interrupts", False)
+        return cls(session_id=entry.session_id, turn_id=entry.turn_id, message=message, **fields)
+
+    @property
+    def key(self) -> str:
+        """The message's key in the journal: by its `client_turn_id`, or its message id if it has none."""
+        if self.client_turn_id is None:
+            return self.message.message_id
+        return journal_key(self.session_id, self.client_turn_id)
+
+    def to_journal_entry(self) -> JournalEntry:
+        """Return the `posted` journal entry of the message."""
+        data = {
+            "message": self.message.model_dump(mode="json"),
+            "client_turn_id": self.client_turn_id,
+            "model": self.model,
+            "steers": self.steers,
+            "interrupts": self.interrupts,
+        }
+        return JournalEntry(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
+
+    def to_event(self, type_: EventType) -> RuntimeEvent:
+        """Return the message's event of type `queued` or `handed_back`."""
+        data: dict[str, Any] = {"turn_id": self.turn_id, "message_id": self.message.message_id}
+        client_id = {} if self.client_turn_id is None else {"client_turn_id": self.client_turn_id}
+        return RuntimeEvent(type_, data | {"input": self.message.content} | attachment_data(self.message) | client_id)
+
+
+class MessageQueue:
+    """The queued messages of one session, in the order in which they run."""
+
+    def __init__(self) -> None:
+        self._messages: list[QueuedMessage] = []
+
+    def __iter__(self) -> Iterator[QueuedMessage]:
+        return iter(self._messages)
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
+
+    @property
+    def first(self) -> QueuedMessage:
+        """The message that runs next; raises `IndexError` if the queue is empty."""
+        return self._messages[0]
+
+    def get(self, key: str) -> QueuedMessage | None:
+        return next((message for message in self._messages if message.key == key), None)
+
+    def add(self, message: QueuedMessage) -> None:
+        """Append `message`; an interrupt goes before all messages other than earlier interrupts."""
+        earlier = sum(one.interrupts for one in self._messages)
+        self._messages.insert(earlier if message.interrupts else len(self._messages), message)
+
+    def has_interrupt(self, turn_id: str | None = None) -> bool:
+        """Return whether the running turn must end for a message other than the one that began `turn_id`."""
+        return any(one.interrupts and not one.cancelled and one.turn_id != turn_id for one in self._messages)
+
+    def remove(self, message: QueuedMessage) -> None:
+        """Remove a message that has an outcome or was not accepted, and set its `resolved` event."""
+        if message in self._messages:
+            self._messages.remove(message)
+        message.resolved.set()
+
+    def cancel(self, turn_id: str | None = None) -> None:
+        """Mark all messages, or those of one turn, as cancelled: they are to be handed back."""
+        for message in self._messages:
+            message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
+
+    def check_capacity(self, message: UserMessage) -> None:
+        """Raise `SessionBusy` if `message` would exceed the queue's limits."""
+        size = _size(message) + sum(_size(one.message) for one in self)
+        if len(self._messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
+            raise SessionBusy(
+                f"{len(self._messages)} messages are queued already; the queue of a session holds at most"
+                f" {MAX_QUEUED_MESSAGES} messages and {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files"
+            )
+
+    # --- outcomes -----------------------------------------------------------------------------------------------------
+
+    def taken_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[JournalEntry]:
+        """Yield the `taken` journal entries to store with `events`; the first event gets the number `seq + 1`."""
+        for index, event, message in self._resolved_by(events):
+            yield JournalEntry(
+                kind="taken",
+                key=message.key,
+                session_id=message.session_id,
+                turn_id=turn_id or message.turn_id,
+                data={
+                    "state": _OUTCOMES[event.type],
+                    "after_seq": seq + index,
+                    "message_id": message.message.message_id,
+                    "client_turn_id": message.client_turn_id,
+                    "input": message.message.content,
+                    "attached": fingerprint(message.message.attachments),
+                },
+            )
+
+    def mark_unconfirmed(self, events: Sequence[RuntimeEvent]) -> None:
+        """Mark the messages whose outcome is in `events`, which are about to be stored."""
+        for _, _, message in self._resolved_by(events):
+            message.unconfirmed = True
+
+    def mark_stored(self, events: Sequence[RuntimeEvent]) -> None:
+        """Remove the messages whose outcome is in `events`, which are stored."""
+        for _, _, message in list(self._resolved_by(events)):
+            self.remove(message)
+
+    def _resolved_by(self, events: Sequence[RuntimeEvent]) -> Iterator[tuple[int, RuntimeEvent, QueuedMessage]]:
+        """Yield the index, event and message of each outcome in `events`."""
+        by_id = {message.message.message_id: message for message in self._messages}
+        for index, event in enumerate(events):
+            if event.type in _OUTCOMES and (message := by_id.get(event.data["message_id"])) is not None:
+                yield index, event, message
+
+
+def _size(message: UserMessage) -> int:
+    text = len(message.content.encode("utf-8", "surrogatepass"))
+    return text + sum(file.size for file in message.attachments)
+
+
+def recorded_submission(taken: JournalEntry) -> Submission:
+    """Return the submission of a `taken` journal entry; its turn is the one that the message was to begin."""
+    data = taken.data
+    with map_decode_errors(f"the journal of session {taken.session_id!r}"):
+        turn = TurnRecord(
+            id=taken.turn_id,
+            session_id=taken.session_id,
+            input=data["input"],
+            attachments_digest=data["attached"],
+            client_turn_id=data["client_turn_id"],
+        )
+        return Submission(state=data["state"], turn=turn, message_id=data["message_id"], after_seq=data["after_seq"])

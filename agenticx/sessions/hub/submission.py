@@ -1,0 +1,78 @@
+"""Messages that clients submit to a session, and the submission states they get back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agenticx.attachments import Attachment, fingerprint
+from agenticx.errors import AgenticXError
+from agenticx.messages import UserMessage
+from agenticx.sessions.store.base import TurnRecord
+
+__all__ = [
+    "HubClosed",
+    "Submission",
+    "SubmissionState",
+    "TurnConflict",
+    "TurnFailed",
+    "TurnRequest",
+    "WhenBusy",
+    "check_same_input",
+]
+
+WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
+"""Treatment of a message while a turn runs, in this order: refused; its own turn behind the running one; taken into the
+running turn; its own turn after the running one is stopped."""
+
+SubmissionState = Literal["started", "queued", "steered", "handed_back"]
+
+
+class HubClosed(AgenticXError):
+    """A submission while the hub is shutting down; no turn begins any more."""
+
+
+class TurnConflict(AgenticXError):
+    """A `client_turn_id` that was used before, for another input."""
+
+
+class TurnFailed(AgenticXError):
+    """A turn that failed before its first event was stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """A message that a client submits; `model` overrides the session's model for this turn."""
+
+    input: str
+    attachments: tuple[Attachment, ...] = ()
+    client_turn_id: str | None = None
+    model: str | None = None
+    when_busy: WhenBusy = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """The current state of a submitted message.
+
+    `started`: it began `turn`. `queued`: it will begin `turn`. `steered`: it is or will be taken into `turn`, which
+    another message began. `handed_back`: it had no effect and was returned to the client. The log's events about it
+    come behind sequence number `after_seq`.
+    """
+
+    state: SubmissionState
+    turn: TurnRecord
+    message_id: str | None = None
+    after_seq: int = 0
+
+
+def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessage, request: TurnRequest) -> None:
+    """Raise `TurnConflict` unless `earlier`, which used the id first, has the same input and attachments."""
+    if isinstance(earlier, UserMessage):
+        earlier_input = (earlier.content, fingerprint(earlier.attachments))
+    else:
+        earlier_input = (earlier.input, earlier.attachments_digest)
+    if earlier_input != (request.input, fingerprint(request.attachments)):
+        raise TurnConflict(
+            f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"
+        )

@@ -1,8 +1,0 @@
-"""A session store in one SQLite file, which one process owns at a time."""
-
-from __future__ import annotations
-
-from agenticx.sessions.sqlite.owner import OwnedElsewhere, OwnerLock, owner_pid
-from agenticx.sessions.sqlite.store import SqliteStore
-
-__all__ = ["OwnedElsewhere", "OwnerLock", "SqliteStore", "owner_pid"]

@@ -1,0 +1,8 @@
+"""A session store in one SQLite file, which one process owns at a time."""
+
+from __future__ import annotations
+
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock, owner_pid
+from agenticx.sessions.store.sqlite.store import SqliteStore
+
+__all__ = ["OwnedElsewhere", "OwnerLock", "SqliteStore", "owner_pid"]

@@ -1,0 +1,100 @@
+"""A cache of the newest events, so that readers at the end of a log need no disk access."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from operator import attrgetter
+
+from agenticx.sessions.store.base import StoredEvent
+
+__all__ = ["RecentEvents"]
+
+_MAX_SESSION_EVENTS = 1024
+_MAX_ALL_EVENTS = 4096
+_MAX_BYTES = 16 * 1024 * 1024
+_POSITION = attrgetter("position")
+
+
+class RecentEvents:
+    """The last events of recently written sessions, and those of the log of all sessions."""
+
+    def __init__(self, last_position: int) -> None:
+        self._sessions: OrderedDict[str, list[StoredEvent]] = OrderedDict()
+        self._bytes = 0
+        self._all: list[StoredEvent] = []
+        self._all_bytes = 0
+        self._all_start = last_position  # the position just before the first of `_all`
+        self._last_position = last_position
+
+    def extend(self, events: Sequence[StoredEvent]) -> None:
+        """Add the events of a commit, all of one session."""
+        session_id, size = events[0].session_id, _size(events)
+        tail = self._sessions.get(session_id)
+        if tail is None:
+            tail = self._sessions[session_id] = []
+        self._sessions.move_to_end(session_id)
+        tail += events
+        self._bytes += size
+        if len(tail) > 2 * _MAX_SESSION_EVENTS:
+            self._shorten(tail, len(tail) - _MAX_SESSION_EVENTS)
+        while self._bytes > _MAX_BYTES:
+            self.evict(next(iter(self._sessions)))
+        self._all += events
+        self._all_bytes += size
+        self._last_position = events[-1].position
+        if len(self._all) > 2 * _MAX_ALL_EVENTS or self._all_bytes > _MAX_BYTES:
+            self._shorten_all()
+
+    def session_events_after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Return up to `limit` events behind `seq`; None if the cache begins behind it."""
+        tail = self._sessions.get(session_id)
+        if not tail or seq + 1 < tail[0].seq:
+            return None
+        start = seq + 1 - tail[0].seq
+        return tail[start : start + limit]
+
+    def all_events_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
+        """Return up to `limit` events of all sessions behind `position`; None if the cache begins behind it."""
+        if position < self._all_start:
+            return None
+        start = bisect_right(self._all, position, key=_POSITION)
+        return self._all[start : start + limit]
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last event of the log."""
+        return self._last_position
+
+    def last_seq(self, session_id: str) -> int | None:
+        """Return the number of the session's last event, None if the session is not in the cache."""
+        tail = self._sessions.get(session_id)
+        return tail[-1].seq if tail else None
+
+    def evict(self, session_id: str) -> None:
+        """Drop a session's events, which are read from disk from now on."""
+        tail = self._sessions.pop(session_id, [])
+        self._shorten(tail, len(tail))
+
+    def remove_session(self, session_id: str) -> None:
+        """Drop the events of a deleted session, also from the log of all sessions."""
+        self.evict(session_id)
+        self._all = [event for event in self._all if event.session_id != session_id]
+        self._all_bytes = _size(self._all)
+
+    def _shorten(self, tail: list[StoredEvent], count: int) -> None:
+        self._bytes -= _size(tail[:count])
+        del tail[:count]
+
+    def _shorten_all(self) -> None:
+        """Drop the older half; if the size limit is exceeded, all but the last."""
+        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _MAX_BYTES else len(self._all) - 1
+        if gone:
+            self._all_start = self._all[gone - 1].position
+            self._all_bytes -= _size(self._all[:gone])
+            del self._all[:gone]
+
+
+def _size(events: Sequence[StoredEvent]) -> int:
+    return sum(len(event.frame_json) for event in events)

@@ -1,0 +1,135 @@
+"""Paged reading of the log of all sessions from the database: segments merged in order of position.
+
+A segment's positions span those of other sessions' rows, by at most `_packs.MAX_POSITION_SPAN`: so a page reads rows
+from that far before its position, not from the beginning of the log. The next page needs most of them again, so
+decompressed segments are cached for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from heapq import heappop, heappush
+
+from agenticx.logs import get_logger
+from agenticx.sessions.store.base import StoredEvent
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.sqlite._segments import MAX_POSITION_SPAN, PAGE_BYTES, decode_event, line_position, segment_lines
+
+__all__ = ["LogReader"]
+
+_MAX_CACHED_BYTES = 16 * 1024 * 1024
+
+_log = get_logger(__name__)
+
+_HeapItem = tuple[int, StoredEvent, Iterator[StoredEvent]]
+
+
+class LogReader:
+    """A reader of the log of all sessions in pages, for one thread; `span` is the largest span of a stored segment."""
+
+    def __init__(self, span: int) -> None:
+        self._span = max(span, MAX_POSITION_SPAN)
+        self._cache: OrderedDict[tuple[int, int], list[bytes]] = OrderedDict()  # most recently used last
+        self._cached_bytes = 0
+
+    def read_page(self, connection: sqlite3.Connection, after: int, limit: int) -> Sequence[StoredEvent]:
+        """Return up to `limit` events with a higher position than `after`.
+
+        Fewer if they are large, but at least one if there is any.
+        """
+        events: list[StoredEvent] = []
+        size = 0
+        with closing(_merge(self._rows(connection, after))) as merged:
+            for event in merged:
+                events.append(event)
+                size += len(event.frame_json)
+                if len(events) == limit or size >= PAGE_BYTES:
+                    break
+        return events
+
+    def clear_cache(self) -> None:
+        """Drop the cached segments, after some of them were deleted."""
+        self._cache.clear()
+        self._cached_bytes = 0
+
+    def _rows(self, connection: sqlite3.Connection, after: int) -> Generator[tuple[int, Generator[StoredEvent]]]:
+        """Yield the first position of each row with events behind `after`, and those events, decoded on demand."""
+        with closing(
+            connection.execute(
+                """SELECT id, session, last_seq, first_position, 0
+                   FROM events JOIN sessions ON sessions.number = events.session
+                   WHERE first_position > ?1 AND last_position > ?2
+                   UNION ALL SELECT id, session, last_seq, position, position
+                   FROM fresh JOIN sessions ON sessions.number = fresh.session WHERE position > ?2 ORDER BY 4""",
+                (after - self._span, after),
+            )
+        ) as rows:
+            # A fresh row is sorted by its last position: it is one append, so no other row has events in between.
+            for session_id, number, last_seq, first_position, fresh in rows:
+                yield first_position, self._events(connection, session_id, (number, last_seq), fresh, after)
+
+    def _events(
+        self, connection: sqlite3.Connection, session_id: str, key: tuple[int, int], fresh: int, after: int
+    ) -> Generator[StoredEvent]:
+        """Yield the events of one row; a damaged row is logged and skipped, so that other sessions' can be read."""
+        try:
+            with map_decode_errors(f"the log of session {session_id!r} up to event {key[1]}"):
+                lines = _fresh_lines(connection, fresh) if fresh else self._lines(connection, key)
+                first_seq = key[1] - len(lines) + 1
+                for place in range(bisect_right(lines, after, key=line_position), len(lines)):
+                    yield decode_event(session_id, first_seq + place, lines[place])
+        except DamagedData as exc:
+            _log.error("a row of the database was passed over", error=str(exc))
+            if not fresh:
+                self._cache_lines(key, [])
+
+    def _lines(self, connection: sqlite3.Connection, key: tuple[int, int]) -> list[bytes]:
+        if (known := self._cache.get(key)) is not None:
+            self._cache.move_to_end(key)
+            return known
+        (body,) = connection.execute("SELECT body FROM events WHERE session = ? AND last_seq = ?", key).fetchone()
+        lines = segment_lines(body, compressed=True)
+        self._cache_lines(key, lines)
+        return lines
+
+    def _cache_lines(self, key: tuple[int, int], lines: list[bytes]) -> None:
+        self._cached_bytes += _size(lines) - _size(self._cache.get(key, ()))
+        self._cache[key] = lines
+        while self._cached_bytes > _MAX_CACHED_BYTES:
+            _, gone = self._cache.popitem(last=False)
+            self._cached_bytes -= _size(gone)
+
+
+def _fresh_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
+    (body,) = connection.execute("SELECT body FROM fresh WHERE position = ?", (position,)).fetchone()
+    return segment_lines(body, compressed=False)
+
+
+def _merge(rows: Iterable[tuple[int, Iterator[StoredEvent]]]) -> Generator[StoredEvent]:
+    """Yield events in the order of the log: each as soon as no row still to be read can hold an earlier one."""
+    heap: list[_HeapItem] = []
+    for first_position, events in rows:
+        yield from _pop_before(first_position, heap)
+        _push_next(heap, events)
+    yield from _pop_before(sys.maxsize, heap)
+
+
+def _pop_before(position: int, heap: list[_HeapItem]) -> Generator[StoredEvent]:
+    while heap and heap[0][0] < position:
+        _, event, following = heappop(heap)
+        yield event
+        _push_next(heap, following)
+
+
+def _push_next(heap: list[_HeapItem], events: Iterator[StoredEvent]) -> None:
+    if (event := next(events, None)) is not None:
+        heappush(heap, (event.position, event, events))
+
+
+def _size(lines: Sequence[bytes]) -> int:
+    return sum(map(len, lines))

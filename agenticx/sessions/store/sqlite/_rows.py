@@ -1,0 +1,429 @@
+"""Rows of the database: writing and reading of records, turns, messages and journal entries."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Any, Literal, TypeVar, get_args
+
+from agenticx.errors import SessionBusy
+from agenticx.logs import get_logger
+from agenticx.messages import Message, message_adapter
+from agenticx.sessions.store.base import (
+    CLOSED_KINDS,
+    ArchivedFilter,
+    JournalEntry,
+    JournalKind,
+    SequenceConflict,
+    SessionRecord,
+    SessionState,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
+from agenticx.sessions.store.sqlite._segments import (
+    PAGE_BYTES,
+    Segment,
+    decode_segment,
+    encode_segments,
+    envelope_bytes,
+    merge_bodies,
+)
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = [
+    "LIST_FILTER",
+    "add_events",
+    "add_initial_events",
+    "add_journal_entry",
+    "add_session",
+    "all_messages",
+    "apply_state",
+    "claim_turn",
+    "decode_record",
+    "decode_records",
+    "decode_rows",
+    "events_after",
+    "find_journal_entry",
+    "find_turn",
+    "list_filter_values",
+    "list_records",
+    "open_journal_entries",
+    "pack_fresh_rows",
+    "read_compacted",
+    "read_state",
+    "release_turn",
+    "session_names",
+    "turn_journal",
+    "unfinished_turns",
+    "update_record",
+]
+
+T = TypeVar("T")
+
+_RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
+_TURN_COLUMNS = "turns.id, sessions.id, turns.input, turns.attached, turns.client_turn_id, turns.after_seq"
+
+_log = get_logger(__name__)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def add_session(connection: sqlite3.Connection, record: SessionRecord) -> int:
+    """Store a new session; return its number."""
+    added = connection.execute(
+        "INSERT INTO sessions (id, record, pinned, archived) VALUES (?, ?, ?, ?)",
+        (record.id, _encode_record(record), record.pinned, record.archived),
+    )
+    return added.lastrowid or 0
+
+
+def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
+    """Replace the session's record; return its number."""
+    number = session_number(connection, record.id)
+    connection.execute(
+        "UPDATE sessions SET record = ?, pinned = ?, archived = ? WHERE number = ?",
+        (_encode_record(record), record.pinned, record.archived, number),
+    )
+    return number
+
+
+def _encode_record(record: SessionRecord) -> str:
+    return json.dumps(asdict(record), separators=(",", ":"))
+
+
+def decode_record(text: str) -> SessionRecord:
+    """Return the record as it was stored, by any release; raise `DamagedData`."""
+    with map_decode_errors("the record of a session"):
+        known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
+        tools = known.pop("tools", None)
+        record = SessionRecord(**known, tools=None if tools is None else tuple(tools))
+        if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
+            raise TypeError(f"fields with wrong values: {wrong}")
+        return record
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
+    **dict.fromkeys(("name", "model", "forked_from"), _is_text_or_none),
+    **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
+    "permission_mode": lambda value: value in get_args(PermissionMode),
+    "tools": lambda value: value is None or all(map(_is_text, value)),
+}
+"""Checks of the value of each field of a record."""
+
+
+LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
+                SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
+            AND (? = 'with' OR sessions.archived = (? = 'only'))"""
+"""The condition for sessions behind one in a list, with the values of `list_filter_values`."""
+
+
+def list_filter_values(before: str | None, archived: ArchivedFilter) -> tuple[str | None, ...]:
+    """Return the values of `LIST_FILTER`; no session comes behind an unknown `before`."""
+    return (before, before, archived, archived)
+
+
+def list_records(
+    connection: sqlite3.Connection, *, limit: int, before: str | None, archived: ArchivedFilter
+) -> list[SessionRecord]:
+    """Return records, pinned ones first, then newest first; without those that cannot be decoded."""
+    rows = connection.execute(
+        f"SELECT record FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
+        (*list_filter_values(before, archived), limit),
+    )
+    return decode_records(rows)
+
+
+def decode_records(rows: Iterable[tuple[str]]) -> list[SessionRecord]:
+    """Return the records of `rows` that can be decoded."""
+    return list(decode_rows(rows, lambda row: decode_record(row[0])))
+
+
+def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """Return the numbers and names of all sessions that have a name, without those that cannot be decoded."""
+    rows = connection.execute("SELECT number, record FROM sessions ORDER BY number")
+    return (
+        (number, name) for number, name in decode_rows(rows, lambda row: (row[0], decode_record(row[1]).name)) if name
+    )
+
+
+def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
+    """Yield the result of `read` for each row; a damaged row is logged and skipped."""
+    for row in rows:
+        try:
+            yield read(row)
+        except DamagedData as exc:
+            _log.error("a row of the database was passed over", error=str(exc))
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
+    """Make `turn` its session's running one, or return the earlier one of the same `client_turn_id`."""
+    number = session_number(connection, turn.session_id)
+    if turn.client_turn_id is not None:
+        asked = (number, turn.client_turn_id)
+        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", asked)
+        if earlier:
+            return earlier[0]
+    (running,) = connection.execute("SELECT running FROM sessions WHERE number = ?", (number,)).fetchone()
+    if running is not None:
+        raise SessionBusy(f"session {turn.session_id!r} already runs turn {running!r}")
+    connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
+    connection.execute(
+        "INSERT INTO turns (session, id, client_turn_id, input, attached) VALUES (?, ?, ?, ?, ?)",
+        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
+    )
+    return turn
+
+
+def release_turn(connection: sqlite3.Connection, turn: TurnRecord) -> None:
+    """Free the session of `turn`; delete a turn that stored nothing."""
+    number = session_number(connection, turn.session_id)
+    _clear_running(connection, number, turn.id)
+    connection.execute("DELETE FROM turns WHERE id = ? AND after_seq IS NULL", (turn.id,))
+
+
+def _clear_running(connection: sqlite3.Connection, number: int, turn_id: str | None) -> None:
+    connection.execute("UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (number, turn_id))
+
+
+def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
+    """Return a turn of the session by its id, else None."""
+    found = _select_turns(
+        connection, "turns.session = ? AND turns.id = ?", (session_number(connection, session_id), turn_id)
+    )
+    return found[0] if found else None
+
+
+def unfinished_turns(connection: sqlite3.Connection) -> list[TurnRecord]:
+    """Return the running turns of all sessions, oldest first."""
+    return _select_turns(connection, "sessions.running = turns.id", ())
+
+
+def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
+    rows = connection.execute(
+        f"SELECT {_TURN_COLUMNS} FROM turns JOIN sessions ON sessions.number = turns.session"
+        f" WHERE {where} ORDER BY turns.number",
+        values,
+    )
+    return [
+        TurnRecord(
+            id=id_,
+            session_id=session_id,
+            input=input_,
+            attachments_digest=attached,
+            client_turn_id=client,
+            after_seq=after,
+        )
+        for id_, session_id, input_, attached, client, after in rows
+    ]
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def add_events(
+    connection: sqlite3.Connection,
+    cursor: SessionCursor,
+    turn_id: str | None,
+    events: Sequence[StoredEvent],
+    *,
+    expected_seq: int,
+) -> None:
+    """Store `events` and advance the cursor; raise `SequenceConflict` unless `expected_seq` is where it stands."""
+    if cursor.last_seq != expected_seq:
+        session_id = events[0].session_id
+        raise SequenceConflict(f"session {session_id!r} is at {cursor.last_seq}, not at {expected_seq}")
+    for last_seq, _, position, body in encode_segments(events, compressed=False):
+        row = (position, cursor.number, last_seq, body)
+        connection.execute("INSERT INTO fresh (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
+        cursor.fresh_positions.append(position)
+    cursor.last_seq = events[-1].seq
+    if events[0].type == "turn_started":
+        connection.execute("UPDATE turns SET after_seq = ? WHERE id = ? AND after_seq IS NULL", (expected_seq, turn_id))
+    if events[-1].terminal:
+        _clear_running(connection, cursor.number, turn_id)
+
+
+def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
+    """Replace the session's fresh rows by compressed segments; damaged ones stay as they are."""
+    positions = json.dumps(cursor.fresh_positions)
+    cursor.fresh_positions.clear()
+    rows = connection.execute(
+        f"SELECT last_seq, body FROM fresh WHERE position IN {_POSITION_LIST} ORDER BY position", (positions,)
+    ).fetchall()
+    try:
+        with map_decode_errors("the log of a session"):
+            first_seq = rows[0][0] - rows[0][1].count(b"\n")
+            segments = list(merge_bodies((body for _, body in rows), first_seq))
+    except DamagedData as exc:
+        return _log.error("rows of a session stay unpacked", error=str(exc))
+    connection.execute(f"DELETE FROM fresh WHERE position IN {_POSITION_LIST}", (positions,))
+    _insert_segments(connection, cursor.number, segments)
+
+
+_POSITION_LIST = "(SELECT value FROM json_each(?))"
+
+
+def add_initial_events(connection: sqlite3.Connection, number: int, events: Sequence[StoredEvent]) -> None:
+    """Store the first events of a new session as compressed segments."""
+    if events:
+        _insert_segments(connection, number, encode_segments(events, compressed=True))
+
+
+def _insert_segments(connection: sqlite3.Connection, number: int, segments: Iterable[Segment]) -> None:
+    for segment in segments:
+        connection.execute(
+            "INSERT INTO events (session, last_seq, first_position, last_position, body) VALUES (?, ?, ?, ?, ?)",
+            (number, segment.last_seq, segment.first_position, segment.last_position, segment.body),
+        )
+
+
+def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
+    """Return up to `limit` events of a session with a higher number than `after`.
+
+    Fewer if they are large, but at least one if there is any.
+    """
+    number = session_number(connection, session_id)
+    rows = connection.execute(
+        """SELECT last_seq, 1, body FROM events WHERE session = ?1 AND last_seq > ?2
+           UNION ALL SELECT last_seq, 0, body FROM fresh WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
+        (number, after),
+    )
+    events: list[StoredEvent] = []
+    size = 0
+    for last_seq, packed, body in rows:
+        some = [event for event in decode_segment(session_id, last_seq, body, compressed=packed) if event.seq > after]
+        events += some
+        size += envelope_bytes(some)
+        if len(events) >= limit or size >= PAGE_BYTES:
+            break
+    return events[:limit]
+
+
+# --- what the next turn builds on -------------------------------------------------------------------------------------
+
+
+def apply_state(connection: sqlite3.Connection, number: int, state: SessionState) -> None:
+    """Apply a change of the state that the session's next turn starts from."""
+    _replace_messages(connection, "messages", number, state.keep_messages, state.messages)
+    if state.keep_compacted is not None:
+        _replace_messages(connection, "compacted", number, state.keep_compacted, state.compacted)
+    if state.state_json is not None:
+        connection.execute("UPDATE sessions SET state = ? WHERE number = ?", (state.state_json, number))
+
+
+def _replace_messages(
+    connection: sqlite3.Connection,
+    table: Literal["messages", "compacted"],
+    number: int,
+    keep: int,
+    messages: Sequence[Message],
+) -> None:
+    """Replace all messages behind the first `keep`."""
+    connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
+    connection.executemany(
+        f"INSERT INTO {table} VALUES (?, ?, ?)",
+        ((number, place, message.model_dump_json()) for place, message in enumerate(messages, keep)),
+    )
+
+
+def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[Message]:
+    """Return the originals of the session's compacted messages, in order."""
+    number = session_number(connection, session_id)
+    rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY place", (number,))
+    with map_decode_errors(f"the list of compacted messages of session {session_id!r}"):
+        return tuple(message_adapter().validate_json(text) for (text,) in rows)
+
+
+def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
+    """Return the state that the session's next turn starts from."""
+    number = session_number(connection, session_id)
+    (state,) = connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()
+    rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY place", (number,))
+    with map_decode_errors(f"the list of messages of session {session_id!r}"):
+        return SessionState([message_adapter().validate_json(text) for (text,) in rows], state)
+
+
+def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]]:
+    """Yield the messages of all sessions that can be decoded, compacted ones too, each with its session's number."""
+
+    def read(row: tuple[Any, ...]) -> tuple[int, Message]:
+        with map_decode_errors("a message"):
+            return row[0], message_adapter().validate_json(row[1])
+
+    both = (
+        "SELECT session, 0 AS part, place, message FROM compacted"
+        " UNION ALL SELECT session, 1, place, message FROM messages ORDER BY session, part, place"
+    )
+    return decode_rows(connection.execute(f"SELECT session, message FROM ({both})"), read)
+
+
+# --- journal ----------------------------------------------------------------------------------------------------------
+
+
+def add_journal_entry(connection: sqlite3.Connection, number: int, entry: JournalEntry) -> JournalEntry:
+    """Store an entry unless there is one of its kind and key already; return the stored one.
+
+    The entry that it closes is deleted.
+    """
+    if (closed := CLOSED_KINDS.get(entry.kind)) is not None:
+        connection.execute("DELETE FROM journal WHERE kind = ? AND key = ?", (closed, entry.key))
+    added = connection.execute(
+        """INSERT INTO journal (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (kind, key) DO NOTHING""",
+        (number, entry.turn_id, entry.kind, entry.key, json.dumps(dict(entry.data))),
+    ).rowcount
+    return entry if added else (find_journal_entry(connection, entry.kind, entry.key) or entry)
+
+
+def find_journal_entry(connection: sqlite3.Connection, kind: JournalKind, key: str) -> JournalEntry | None:
+    """Return the entry of that kind and key, else None."""
+    found = _select_journal(connection, "journal.kind = ? AND journal.key = ?", (kind, key))
+    return next((_decode_entry(row) for row in found), None)
+
+
+def turn_journal(connection: sqlite3.Connection, session_id: str, turn_id: str) -> list[JournalEntry]:
+    """Return all entries of a turn, in the order they were stored."""
+    number = session_number(connection, session_id)
+    found = _select_journal(connection, "journal.session = ? AND journal.turn = ?", (number, turn_id))
+    return [_decode_entry(row) for row in found]
+
+
+def open_journal_entries(connection: sqlite3.Connection, kind: JournalKind, closing: JournalKind) -> list[JournalEntry]:
+    """Return the entries of `kind` without an entry of kind `closing` for the same key, in the order of storage.
+
+    Entries that cannot be decoded are left out.
+    """
+    closed = "SELECT 1 FROM journal AS other WHERE other.kind = ? AND other.key = journal.key"
+    found = _select_journal(connection, f"journal.kind = ? AND NOT EXISTS ({closed})", (kind, closing))
+    return list(decode_rows(found, _decode_entry))
+
+
+def _select_journal(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    return connection.execute(
+        "SELECT journal.kind, journal.key, sessions.id, journal.turn, journal.data FROM journal"
+        f" JOIN sessions ON sessions.number = journal.session WHERE {where} ORDER BY journal.number",
+        values,
+    )
+
+
+def _decode_entry(row: tuple[Any, ...]) -> JournalEntry:
+    kind, key, session_id, turn_id, data = row
+    with map_decode_errors(f"the journal of session {session_id!r}"):
+        return JournalEntry(kind=kind, key=key, session_id=session_id, turn_id=turn_id, data=json.loads(data))

@@ -1,0 +1,305 @@
+"""The full-text index of the database: SQLite's FTS5 over the output of `search.normalize_words`.
+
+The index keeps words, not texts (it is contentless): the texts are in the table `said`. It breaks at blanks and nowhere
+else (`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly
+what `search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step`
+does.
+
+All of it can be rebuilt from other tables, so its damage stops nothing: an operation that fails on it goes on without
+it, and the next start rebuilds the index from the texts, and the texts, if they are gone, from names and messages.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from agenticx.logs import get_logger
+from agenticx.sessions.store.base import ArchivedFilter, SearchResult
+from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.search import (
+    MATCHES_SHOWN,
+    SEARCH_VERSION,
+    SearchableText,
+    SearchQuery,
+    normalize_words,
+    searchable_texts,
+)
+from agenticx.sessions.store.sqlite import _rows as rows
+from agenticx.sessions.store.sqlite.migrations import create_statement
+
+__all__ = [
+    "add_texts",
+    "finish_pending_purge",
+    "mark_damaged",
+    "mark_purge_pending",
+    "prepare_index",
+    "purge_step",
+    "remove_session",
+    "retain_messages",
+    "search",
+    "set_name",
+]
+
+_MERGE_PAGES = 64
+_MERGE_ALL = -_MERGE_PAGES  # a negative number merges all segments, whatever their sizes
+
+
+_log = get_logger(__name__)
+
+
+def prepare_index(connection: sqlite3.Connection) -> None:
+    """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
+    known = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
+    texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
+    index = texts and known is not None and _finds_newest_texts(connection)
+    if texts and index and known == (SEARCH_VERSION,):
+        return
+    if known is not None and not (texts and index):
+        _log.error("what searches find is damaged and is made anew", texts=not texts)
+    connection.execute("BEGIN IMMEDIATE")
+    if not texts:
+        _rebuild_texts(connection)
+    _drop_index(connection)
+    connection.execute("CREATE VIRTUAL TABLE found USING fts5 (words, content='', tokenize='ascii')")
+    for number, text in connection.execute(_SELECT_TEXTS + "true"):
+        connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (number, normalize_words(text)))
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('search', ?)", (SEARCH_VERSION,))
+    connection.execute("COMMIT")
+
+
+def mark_damaged(connection: sqlite3.Connection) -> None:
+    """Mark the index as damaged, so that the next start rebuilds it."""
+    if connection.execute("DELETE FROM meta WHERE key = 'search'").rowcount:
+        _log.error("the index that searches use is damaged; the next start makes it anew")
+
+
+def _finds_newest_texts(connection: sqlite3.Connection) -> bool:
+    """Return True if the index is usable and finds the texts that were added last."""
+    query = "SELECT rowid FROM found WHERE found MATCH ? AND rowid = ?"
+    for number, text in connection.execute(_SELECT_TEXTS + "true ORDER BY number DESC LIMIT 3").fetchall():
+        words = normalize_words(text).split()
+        if words and not _try_execute(connection, query, f'"{words[0]}"', number, least=1):
+            return False
+    return _try_execute(connection, query, "a", 0)
+
+
+def _try_execute(connection: sqlite3.Connection, query: str, *values: object, least: int = 0) -> bool:
+    """Execute the statement; return True if it gives at least that many rows, False if it fails because of damage."""
+    try:
+        return len(connection.execute(query, values).fetchall()) >= least
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not _is_damage(exc):
+            raise
+        return False
+
+
+def _is_damage(exc: sqlite3.DatabaseError | MemoryError) -> bool:
+    """Return True if the error is neither a full nor a failing disk.
+
+    A `MemoryError` is damage: FTS5 may take damaged bytes for a size and fail to allocate it.
+    """
+    return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _DISK_ERROR_CODES
+
+
+_DISK_ERROR_CODES = {
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOTADB),
+}
+
+
+def _rebuild_texts(connection: sqlite3.Connection) -> None:
+    """Rebuild the texts from names and messages, compacted ones too.
+
+    Messages compacted by a release before migration 0003 are lost here.
+    """
+    connection.execute("DROP TABLE IF EXISTS said")
+    connection.execute(create_statement("said"))
+    insert = "INSERT OR IGNORE INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?)"
+    for number, name in rows.session_names(connection):
+        connection.execute(insert, (number, "", "name", name))
+    for number, message in rows.all_messages(connection):
+        for text in searchable_texts([message]):
+            connection.execute(insert, (number, text.message_id or "", text.role, text.text))
+
+
+def _drop_index(connection: sqlite3.Connection) -> None:
+    """Drop the index; if SQLite cannot open the FTS5 table, which it then does not drop, drop its parts one by one."""
+    if not _try_execute(connection, "DROP TABLE IF EXISTS found"):
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_master WHERE name = 'found'")
+        connection.execute("PRAGMA writable_schema = RESET")
+    for part in ("data", "idx", "content", "docsize", "config"):  # https://sqlite.org/fts5.html#fts5_data_structures
+        connection.execute(f"DROP TABLE IF EXISTS found_{part}")
+
+
+# --- putting in and taking out ----------------------------------------------------------------------------------------
+
+
+def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> None:
+    """Make the session findable by its name, and no longer by an earlier one."""
+    known = connection.execute("SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)).fetchone()
+    if known == (name,):
+        return
+    _remove_texts(
+        connection, connection.execute(_SELECT_TEXTS + "session = ? AND message_id = ''", (session,)).fetchall()
+    )
+    if name:
+        add_texts(connection, session, [SearchableText(None, "name", name)])
+
+
+def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[SearchableText]) -> None:
+    """Make the session findable by these texts; texts whose id is known are left as they are."""
+    for text in texts:
+        added = connection.execute(
+            "INSERT INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (session, text.message_id or "", text.role, text.text),
+        )
+        if added.rowcount:
+            number = added.lastrowid
+            with _index_savepoint(connection):
+                connection.execute(
+                    "INSERT INTO found (rowid, words) VALUES (?, ?)", (number, normalize_words(text.text))
+                )
+
+
+def retain_messages(connection: sqlite3.Connection, session: int, findable: frozenset[str]) -> None:
+    """Remove all texts of the session but its name and these messages."""
+    query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
+    texts = connection.execute(query, (session,)).fetchall()
+    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in findable])
+
+
+def remove_session(connection: sqlite3.Connection, session: int) -> None:
+    """Remove all texts of the session."""
+    _remove_texts(connection, connection.execute(_SELECT_TEXTS + "session = ?", (session,)).fetchall())
+
+
+_SELECT_TEXTS = "SELECT number, CAST(text AS TEXT) FROM said WHERE "
+
+
+def _remove_texts(connection: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
+    for number, text in texts:
+        connection.execute("DELETE FROM said WHERE number = ?", (number,))
+        with _index_savepoint(connection):
+            words = normalize_words(text)
+            connection.execute("INSERT INTO found (found, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+
+
+@contextmanager
+def _index_savepoint(connection: sqlite3.Connection) -> Generator[None]:
+    """Roll back a change of the index if that is damaged, without failing the transaction around it.
+
+    The second savepoint makes FTS5 write at once; otherwise it would write, and fail, when the transaction is
+    committed.
+    """
+    connection.execute("SAVEPOINT spared")
+    try:
+        yield
+        connection.execute("SAVEPOINT written")
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not (_is_damage(exc) and connection.in_transaction):
+            raise
+        connection.execute("ROLLBACK TO spared")
+        mark_damaged(connection)
+    connection.execute("RELEASE spared")
+
+
+def mark_purge_pending(connection: sqlite3.Connection) -> None:
+    """Record that a purge is needed; if the process ends before it is done, the next one does it."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('purging', '1')")
+
+
+def purge_step(connection: sqlite3.Connection, *, begin: bool) -> bool:
+    """Run one step of removing deleted words from the index's file; return True once that is done.
+
+    https://sqlite.org/fts5.html#the_merge_command describes the check for the last step.
+    """
+    before = connection.total_changes
+    pages = _MERGE_ALL if begin else _MERGE_PAGES
+    done = True  # stays so if the index is damaged: the rebuilt one has no deleted words
+    with _index_savepoint(connection):
+        connection.execute("INSERT INTO found (found, rank) VALUES ('merge', ?)", (pages,))
+        done = not begin and connection.total_changes - before < 2
+    if done:
+        connection.execute("DELETE FROM meta WHERE key = 'purging'")
+    return done
+
+
+def finish_pending_purge(connection: sqlite3.Connection) -> None:
+    """Finish a purge that an earlier process left unfinished."""
+    if connection.execute("SELECT 1 FROM meta WHERE key = 'purging'").fetchone() is not None:
+        purge_step(connection, begin=True)
+        while not purge_step(connection, begin=False):
+            pass
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def search(
+    connection: sqlite3.Connection, query: str, *, limit: int, before: str | None, archived: ArchivedFilter
+) -> list[SearchResult]:
+    """Return the sessions that have a text with all terms of `query`, in the order of `_rows.list_records`.
+
+    Raises `DamagedData` if the index is damaged.
+    """
+    terms = SearchQuery.parse(query)
+    try:
+        return _search_results(connection, terms, limit, before, archived) if terms.phrases else []
+    except (sqlite3.DatabaseError, MemoryError) as exc:
+        if not _is_damage(exc):
+            raise
+        raise DamagedData("the search index is damaged; the next start rebuilds it") from exc
+
+
+def _search_results(
+    connection: sqlite3.Connection, terms: SearchQuery, limit: int, before: str | None, archived: ArchivedFilter
+) -> list[SearchResult]:
+    found: list[SearchResult] = []
+    for session, numbers in _matching(connection, terms, before, archived):
+        texts = [_read_text(connection, number) for number in numbers]
+        (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (session,)).fetchone()
+        found += (
+            SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_records([(text,)])
+        )
+        if len(found) == limit:
+            break
+    return found
+
+
+def _matching(
+    connection: sqlite3.Connection, terms: SearchQuery, before: str | None, archived: ArchivedFilter
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield sessions, each with the first of its texts that match."""
+    matching = connection.execute(
+        f"""SELECT said.session, said.number FROM found
+            JOIN said ON said.number = found.rowid JOIN sessions ON sessions.number = said.session
+            WHERE found MATCH ? AND {rows.LIST_FILTER}
+            ORDER BY sessions.pinned DESC, sessions.number DESC, said.message_id <> '', said.number""",
+        (_expression(terms), *rows.list_filter_values(before, archived)),
+    )
+    session, numbers = 0, list[int]()
+    for owner, number in matching:
+        if owner != session:
+            if numbers:
+                yield session, numbers
+            session, numbers = owner, []
+        if len(numbers) < MATCHES_SHOWN:
+            numbers.append(number)
+    if numbers:
+        yield session, numbers
+
+
+def _expression(terms: SearchQuery) -> str:
+    """Return the terms in FTS5's query language; words contain no character that must be quoted."""
+    return " AND ".join(f'"{" ".join(phrase)}" *' for phrase in terms.phrases)
+
+
+def _read_text(connection: sqlite3.Connection, number: int) -> SearchableText:
+    message_id, role, text = connection.execute(
+        "SELECT message_id, role, CAST(text AS TEXT) FROM said WHERE number = ?", (number,)
+    ).fetchone()
+    return SearchableText(message_id or None, role, text)

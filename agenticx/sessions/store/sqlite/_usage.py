@@ -1,0 +1,72 @@
+"""Usage of model calls in the database: a row for each session, day and model."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple
+from decimal import Decimal
+from typing import Any
+
+from agenticx.runtime.events import EventType
+from agenticx.sessions.store.base import StoredEvent
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.sqlite import _rows as rows
+from agenticx.sessions.store.sqlite._cursors import session_number
+from agenticx.sessions.store.usage import DailyUsage, UsageCounts, counts_of_call
+
+__all__ = ["add_usage", "read_usage"]
+
+_COUNT_COLUMNS = "calls, uncounted, unpriced, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd"
+
+
+def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[StoredEvent]) -> None:
+    """Add the counts of the `usage` events among these."""
+    for event in events:
+        if event.type is EventType.USAGE:
+            envelope = json.loads(event.frame_json)
+            key = (session, envelope["ts"][:10], envelope["data"]["model"])
+            known = connection.execute(
+                f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ?", key
+            ).fetchall()
+            sums = sum(rows.decode_rows(known, _decode_counts), counts_of_call(envelope["data"]))
+            *numbers, cost = astuple(sums)
+            values = (*key, *numbers, None if cost is None else str(cost))
+            connection.execute(f"INSERT OR REPLACE INTO usage VALUES ({', '.join('?' * len(values))})", values)
+
+
+def read_usage(
+    connection: sqlite3.Connection, *, session_id: str | None, since: str | None, until: str | None
+) -> list[DailyUsage]:
+    """Return the rows of a session or of all, of these days; without those that cannot be decoded."""
+    session = None if session_id is None else session_number(connection, session_id)
+    found = connection.execute(
+        f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), {_COUNT_COLUMNS}
+            FROM usage JOIN sessions ON sessions.number = usage.session
+            WHERE (?1 IS NULL OR session = ?1) AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
+            ORDER BY sessions.number""",
+        (session, since, until),
+    )
+    return DailyUsage.merged(rows.decode_rows(found, _decode_row))
+
+
+def _decode_row(row: tuple[Any, ...]) -> DailyUsage:
+    id_, day, model, *counts = row
+    return DailyUsage(session_id=id_, day=day, model=model, counts=_decode_counts(counts))
+
+
+def _decode_counts(columns: Sequence[Any]) -> UsageCounts:
+    *numbers, cost = columns
+    with map_decode_errors("the usage of a session"):
+        calls, uncounted, unpriced, into, out, cached, reasoning = (int(number or 0) for number in numbers)
+        return UsageCounts(
+            calls=calls,
+            uncounted=uncounted,
+            unpriced=unpriced,
+            input_tokens=into,
+            output_tokens=out,
+            cached_tokens=cached,
+            reasoning_tokens=reasoning,
+            cost_usd=None if cost is None else Decimal(cost),
+        )

@@ -1,0 +1,152 @@
+"""Ownership of a database by one process at a time, with a lock on a file beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from agenticx.errors import StoreError
+from agenticx.sessions.store.sqlite._file import FileIdentity
+
+__all__ = ["OwnedElsewhere", "OwnerLock", "owner_pid"]
+
+_ATTEMPTS = 250
+_PAUSE_SECONDS = 0.02
+
+
+class OwnedElsewhere(StoreError):
+    """An error because another process owns the database; `pid` is its id, 0 if it could not be read."""
+
+    def __init__(self, message: str, *, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class OwnerLock:
+    """A lock held from construction until `release`; the system frees it when the process dies."""
+
+    def __init__(self, database: Path) -> None:
+        path = _lock_file(database)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
+        if not _lock_with_retries(self._file):
+            pid, program = _read_note(self._file)
+            os.close(self._file)
+            raise OwnedElsewhere(
+                f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
+            )
+        note = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, note, 0)
+        self._identity = FileIdentity(path)
+
+    def check(self) -> None:
+        """Raise `StoreError` if the lock is not where others look for it: another process may own the database."""
+        if not self._identity.is_unchanged():
+            raise StoreError(
+                "the lock of the database was removed, so another process may have it: nothing more is stored; restart"
+            )
+
+    def release(self) -> None:
+        """Release the lock; the file stays, because removing it would let two processes lock it at once."""
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = -1
+
+
+def owner_pid(database: Path) -> int | None:
+    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet."""
+    try:
+        file = os.open(_lock_file(database), os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if _try_lock(file) else _read_note(file)[0]
+    finally:
+        os.close(file)
+
+
+def _lock_with_retries(file: int) -> bool:
+    """Return True once the lock is held, False if a running process holds it.
+
+    A lock without the note of a running process is held only briefly: by `owner_pid`, or by an owner that is starting.
+    """
+    for _ in range(_ATTEMPTS):
+        if _try_lock(file):
+            return True
+        if _is_running(_read_note(file)[0]):
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return False
+
+
+def _lock_file(database: Path) -> Path:
+    """Return the path of the lock, beside the resolved file whatever links lead to it: one database has one lock."""
+    database = database.resolve()
+    return database.with_name(f"{database.name}.owner")
+
+
+def _read_note(file: int) -> tuple[int, str]:
+    try:
+        note: Any = json.loads(os.pread(file, 4096, 0))
+        return int(note["pid"]), str(note["program"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, "another program"
+
+
+def _is_running(pid: int) -> bool:
+    """Return True if there is such a process, as far as can be determined; there is none with the id 0."""
+    if pid == 0 or sys.platform == "win32":
+        return pid != 0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        pass
+    return True
+
+
+def _program() -> str:
+    words = [Path(sys.argv[0]).name or "python", *sys.argv[1:2]]
+    return " ".join(words)[:100]
+
+
+def _make_try_lock() -> Callable[[int], bool]:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        windows = cast(Any, msvcrt)
+
+        def lock_byte(file: int) -> bool:
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, because others cannot read a locked byte
+            try:
+                windows.locking(file, windows.LK_NBLCK, 1)
+            except OSError:
+                return False
+            return True
+
+        return lock_byte
+
+    def lock_file(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    return lock_file
+
+
+_try_lock = _make_try_lock()

@@ -1,0 +1,1 @@
+"""Shell commands as an assessment reads them: words, globs, braces, quoting, lookups."""

@@ -1,0 +1,144 @@
+"""Request bodies: read within size and time limits, parsed as strict JSON, validated by a schema."""
+
+from __future__ import annotations
+
+import asyncio
+from codecs import getincrementaldecoder
+from typing import ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from agenticx.logs import get_logger
+from agenticx.strict_json import read_json
+from agenticx.threads import run_sized
+from studio.http.problems import Problem
+
+__all__ = ["LARGE_BODY_BYTES", "RequestBody", "read_body"]
+
+LARGE_BODY_BYTES = 4 * 1024 * 1024
+_MAX_DEPTH = 32
+_MAX_ENTRIES = 1000
+_MAX_VALUES = 10_000
+_MAX_DIGITS = 100
+_MAX_SHOWN_CHARS = 80  # of a field name sent by a client
+_READ_SECONDS = 30.0
+_DECODE_BYTES = 1024 * 1024
+
+_log = get_logger(__name__)
+
+
+class RequestBody(BaseModel):
+    """A request body's schema: no value is coerced, unknown fields are refused, at most `max_bytes` are read."""
+
+    max_bytes: ClassVar[int] = 64 * 1024
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @classmethod
+    def is_required(cls) -> bool:
+        """Return True if a request must have a body, because one of the fields is required."""
+        return any(field.is_required() for field in cls.model_fields.values())
+
+
+B = TypeVar("B", bound=RequestBody)
+
+
+async def read_body(request: Request, schema: type[B]) -> B:
+    """Read, parse and validate the request's body; no body counts as `{}` unless the schema requires a field.
+
+    Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
+    duplicate keys, nesting beyond 32 levels, more than 1000 entries in one object or list and more than 10,000 values
+    in all included), 422 not of this schema.
+    """
+    required = schema.is_required()
+    if required or _declares_body(request):
+        _check_type(request)
+    raw = await _read(request, schema.max_bytes)
+    if raw:
+        _check_type(request)
+    try:
+        return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
+    except ValidationError as exc:
+        problem = _validation_problem(exc, schema)
+        _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
+        raise problem from None
+
+
+def _declares_body(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0"
+
+
+def _check_type(request: Request) -> None:
+    sent = request.headers.getlist("content-type")
+    media_type, _, parameters = ";".join(sent).partition(";")
+    charset = parameters.lower().replace('"', "").replace(" ", "")
+    if len(sent) != 1 or media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise Problem(
+            415, "not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json."
+        )
+
+
+async def _read(request: Request, max_bytes: int) -> bytes:
+    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
+    if int(request.headers.get("content-length", "0")) > max_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > max_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise Problem(408, "too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
+    except ClientDisconnect:
+        raise Problem(400, "incomplete", "The connection was closed before the body was complete.") from None
+    return bytes(body)
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def _parse(raw: bytes, schema: type[B]) -> B:
+    try:
+        value = read_json(
+            _decode_utf8(raw),
+            max_depth=_MAX_DEPTH,
+            max_entries=_MAX_ENTRIES,
+            max_digits=_MAX_DIGITS,
+            max_values=_MAX_VALUES,
+        )
+    except ValueError as exc:
+        raise Problem(400, "malformed_json", f"The body is not acceptable JSON: {exc}.") from None
+    return schema.model_validate(value)
+
+
+def _decode_utf8(raw: bytes) -> str:
+    """Decode UTF-8 in chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls."""
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        pieces = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
+        return "".join([*pieces, decoder.decode(b"", final=True)])
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+
+
+def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:
+    """Return the first validation error as a problem with a sentence; it does not repeat submitted values."""
+    error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = ".".join(str(part) for part in error["loc"])[:_MAX_SHOWN_CHARS] or "body"
+    match error["type"]:
+        case "model_type":
+            sentence = f"{'The body' if path == 'body' else repr(path)} must be a JSON object."
+        case "missing":
+            sentence = f"{path!r} is required."
+        case "extra_forbidden":
+            sentence = f"Unknown field {path!r}; known fields: {', '.join(schema.model_fields) or 'none'}."
+        case _:
+            reason = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            sentence = f"{path!r} must be {reason}." if error["msg"].startswith("Input") else f"{path!r}: {reason}."
+    return Problem(422, "invalid_body", sentence, field=path)

@@ -1,0 +1,199 @@
+"""Client connections: their time limits and their maximum number.
+
+1. The head of a request must be complete 30 seconds after the connection was made or the previous response was sent, no
+   matter how many bytes of it arrived. Clients close idle connections sooner (httpx after five seconds, undici after
+   four), so they never send a request at the moment when the server closes its side.
+2. A response that is sent before the request's body has arrived has the header `Connection: close`. The rest of the
+   body is then read and discarded for at most five seconds: closing at once would reset the connection, and a client
+   that is still sending would lose the response.
+3. Above a number of connections that leaves file descriptors for the database and for the processes of tools, new
+   connections are aborted at once.
+4. While connections cannot be accepted at all, because something else used up the file descriptors, they stay in the
+   listen queue; the log reports it once a minute, without a traceback.
+5. There are no WebSockets: a request with an Upgrade header is answered as if it had none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.exhaustion import exhausted_error
+from agenticx.logs import get_logger
+from studio.http.write_timeout import ABORT_KEY, IS_CLOSING_KEY, WRITE_TIMEOUT_SECONDS
+
+__all__ = ["ACCEPT_BATCH_SIZE", "REQUEST_SECONDS", "ConnectionLimit", "ServerConnection"]
+
+REQUEST_SECONDS = 30.0
+ACCEPT_BATCH_SIZE = 16
+"""The number of connections that may exist above the limit for the moment that it takes to refuse them: asyncio accepts
+up to so many in one iteration of the loop."""
+
+_DISCARD_SECONDS = 5.0
+_MAX_CONNECTIONS = 2_000
+_RESERVED_FILES = 256
+_LOG_INTERVAL_SECONDS = 60.0
+_CLOSE = (b"connection", b"close")
+
+_log = get_logger(__name__)
+
+
+def _default_max_connections() -> int:
+    """Return 2,000, or fewer if the limit of open files is lower.
+
+    Of that limit 256 files, or half of it if it is small, stay free for other uses.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows, where there is no such limit
+        return _MAX_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    return min(_MAX_CONNECTIONS, max(files - _RESERVED_FILES, files // 2))
+
+
+@dataclass(slots=True)
+class ConnectionLimit:
+    """A server's maximum number of connections, and the log of those that are refused or cannot be accepted.
+
+    Each of the two is logged once a minute at most.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    max_connections: int = field(default_factory=_default_max_connections)
+    _refused: int = 0
+    _refusal_logged_at: float | None = None
+    _accept_error_logged_at: float | None = None
+
+    def log_refused(self) -> None:
+        """Count a refused connection; log the count since the last line unless that is less than a minute ago."""
+        self._refused += 1
+        now = self.clock.monotonic()
+        if self._refusal_logged_at is None or now - self._refusal_logged_at >= _LOG_INTERVAL_SECONDS:
+            _log.warning("too many connections: new ones are refused", most=self.max_connections, refused=self._refused)
+            self._refused, self._refusal_logged_at = 0, now
+
+    def log_accept_error(self, exc: OSError) -> None:
+        """Log that connections could not be accepted; asyncio retries every second."""
+        now = self.clock.monotonic()
+        if self._accept_error_logged_at is None or now - self._accept_error_logged_at >= _LOG_INTERVAL_SECONDS:
+            _log.warning(
+                "new connections cannot be accepted and wait", reason=str(exhausted_error(exc) or exc.strerror)
+            )
+            self._accept_error_logged_at = now
+
+    @contextmanager
+    def log_accept_errors_of(self, loop: asyncio.AbstractEventLoop) -> Generator[None]:
+        """Log failures of `loop` to accept connections here instead of as tracebacks while the body runs."""
+        previous = loop.get_exception_handler()
+
+        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            exc = context.get("exception")
+            if isinstance(exc, OSError) and str(context.get("message")).startswith("socket.accept()"):
+                self.log_accept_error(exc)
+            elif previous is not None:
+                previous(loop, context)
+            else:
+                loop.default_exception_handler(context)
+
+        loop.set_exception_handler(handle)
+        try:
+            yield
+        finally:
+            loop.set_exception_handler(previous)
+
+
+class ServerConnection(H11Protocol):
+    """uvicorn's h11 protocol with the limits of this module; the ASGI scope gets a callable that aborts it."""
+
+    clock: Clock = SystemClock()
+    connection_limit = ConnectionLimit()
+    _unsent_bytes = 0
+    _discarding = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        inner_app = self.app
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            self._timer.cancel()
+            scope[ABORT_KEY], scope[IS_CLOSING_KEY] = transport.abort, transport.is_closing
+            await inner_app(scope, receive, self._close_if_body_unread(receive, send))  # type: ignore[arg-type]
+
+        self.app = app  # type: ignore[assignment]
+        self._start_request_timer()
+        if len(self.connections) > self.connection_limit.max_connections:
+            self.connection_limit.log_refused()
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._start_request_timer()
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        if self._discarding:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def _start_request_timer(self) -> None:
+        seconds = max(1.0, self.clock.real(REQUEST_SECONDS))
+        self._timer = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection.
+
+        Closing waits until the transport's buffer is empty. While the client reads some of it in each interval of ten
+        seconds it is waited for; when an interval passes without progress, the connection is aborted.
+        """
+        self._timer.cancel()
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes == 0:
+            super().timeout_keep_alive_handler()
+        elif unsent_bytes == self._unsent_bytes:
+            self.transport.abort()
+        else:
+            self._unsent_bytes = unsent_bytes
+            seconds = self.clock.real(WRITE_TIMEOUT_SECONDS)
+            self._timer = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _close_if_body_unread(self, receive: Receive, send: Send) -> Send:
+        """Return a `send` that closes the connection after a response that begins before the request's body ended."""
+        cycle, unread = self.cycle, False
+
+        async def sending(message: Message) -> None:
+            nonlocal unread
+            if message["type"] == "http.response.start" and cycle.more_body:
+                unread = True
+                headers = [header for header in message["headers"] if header != _CLOSE]
+                message = {**message, "headers": [*headers, _CLOSE]}
+            elif unread and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                await self._discard(receive)
+                message = {"type": "http.response.body"}
+            await send(message)
+
+        return sending
+
+    async def _discard(self, receive: Receive) -> None:
+        """Read and drop the rest of the request's body, for at most the time that a client has to read its response."""
+        self._discarding = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.clock.real(_DISCARD_SECONDS)):
+                while (await receive()).get("more_body"):
+                    pass
+
+    def _should_upgrade(self) -> bool:
+        return False

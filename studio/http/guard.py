@@ -1,0 +1,230 @@
+"""Access control: Host, then Origin, then token, checked before routing; and the one-use tickets.
+
+1. Deny by default: every path needs the token unless `is_public` names it, so an unknown, encoded or case-variant path
+   is refused. The check reads `scope["path"]`, the decoded path that routing reads too; a path that was sent in any
+   other spelling than the canonical one, which encodes only what must be encoded, is answered with 404.
+2. Sec-Fetch-Site: cross-site is refused unless the Origin is allowed (an Electron page is always cross-site) or the
+   request is a top-level navigation to `/`, which is how a link opens the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.settings import Settings
+from agenticx.token_file import read_token, token_path
+from studio.http.problems import Problem, problem_response
+
+__all__ = ["TICKET_SECONDS", "AccessMiddleware", "OriginPolicy", "Tickets", "is_public", "load_token"]
+
+TICKET_SECONDS = 600.0
+_MAX_TICKETS = 64
+_PREFLIGHT_HEADERS = (
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+    (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
+    (b"access-control-allow-private-network", b"true"),
+    (b"access-control-max-age", b"600"),
+)
+_SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+
+
+def is_public(path: str) -> bool:
+    """Return True if a path holds no data and is answered without a token."""
+    return path in ("/", "/api/health", "/api/ticket") or path.startswith("/assets/")
+
+
+@dataclass(frozen=True, slots=True)
+class OriginPolicy:
+    """The exact Host values and Origins of the server itself, and the other Origins that the settings allow."""
+
+    hosts: frozenset[str]
+    own_origins: frozenset[str]
+    allowed_origins: frozenset[str]
+
+    @classmethod
+    def for_port(
+        cls, port: int, *, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> OriginPolicy:
+        """Return the policy of a server on `port`; an allowed host without a port gets this port."""
+        named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
+        hosts = {host if re.search(r":\d+$", host) else f"{host}:{port}" for host in named}
+        hosts |= {host.removesuffix(":80") for host in hosts if host.endswith(":80")}
+        own = frozenset(f"http://{host}" for host in hosts)
+        return cls(frozenset(hosts), own, frozenset(allowed_origins))
+
+
+@dataclass(frozen=True, slots=True)
+class AccessMiddleware:
+    """ASGI middleware that passes permitted requests on and answers all others itself, without reading their body."""
+
+    app: ASGIApp
+    origin_policy: OriginPolicy
+    token: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        problem, origin = self._check_headers(scope)
+        send = _with_headers(send, origin)
+        if problem is not None:
+            await problem_response(problem)(scope, receive, send)
+        elif (
+            origin is not None
+            and scope["method"] == "OPTIONS"
+            and _single_header(scope, b"access-control-request-method")
+        ):
+            await send({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT_HEADERS)})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            problem = self._token_problem(scope) or _path_problem(scope)
+            await (self.app if problem is None else problem_response(problem))(scope, receive, send)
+
+    def _check_headers(self, scope: Scope) -> tuple[Problem | None, str | None]:
+        """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
+        if _header_values(scope, b"content-length") and _header_values(scope, b"transfer-encoding"):
+            sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
+            return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
+        hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
+        if len(hosts) != 1 or not hosts[0]:
+            return Problem(400, "bad_host", "Send exactly one Host header."), None
+        if hosts[0].lower() not in self.origin_policy.hosts:
+            return _wrong_host(self.origin_policy), None
+        if len(origins) > 1:
+            return _origin_not_allowed(), None
+        if origins and origins[0] in self.origin_policy.allowed_origins:
+            return None, origins[0]
+        if origins and origins[0] not in self.origin_policy.own_origins:
+            return _origin_not_allowed(), None
+        if "cross-site" in _header_values(scope, b"sec-fetch-site") and not _is_page_navigation(scope):
+            return Problem(403, "cross_site", "Another site sent this request; open the studio's own page."), None
+        return None, None
+
+    def _token_problem(self, scope: Scope) -> Problem | None:
+        if is_public(scope["path"]):
+            return None
+        sent = _header_values(scope, b"authorization")
+        scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+        right = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
+        if right and scheme.lower() == "bearer":
+            return None
+        return Problem(
+            401,
+            "unauthorized",
+            "Send the server's token as one header, Authorization: Bearer TOKEN; `agx open` opens a page that has it.",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+
+def _header_values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _single_header(scope: Scope, name: bytes) -> str | None:
+    values = _header_values(scope, name)
+    return values[0] if len(values) == 1 else None
+
+
+def _path_problem(scope: Scope) -> Problem | None:
+    canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
+    if scope.get("raw_path") in (None, canonical):
+        return None
+    return Problem(404, "not_found", "The path is not in canonical form; encode only what must be encoded.")
+
+
+def _is_page_navigation(scope: Scope) -> bool:
+    return scope["path"] == "/" and scope["method"] == "GET" and _single_header(scope, b"sec-fetch-mode") == "navigate"
+
+
+def _wrong_host(policy: OriginPolicy) -> Problem:
+    known = ", ".join(sorted(policy.hosts))
+    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {known}.")
+
+
+def _origin_not_allowed() -> Problem:
+    return Problem(403, "foreign_origin", "That Origin is not allowed; AGX_ALLOWED_ORIGINS lists the allowed ones.")
+
+
+def _with_headers(send: Send, origin: str | None) -> Send:
+    extra = list(_SECURITY_HEADERS)
+    if origin is not None:
+        extra += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message["headers"], *extra]
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = headers
+        await send(message)
+
+    return sending
+
+
+# --- the token --------------------------------------------------------------------------------------------------------
+
+
+def load_token(settings: Settings) -> str:
+    """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
+
+    Raises `SettingsError` for a file that others can read or that holds no token.
+    """
+    if settings.token_file is not None:
+        return read_token(settings)
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(token_path(settings), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return read_token(settings)
+    token = secrets.token_urlsafe(32)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+    return token
+
+
+# --- tickets ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Tickets:
+    """The one-use tickets that the page exchanges for the token; only their digests are stored."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    _expiry_by_digest: OrderedDict[bytes, float] = field(default_factory=OrderedDict[bytes, float], init=False)
+
+    def issue(self) -> str:
+        """Return a new ticket, valid once within ten minutes; the oldest of more than 64 is dropped."""
+        ticket = secrets.token_urlsafe(24)
+        self._expiry_by_digest[_digest(ticket)] = self.clock.monotonic() + TICKET_SECONDS
+        if len(self._expiry_by_digest) > _MAX_TICKETS:
+            self._expiry_by_digest.popitem(last=False)
+        return ticket
+
+    def redeem(self, ticket: str) -> bool:
+        """Consume a ticket and return True if it was valid."""
+        expires = self._expiry_by_digest.pop(_digest(ticket), None)
+        return expires is not None and self.clock.monotonic() < expires
+
+
+def _digest(ticket: str) -> bytes:
+    return hashlib.sha256(ticket.encode()).digest()

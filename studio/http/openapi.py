@@ -1,0 +1,161 @@
+"""The OpenAPI document, made from the URL table and the schemas of bodies, responses and events."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import is_typeddict
+
+from agenticx.runtime.events import envelope_schema
+from studio.http.bodies import RequestBody
+
+__all__ = ["EVENT_STREAM", "Handler", "Parameter", "ResponseSpec", "RouteSpec", "openapi_document"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+EVENT_STREAM = "text/event-stream"
+_JSON = "application/json"
+_REFERENCE_TEMPLATE = "#/components/schemas/{model}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter:
+    """A query parameter or request header of a route."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    location: Literal["query", "header"] = "query"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResponseSpec:
+    """A success response of a route: JSON of the type `schema`, text, or no body where `media_type` is None."""
+
+    schema: Any = str
+    status: int = 200
+    media_type: str | None = _JSON
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RouteSpec:
+    """A row of the URL table: the handler of a method and path, its parameters, body and success responses.
+
+    A query parameter that is not in `query` is refused; with None any is accepted.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    responses: Sequence[ResponseSpec]
+    body: type[RequestBody] | None = None
+    query: Sequence[Parameter] | None = ()
+    public: bool = False
+
+
+@cache
+def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of these routes; the envelope of events is its schema `Event`."""
+    schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _with_component_references(envelope_schema())}
+    definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        for name, schema in _schemas(route):
+            definitions |= schema.pop("$defs", {})
+            schemas[name] = schema
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "AgenticX studio", "version": version("agenticx")},
+        "paths": paths,
+        "components": {
+            "schemas": {**definitions, **schemas},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "Stable; match on this."},
+        "detail": {"type": "string", "description": "A sentence for the user that says what would be right."},
+        "field": {"type": "string", "description": "The field or parameter that a 422 is about."},
+    },
+}
+
+
+def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the named schemas of a route's body and responses, each with those that it refers to."""
+    if route.body is not None:
+        yield route.body.__name__, route.body.model_json_schema(ref_template=_REFERENCE_TEMPLATE)
+    for response in route.responses:
+        if is_typeddict(response.schema):
+            schema = TypeAdapter(response.schema).json_schema(ref_template=_REFERENCE_TEMPLATE, mode="serialization")
+            yield response.schema.__name__, schema
+
+
+def _operation(route: RouteSpec) -> dict[str, Any]:
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    operation: dict[str, Any] = {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "responses": {**_responses(route), "default": {"description": "A problem", "content": problem}},
+    }
+    if parameters := _parameters(route):
+        operation["parameters"] = parameters
+    if route.body is not None:
+        content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{route.body.__name__}"}}}
+        operation["requestBody"] = {"required": route.body.is_required(), "content": content}
+    if route.public:
+        operation["security"] = []
+    return operation
+
+
+def _parameters(route: RouteSpec) -> list[dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
+    asked = [
+        {"name": one.name, "in": one.location, "description": one.description, "schema": dict(one.schema)}
+        for one in route.query or ()
+    ]
+    return in_path + asked
+
+
+def _responses(route: RouteSpec) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for spec in route.responses:
+        response = responses.setdefault(str(spec.status), {"description": route.summary})
+        if spec.media_type is not None:
+            response.setdefault("content", {})[spec.media_type] = {"schema": _response_schema(spec)}
+    return responses
+
+
+def _response_schema(spec: ResponseSpec) -> dict[str, Any]:
+    if spec.media_type == EVENT_STREAM:
+        return {"type": "string", "description": "Frames whose `data` is an `Event`, and whose `id` is a cursor."}
+    if is_typeddict(spec.schema):
+        return {"$ref": f"#/components/schemas/{spec.schema.__name__}"}
+    return TypeAdapter(spec.schema).json_schema()
+
+
+def _with_component_references(schema: Any) -> Any:
+    """Return `schema` with its references pointing into the document's components."""
+    return json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))

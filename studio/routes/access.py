@@ -1,0 +1,82 @@
+"""Access to the server over HTTP: tickets for the page, health and readiness."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from studio.http.guard import TICKET_SECONDS
+from studio.http.bodies import RequestBody, read_body
+from studio.http.problems import Problem
+from studio.services import services
+
+__all__ = [
+    "HealthResponse",
+    "IssueTicketBody",
+    "ReadyResponse",
+    "RedeemTicketBody",
+    "TicketResponse",
+    "TokenResponse",
+    "health",
+    "issue",
+    "ready",
+    "redeem",
+]
+
+
+class RedeemTicketBody(RequestBody):
+    """The ticket in the fragment of the page's URL."""
+
+    max_bytes = 1024  # needs no token: any client may send one
+
+    ticket: str = Field(max_length=200)
+
+
+class IssueTicketBody(RequestBody):
+    """An empty object."""
+
+
+class TokenResponse(TypedDict):
+    token: str
+
+
+class TicketResponse(TypedDict):
+    ticket: str
+    expires_in_seconds: int
+
+
+class HealthResponse(TypedDict):
+    status: Literal["ok"]
+
+
+class ReadyResponse(TypedDict):
+    """The server can store turns; `streams` is the number of open event streams."""
+
+    status: Literal["ready"]
+    streams: int
+
+
+async def redeem(request: Request) -> Response:
+    studio, body = services(request), await read_body(request, RedeemTicketBody)
+    if not studio.tickets.redeem(body.ticket):
+        raise Problem(401, "bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
+    return JSONResponse(TokenResponse(token=studio.token))
+
+
+async def issue(request: Request) -> Response:
+    await read_body(request, IssueTicketBody)
+    ticket = services(request).tickets.issue()
+    return JSONResponse(TicketResponse(ticket=ticket, expires_in_seconds=int(TICKET_SECONDS)), 201)
+
+
+async def health(_request: Request) -> Response:
+    return JSONResponse(HealthResponse(status="ok"))
+
+
+async def ready(request: Request) -> Response:
+    await services(request).store.check()
+    return JSONResponse(ReadyResponse(status="ready", streams=services(request).relay.readers))
