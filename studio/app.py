@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from studio.http.guard import AccessMiddleware
-from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
 from studio.http.problems import HANDLERS
+from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
 from studio.routes import routes
 from studio.services import Services
 

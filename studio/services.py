@@ -14,12 +14,12 @@ from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import default_model_spec
-from agenticx.llms.named_models import ModelCache
+from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AgentHook, HookRegistry
-from agenticx.sessions.store.base import SessionRecord, Store
-from agenticx.sessions.hub.hub import Hub
-from agenticx.sessions.store.factory import open_store
 from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.hub.hub import Hub
+from agenticx.sessions.store.base import SessionRecord, Store
+from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
-from agenticx.cli.registry import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.loading import raise_on_ctrl_c
+from agenticx.cli.registry import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
 from agenticx.errors import AgenticXError, SettingsError
 
 __all__ = ["main"]

@@ -73,9 +73,13 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
     for command in (
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.commands.run"),
         ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.commands.chat"),
-        ModuleCommand("sessions", "Stored sessions: list, show, export, replay, delete", "agenticx.cli.commands.sessions"),
+        ModuleCommand(
+            "sessions", "Stored sessions: list, show, export, replay, delete", "agenticx.cli.commands.sessions"
+        ),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
-        ModuleCommand("permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.commands.permissions"),
+        ModuleCommand(
+            "permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.commands.permissions"
+        ),
         ModuleCommand("doctor", "What this installation has, lacks and uses", "agenticx.cli.commands.doctor"),
     )
 }

@@ -22,15 +22,15 @@ from agenticx.llms.base import (
 )
 
 if TYPE_CHECKING:
-    from agenticx.llms.wires.anthropic import AnthropicModel
     from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_model
     from agenticx.llms.demo import DemoModel
     from agenticx.llms.duck.model import adapt
+    from agenticx.llms.scripted import ScriptedModel
+    from agenticx.llms.wires.anthropic import AnthropicModel
     from agenticx.llms.wires.gemini import GeminiModel
     from agenticx.llms.wires.ollama import OllamaModel
     from agenticx.llms.wires.openai_chat import OpenAIChatModel, OpenAIProvider
     from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
-    from agenticx.llms.scripted import ScriptedModel
 
 __all__ = [
     "AnthropicModel",

@@ -8,10 +8,10 @@ around all models together retries and fallbacks (`RetryingModel`).
 from __future__ import annotations
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_model
 from agenticx.llms.catalog.local_servers import LocalModel
+from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_model
+from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.llms.wrappers.think_blocks import ThinkBlockModel

@@ -17,7 +17,6 @@ from typing import assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms.demo_plan import Plan, PlannedCall, make_plan
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -29,6 +28,7 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.demo_plan import Plan, PlannedCall, make_plan
 from agenticx.messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
 
 __all__ = ["DemoModel"]

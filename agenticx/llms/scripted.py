@@ -22,6 +22,7 @@ from typing import Self, assert_never
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
+from agenticx.llms.base import Delta, InlineForm, ModelRequest
 from agenticx.llms.script import (
     Fail,
     Hang,
@@ -41,7 +42,6 @@ from agenticx.llms.script import (
     think,
     usage,
 )
-from agenticx.llms.base import Delta, InlineForm, ModelRequest
 
 __all__ = [
     "Part",

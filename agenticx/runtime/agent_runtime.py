@@ -27,22 +27,22 @@ from agenticx.llms.base import ChatModel, InlineForm, ModelRequest, Reply, inlin
 from agenticx.llms.duck.model import adapt
 from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage, clean_text
+from agenticx.runtime.calls.authorization import CallAuthorizer
+from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
-from agenticx.runtime.structured_output import TurnOutput
-from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
+from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import Turn, attachment_data
 from agenticx.settings import Settings, load_settings

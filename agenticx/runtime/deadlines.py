@@ -7,26 +7,24 @@ expired clock cannot leave a half-read generator behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from agenticx import user_code
-from agenticx.timers import ResettableTimer
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ModelError, UserCodeError
+from agenticx.errors import AgenticXError, ClockExpired, ModelError, ModelErrorCode, UserCodeError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
+from agenticx.timers import ResettableTimer
 
-__all__ = ["Deadlines", "Expiry", "ModelClocks", "ModelStream"]
+__all__ = ["Deadlines", "Expiry", "FatalExpiry", "ModelClocks", "ModelStream", "clock_expired"]
 
 Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
-
 _BUFFERED_DELTAS = 4096
 _BATCH_DELTAS = 512  # returned at once before other tasks of the loop run
-
 _log = get_logger(__name__)
 
 
@@ -195,3 +193,18 @@ class ModelStream:
     def _wake_up(self, _task: object = None) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+
+FatalExpiry = Literal["first_chunk", "heartbeat", "hard"]
+_ERRORS: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
+    "first_chunk": ("timeout.first_chunk", "sent nothing within", "AGX_LLM_INVOKE_TIMEOUT_SECONDS"),
+    "heartbeat": ("timeout.heartbeat", "fell silent for", "AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"),
+    "hard": ("timeout.hard", "took longer than", "AGX_LLM_HARD_TIMEOUT_SECONDS"),
+}
+
+
+def clock_expired(expiry: FatalExpiry, elapsed: float, limit: float) -> ClockExpired:
+    """Return the error for a model that was waited for `elapsed` seconds, of which it may have `limit`."""
+    code, what, setting = _ERRORS[expiry]
+    text = f"the model {what} {limit:g} s ({setting})"
+    return ClockExpired(text, code=code, elapsed_seconds=round(elapsed, 3), limit_seconds=limit)

@@ -9,9 +9,8 @@ from agenticx.clocks import rfc3339
 from agenticx.errors import ModelError
 from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, Usage, failed_reply_error
 from agenticx.messages import clean_text
-from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
+from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream, clock_expired
 from agenticx.runtime.events import EventType
-from agenticx.runtime.expiry import clock_expired
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import LlmCallLine

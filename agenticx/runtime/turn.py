@@ -13,16 +13,16 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
+from agenticx.runtime.calls.polling import PollBackoff
 from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.structured_output import TurnOutput
-from agenticx.runtime.calls.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
+from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.tools.registry import Toolbox
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from agenticx.sessions.history.transcript import transcript
+from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.submission import Submission
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     JournalEntry,
@@ -13,13 +16,10 @@ from agenticx.sessions.store.base import (
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.hub.submission import Submission
 from agenticx.sessions.store.search import SearchExcerpt
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
-from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [

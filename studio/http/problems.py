@@ -24,8 +24,8 @@ from agenticx.errors import (
 from agenticx.exhaustion import exhausted_error
 from agenticx.logs import get_logger
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
-from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 from agenticx.sessions.history.transcript import MessageNotFound
+from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 
 __all__ = ["HANDLERS", "Problem", "problem_response"]
 

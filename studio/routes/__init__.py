@@ -11,8 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
-from studio.routes import catalogue, confirms, conversations, events, page, sessions, turns, usage
-from studio.routes import access
+from studio.routes import access, catalogue, confirms, conversations, events, page, sessions, turns, usage
 
 __all__ = ["TABLE", "routes"]
 
@@ -153,7 +152,9 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(access.TicketResponse, 201),
         body=access.IssueTicketBody,
     ),
-    RouteSpec("GET", "/api/health", access.health, "The server accepts turns", _json(access.HealthResponse), public=True),
+    RouteSpec(
+        "GET", "/api/health", access.health, "The server accepts turns", _json(access.HealthResponse), public=True
+    ),
     RouteSpec(
         "GET",
         "/api/ready",

@@ -15,15 +15,15 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Store
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.base import Store
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.openapi import Parameter
-from studio.http.write_timeout import ABORT_KEY
 from studio.http.problems import Problem
+from studio.http.write_timeout import ABORT_KEY
 from studio.routes.sessions import session_json
 from studio.services import services
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agenticx.cli.commands.prompts import MAX_PROMPT_CHARS
+from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
 from agenticx.testing import check_grammar, outline
 from studio.routes.turns import StartTurnBody
 from tests.patience import PATIENCE

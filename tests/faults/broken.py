@@ -11,9 +11,8 @@ from typing import Any
 from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
-from agenticx.sessions.store.base import encode_events
+from agenticx.sessions.store.base import encode_events, read_log_pages
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.reading import read_log_pages
 from studio.services import Services
 from tests.faults.broken_streams import STREAMS
 from tests.faults.faulty_stores import Operation, Surrounded

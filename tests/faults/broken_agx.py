@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from agenticx import user_code
 from agenticx.cli import main
 from studio import relay, server
 from studio.services import Services, make_services
@@ -27,7 +26,7 @@ if __name__ == "__main__":
         return services
 
     server.make_services = make_broken
-    limits: Any = (server, "_SHUTDOWN_SECONDS"), (relay, "_SHUTDOWN_GRACE_SECONDS"), (foreign, "GRACE_SECONDS")
+    limits: Any = (server, "_SHUTDOWN_SECONDS"), (relay, "_SHUTDOWN_GRACE_SECONDS"), (user_code, "GRACE_SECONDS")
     for module, name in limits:
         assert hasattr(module, name)
         setattr(module, name, PATIENCE)

@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import InvalidArguments, ModelError
-from agenticx.llms.wires.request_body import arguments_object, arguments_text, body_bytes
-from agenticx.llms.transport.errors import find_error, parse_error_body, stream_error, without_secrets
-from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.limits import MAX_VALUES
-from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
-from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
+from agenticx.llms.limits import MAX_VALUES
+from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
+from agenticx.llms.transport.errors import find_error, parse_error_body, stream_error, without_secrets
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import plain_text
+from agenticx.llms.wires.request_body import arguments_object, arguments_text, body_bytes
 from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
 from agenticx.llms.wrappers.xml_prose import MarkdownState

@@ -11,8 +11,6 @@ from typing import Any
 from agenticx.clocks import SystemClock
 from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
-from agenticx.runtime.events import EventType
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
 from agenticx.runtime.calls.polling import PollBackoff
 from agenticx.runtime.calls.result_text import (
     exit_code,
@@ -24,6 +22,8 @@ from agenticx.runtime.calls.result_text import (
     reports_success,
     reports_verdict,
 )
+from agenticx.runtime.events import EventType
+from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
 from agenticx.tools.read_only import seems_read_only
 from tests.linear.case import Case, Make

@@ -11,29 +11,29 @@ from pydantic import BaseModel
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import InvalidArguments
-from agenticx.user_code import describe_exception
-from agenticx.llms.limits import MAX_VALUES
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.llms.limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
-from agenticx.runtime.calls.reading import validate_arguments
 from agenticx.runtime.calls.canonical_json import write_json
+from agenticx.runtime.calls.inline import parse_inline_calls
+from agenticx.runtime.calls.question import question_lines
+from agenticx.runtime.calls.reading import validate_arguments
+from agenticx.runtime.calls.tool_output import is_large, jsonable, render, render_async, truncate
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, history_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
-from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.loop_detector import LoopDetector
-from agenticx.runtime.structured_output import TurnOutput
-from agenticx.runtime.calls.question import question_lines
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.row_text import render as rows_as_text
 from agenticx.runtime.row_text import snippets
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
-from agenticx.runtime.calls.tool_output import is_large, jsonable, render, render_async, truncate
+from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
+from agenticx.user_code import describe_exception
 from tests.linear.case import Case, Make
 from tests.linear.histories import LONG_HISTORIES
 from tests.linear.llm_cases import parsed

@@ -10,14 +10,14 @@ from agenticx.cli.terminal.event_text import event_note as narrate
 from agenticx.cli.terminal.event_text import one_line, question_notes, unreadable_event_note, user_message_note
 from agenticx.cli.terminal.output import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.store.base import SessionRecord, StoredEvent, encode_events
-from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.transcript import Conversation, transcript
+from agenticx.sessions.hub.batches import merge_deltas
+from agenticx.sessions.hub.titles import title_of
+from agenticx.sessions.store.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
-from agenticx.sessions.hub.titles import title_of
-from agenticx.sessions.history.transcript import Conversation, transcript
 from studio.relay import Relay
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES

@@ -22,7 +22,6 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
-from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.output import HeadTailBuffer
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import protected_part, protected_settings_part
@@ -30,9 +29,10 @@ from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.globs import is_glob, simplify_classes
+from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.quoting import remove_quoting
-from agenticx.tools.shell.words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
+from agenticx.tools.shell.words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line, without_invisible
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed

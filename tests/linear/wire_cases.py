@@ -7,14 +7,14 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from agenticx.llms.wires.json_events import JsonEventParser
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.transport.json_lines import LineParser
 from agenticx.llms.transport.sse import SseParser
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.wires.gemini import _request as gemini_request
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
+from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.ollama import _request as ollama_request
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.llms.wires.openai_chat import _request as openai_chat_request

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.llms.base import Delta, Reply, ReplyBuilder
+from agenticx.llms.wires.reply_reader import ReplyParser
 
 __all__ = ["deltas_of", "read_with", "sse"]
 

@@ -14,13 +14,13 @@ from pydantic import BaseModel
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.llms.wrappers.capabilities import CapabilityModel, split_parallel_calls
-from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
 from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
 from agenticx.llms.model_facts import Capability, ModelFacts
+from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
+from agenticx.llms.wrappers.capabilities import CapabilityModel, split_parallel_calls
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Session, sanitize
 from agenticx.settings import Settings

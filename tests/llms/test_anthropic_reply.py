@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta, Usage
 from agenticx.llms.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta, Usage
 from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
 from tests.llms.replies import deltas_of, read_with, sse
 

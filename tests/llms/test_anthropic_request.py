@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.wires.anthropic._request import request_body
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.wires.anthropic._request import request_body
 from agenticx.messages import (
     AssistantMessage,
     Message,

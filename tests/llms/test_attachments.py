@@ -23,8 +23,8 @@ from agenticx.attachments import (
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ModelRequest
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as _gemini_request
 from agenticx.llms.wires.ollama import _request as _ollama_request

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.wires.anthropic import AnthropicModel
-from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.gemini import _request as _gemini_request
 from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
 from agenticx.llms.wires.openai_chat import _request as _openai_chat_request

@@ -16,10 +16,10 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms.base import ModelRequest, complete
+from agenticx.llms.catalog.local_servers import LocalModel, fetch_model_names
 from agenticx.llms.catalog.resolve import list_models, local_window_query
 from agenticx.llms.model_facts import load_model_catalog
-from agenticx.llms.catalog.local_servers import LocalModel, fetch_model_names
-from agenticx.llms.transport.loopback import is_loopback
+from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
 from tests.patience import PATIENCE

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import Reply, Usage
 from agenticx.llms.limits import MAX_CALLS
 from agenticx.llms.transport.json_lines import LineParser
-from agenticx.llms.base import Reply, Usage
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState
 from tests.llms.recorded import CHUNKINGS, pieces

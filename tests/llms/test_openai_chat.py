@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ModelRequest, OpenAIProvider, ToolSchema, complete
+from agenticx.llms.scripted import call, say, usage
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
-from agenticx.llms.scripted import call, say, usage
 from agenticx.messages import (
     AssistantMessage,
     Message,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta
+from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.llms.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
 from tests.llms.replies import deltas_of, read_with, sse

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
 from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage
+from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.llms.recorded import CHUNKINGS, Recording, pieces, recordings
 from tests.llms.replies import read_with, sse

@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, ToolSchema, complete, takes_output_schema
 from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
-from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, ToolSchema, complete, takes_output_schema
 from agenticx.llms.wires.gemini import GeminiModel
 from agenticx.llms.wires.gemini import _request as _gemini_request
 from agenticx.llms.wires.ollama import OllamaModel
@@ -25,6 +24,7 @@ from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL, ChatDialect, OpenAI
 from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
 from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
 from agenticx.llms.wires.openai_responses import _request as _responses
+from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
 from agenticx.llms.wrappers.xml_tools import XmlToolModel

@@ -24,8 +24,8 @@ from agenticx.errors import (
 )
 from agenticx.llms.base import ToolSchema
 from agenticx.runtime import AutoApproveConfirmGate, encode_envelope
-from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.calls.authorization import CallRefused
+from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import Assessment, ToolContext

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.calls.tool_output import is_large
+from agenticx.runtime.compactor import ContextCompactor
 from agenticx.testing import call
 from agenticx.tools.registry import tool
 from tests.patience import longest_hold, slowdown

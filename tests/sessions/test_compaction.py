@@ -16,10 +16,10 @@ from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
-from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.state import read_front
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.settings import load_settings
 from tests.patience import PATIENCE, PatientClock
 

@@ -16,9 +16,9 @@ from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, JournalEntry, SessionRecord, SessionState, SqliteStore, TurnRecord, TurnRequest
-from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.settings import load_settings
 from tests.patience import PatientClock
 

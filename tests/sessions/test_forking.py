@@ -12,8 +12,8 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, TurnRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
 from tests.patience import PATIENCE, PatientClock
 from tests.sessions.desk import SessionHarness

@@ -15,7 +15,18 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import SystemMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, HubClosed, MemoryStore, SessionRecord, SessionState, Store, StoredEvent, TurnConflict, TurnRecord, TurnRequest
+from agenticx.sessions import (
+    Hub,
+    HubClosed,
+    MemoryStore,
+    SessionRecord,
+    SessionState,
+    Store,
+    StoredEvent,
+    TurnConflict,
+    TurnRecord,
+    TurnRequest,
+)
 from agenticx.sessions.history import transcript
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings

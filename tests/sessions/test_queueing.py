@@ -15,7 +15,19 @@ from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel, call, fail, hang, pause, say
 from agenticx.messages import UserMessage
-from agenticx.sessions import Hub, HubClosed, JournalEntry, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, Submission, TurnConflict, TurnRequest
+from agenticx.sessions import (
+    Hub,
+    HubClosed,
+    JournalEntry,
+    MemoryStore,
+    SessionRecord,
+    SqliteStore,
+    Store,
+    StoredEvent,
+    Submission,
+    TurnConflict,
+    TurnRequest,
+)
 from agenticx.sessions.history import transcript
 from agenticx.sessions.hub.queue import QueuedMessage
 from agenticx.settings import load_settings

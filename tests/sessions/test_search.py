@@ -31,7 +31,9 @@ from agenticx.sessions import (
     UsageCounts,
 )
 from agenticx.sessions.store.search import SEARCH_VERSION
-from agenticx.sessions.store.sqlite import _search  # what a process does that dies half-way is not to be seen from outside
+from agenticx.sessions.store.sqlite import (
+    _search,  # what a process does that dies half-way is not to be seen from outside
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import LARGEST_FILE, FileEdit, SnapshotFolder, content_digest
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 

@@ -9,8 +9,8 @@ import pytest
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.tools.builtin import builtin_tools
 from tests.llms.files import PDF, PNG, TEXT

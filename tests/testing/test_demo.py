@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import TypedDict
 
 from agenticx.clocks import ScaledClock
-from agenticx.llms.demo_plan import make_plan
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
+from agenticx.llms.demo_plan import make_plan
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
 from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline

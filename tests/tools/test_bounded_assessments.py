@@ -19,8 +19,8 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
-from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.globs import ShellGlob
+from agenticx.tools.shell.lookups import FileSystemCache
 from agenticx.tools.shell.words import examine
 from tests.linear.growth import grows_linearly
 

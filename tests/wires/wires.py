@@ -16,10 +16,9 @@ from agenticx.llms import (
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
-from agenticx.llms.wires.reply_reader import ReplyParser
+from agenticx.llms.base import ToolSchema
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from agenticx.llms.base import ToolSchema
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as gemini_request
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
@@ -29,6 +28,7 @@ from agenticx.llms.wires.openai_chat import _request as openai_chat_request
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_responses import _request as openai_responses_request
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.messages import Message
 from tests.llms import rules_anthropic, rules_gemini, rules_ollama, rules_responses
 from tests.llms.replies import read_with as read

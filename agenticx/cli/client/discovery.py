@@ -10,8 +10,8 @@ from agenticx.cli.client.http import ServerEndpoint
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.errors import SettingsError
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, owner_pid
 from agenticx.settings import Settings
 from agenticx.token_file import token_path

@@ -11,15 +11,14 @@ from typing import Any, Literal
 from agenticx.cli.client.base import SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.clocks import SystemClock, rfc3339
-from agenticx.llms.named_models import ModelCache
+from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
-from agenticx.sessions.store.base import SessionRecord, Store
-from agenticx.sessions.history.export import as_jsonl, as_markdown
-from agenticx.sessions.hub.hub import Hub, TurnRequest
-from agenticx.sessions.store.reading import read_log_pages
 from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.hub.hub import Hub, TurnRequest
+from agenticx.sessions.store.base import SessionRecord, Store, read_log_pages
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools

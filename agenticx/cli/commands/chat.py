@@ -14,13 +14,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, get_args
 
-from agenticx.cli.commands.attachments import PendingAttachments
 from agenticx.cli.client.session_lookup import LAST, find_session
-from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
-from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.options import add_turn_options
-from agenticx.cli.commands.prompts import MAX_PROMPT_CHARS, validate_prompt
+from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import Output, output_for
 from agenticx.cli.terminal.session_views import session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals

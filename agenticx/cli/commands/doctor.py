@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_token
+from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
+from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_model
 from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
-from agenticx.llms.catalog.key_check import KeyCheck, check_key
-from agenticx.llms.transport.loopback import is_loopback
+from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
 

@@ -8,17 +8,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from agenticx.cli.commands.attachments import add_attach_option, load_attachments
+from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
-from agenticx.cli.commands.prompts import read_prompt
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
-from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
 from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
+from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
-from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream
-from agenticx.runtime.expiry import clock_expired
+from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream, clock_expired
 from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
 from agenticx.tools.visible import escape_controls, visible_line

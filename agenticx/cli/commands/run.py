@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from agenticx.cli.commands.attachments import add_attach_option, load_attachments
-from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
 from agenticx.cli.exit_codes import USAGE
-from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.options import add_turn_options
-from agenticx.cli.commands.prompts import read_prompt
+from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage

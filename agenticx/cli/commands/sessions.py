@@ -14,22 +14,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.terminal.confirm_ui import can_prompt
-from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
 from agenticx.cli.client.base import Client, SessionInfo
-from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.client.discovery import open_store_or_find_server, remote_client
+from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import ServerEndpoint
-from agenticx.cli.terminal.event_text import Note
-from agenticx.cli.options import configure_terminal_logging
 from agenticx.cli.client.local import LocalClient
+from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
+from agenticx.cli.exit_codes import DONE, FAILED, USAGE
+from agenticx.cli.options import configure_terminal_logging
+from agenticx.cli.terminal.confirm_ui import can_prompt
+from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog.resolve import default_model_spec
-from agenticx.llms.named_models import ModelCache
+from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.settings import Settings, load_settings

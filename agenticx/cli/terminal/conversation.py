@@ -11,18 +11,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agenticx.cli.terminal.confirm_ui import (
-    AutomaticConfirmHandler,
-    ConfirmHandler,
-    NullConfirmHandler,
-    TerminalConfirmHandler,
-    automatic_answer,
-)
-from agenticx.cli.client.session_lookup import find_session, remember_last_session
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.discovery import fallback_store, open_store_or_find_server, remote_client
 from agenticx.cli.client.http import ServerEndpoint
-from agenticx.cli.terminal.event_text import Note, Tone
+from agenticx.cli.client.local import LocalClient, PolicyGate
+from agenticx.cli.client.session_lookup import find_session, remember_last_session
 from agenticx.cli.options import (
     configure_terminal_logging,
     enabled_tools,
@@ -30,14 +23,21 @@ from agenticx.cli.options import (
     settings_for,
     workspace_of,
 )
-from agenticx.cli.client.local import LocalClient, PolicyGate
+from agenticx.cli.terminal.confirm_ui import (
+    AutomaticConfirmHandler,
+    ConfirmHandler,
+    NullConfirmHandler,
+    TerminalConfirmHandler,
+    automatic_answer,
+)
+from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
 from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog.resolve import default_model_spec
-from agenticx.llms.named_models import ModelCache
+from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store

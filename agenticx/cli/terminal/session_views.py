@@ -14,8 +14,8 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
 from agenticx.cli.terminal.output import Output
 from agenticx.runtime.events import EventType
-from agenticx.sessions.store.base import StoredEvent
 from agenticx.sessions.history.transcript import transcript
+from agenticx.sessions.store.base import StoredEvent
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from agenticx.cli.terminal.confirm_ui import ConfirmHandler
 from agenticx.cli.client.base import Client, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
+from agenticx.cli.terminal.confirm_ui import ConfirmHandler
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
+from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
 from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider
 from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
 from agenticx.logs import get_logger

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agenticx.errors import SettingsError
-from agenticx.llms.catalog.wire_classes import WIRES
 from agenticx.llms.base import ChatModel
-from agenticx.llms.model_facts import ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
+from agenticx.llms.catalog.wire_classes import WIRES
+from agenticx.llms.model_facts import ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread

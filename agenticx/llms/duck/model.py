@@ -14,12 +14,12 @@ from typing import Any, cast
 
 from agenticx import user_code
 from agenticx.errors import ModelError, UserCodeError
-from agenticx.llms.duck.chunks import chat_event
-from agenticx.llms.transport.errors import ErrorReport, status_error
-from agenticx.llms.identifiers import ToolNames
-from agenticx.llms.duck.threaded_iterator import ThreadedIterator
-from agenticx.llms.json_values import cleaned
 from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
+from agenticx.llms.duck.chunks import chat_event
+from agenticx.llms.duck.threaded_iterator import ThreadedIterator
+from agenticx.llms.identifiers import ToolNames
+from agenticx.llms.json_values import cleaned
+from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_chat.rows import message_rows, sent_tool_names, tool_rows

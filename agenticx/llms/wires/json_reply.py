@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agenticx.errors import ModelError
-from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.base import Delta, ReplySize
+from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 
 __all__ = ["JsonReplyParser"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
 from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
-from agenticx.llms.memory_estimate import history_size
-from agenticx.llms.base import Delta, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.threads import run_sized
 

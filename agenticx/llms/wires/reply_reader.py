@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.transport.http import ProviderResponse
 from agenticx.llms.wires.json_events import malformed_reply
-from agenticx.llms.base import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.threads import run_sized
 
 __all__ = ["ReplyParser", "read_reply"]

@@ -14,9 +14,9 @@ from itertools import takewhile
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
+from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.model_facts import ModelFacts
 from agenticx.llms.wrappers.base import ModelWrapper, stream_with_downgrades
 from agenticx.logs import get_logger

@@ -6,8 +6,8 @@ import re
 from collections.abc import AsyncIterator, Sequence
 
 from agenticx.errors import ModelError
-from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.wrappers.base import ModelWrapper, stream_with_downgrades
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.logs import get_logger

@@ -13,9 +13,6 @@ from itertools import groupby
 from typing import cast
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.identifiers import ToolNames
-from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import (
     Delta,
@@ -27,6 +24,9 @@ from agenticx.llms.base import (
     ToolSchema,
     takes_output_schema,
 )
+from agenticx.llms.identifiers import ToolNames
+from agenticx.llms.memory_estimate import history_size
+from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
 from agenticx.llms.wrappers.xml_format import (
     TAG_NAME_RULE,

@@ -14,18 +14,18 @@ from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.calls.reading import ValidatedArguments, validate_arguments
+from agenticx.runtime.calls.slots import Slot
+from agenticx.runtime.calls.tool_output import jsonable
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.resume import ResumedQuestion
-from agenticx.runtime.calls.slots import Slot
-from agenticx.runtime.calls.tool_output import jsonable
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext
-from agenticx.tools.read_only import seems_read_only
 from agenticx.tools.permissions import Verdict, decide
+from agenticx.tools.read_only import seems_read_only
 from agenticx.tools.registry import FunctionTool
 
 __all__ = ["CallAuthorizer", "CallRefused"]

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 from agenticx.errors import ToolError
-from agenticx.sessions.files.snapshots import LARGEST_FILE, TOO_LARGE, FileEdit, RewindEdit, SessionSnapshots, content_digest
+from agenticx.sessions.files.snapshots import (
+    LARGEST_FILE,
+    TOO_LARGE,
+    FileEdit,
+    RewindEdit,
+    SessionSnapshots,
+    content_digest,
+)
 from agenticx.tools.builtin.files import file_version, is_private
 from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
 

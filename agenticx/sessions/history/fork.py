@@ -11,12 +11,10 @@ from typing import Any
 from agenticx.messages import Message, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
-from agenticx.sessions.store.base import SessionRecord, SessionState, Store, StoredEvent
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.history.state import read_front
+from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, rebuild_history
-from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.state import read_front
 from agenticx.sessions.history.transcript import (
     Conversation,
     TranscriptEntry,
@@ -24,6 +22,8 @@ from agenticx.sessions.history.transcript import (
     searchable_path_texts,
     tool_call_ids,
 )
+from agenticx.sessions.store.base import SessionRecord, SessionState, Store, StoredEvent
+from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.threads import run_in_thread
 
 __all__ = ["fork"]

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import AgenticXError
-from agenticx.sessions.store.base import Store, StoredEvent
+from agenticx.sessions.store.base import Store, StoredEvent, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.reading import read_log_pages
 from agenticx.sessions.store.search import SearchableText
 
 __all__ = [

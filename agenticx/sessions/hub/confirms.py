@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmClosed, ConfirmRequest, DigestMismatch
 from agenticx.runtime.confirm import UnknownConfirm
-from agenticx.sessions.store.base import JournalEntry, Store
 from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data
+from agenticx.sessions.store.base import JournalEntry, Store
 
 __all__ = ["DurableConfirmations"]
 

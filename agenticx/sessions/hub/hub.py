@@ -15,20 +15,27 @@ from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.sessions.hub.session_cache import SessionCache
-from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
-from agenticx.sessions.hub.confirms import DurableConfirmations
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
-from agenticx.sessions.hub.records import RecordUpdater
-from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest, check_same_input
-from agenticx.sessions.hub.queue_runner import QueueDispatcher, turn_record
-from agenticx.sessions.history.interrupted import resume_point
-from agenticx.sessions.hub.rewind import RewindResult, rewind
 from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.interrupted import resume_point
+from agenticx.sessions.hub.confirms import DurableConfirmations
+from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
+from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.sessions.hub.queue_runner import QueueDispatcher, turn_record
+from agenticx.sessions.hub.records import RecordUpdater
+from agenticx.sessions.hub.rewind import RewindResult, rewind
+from agenticx.sessions.hub.session_cache import SessionCache
+from agenticx.sessions.hub.submission import (
+    HubClosed,
+    Submission,
+    TurnConflict,
+    TurnFailed,
+    TurnRequest,
+    check_same_input,
+)
 from agenticx.sessions.hub.titles import title_of
 from agenticx.sessions.hub.turns import TurnRunner
-from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
+from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool, is_idempotent

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.sessions.store.base import JournalEntry, JournalKind, SessionRecord, Store, StoredEvent
-from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 
 __all__ = ["RecordUpdater"]
 

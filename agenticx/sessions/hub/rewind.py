@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions.store.base import Store
-from agenticx.sessions.hub.live_session import LiveSession
 from agenticx.sessions.files.restore import RestoredFile, restore_files
-from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
+from agenticx.sessions.hub.live_session import LiveSession
+from agenticx.sessions.store.base import Store
 from agenticx.threads import run_in_thread
 
 __all__ = ["RewindResult", "rewind"]

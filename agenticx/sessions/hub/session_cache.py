@@ -6,11 +6,11 @@ from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import SessionRecord, SessionState, Store
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.state import load_session
 from agenticx.sessions.hub.live_session import LiveSession
-from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.store.base import SessionRecord, SessionState, Store
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 
 __all__ = ["SessionCache"]
 

@@ -17,15 +17,14 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
-from agenticx.runtime.system_prompt import default_system_prompt
-from agenticx.sessions.store.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord
+from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.hub.batches import EventBatcher
 from agenticx.sessions.hub.confirms import DurableConfirmations
-from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.store.reading import read_log_pages
-from agenticx.sessions.history.interrupted import InterruptedTurn
+from agenticx.sessions.hub.system_prompt import default_system_prompt
+from agenticx.sessions.store.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord, read_log_pages
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

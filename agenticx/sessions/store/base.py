@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -29,6 +29,7 @@ __all__ = [
     "StoredEvent",
     "TurnRecord",
     "encode_events",
+    "read_log_pages",
 ]
 
 DURABLE_EVENTS = frozenset(EventType) - {
@@ -135,7 +136,6 @@ class SessionState:
 
 
 JournalKind = Literal["began", "process", "asked", "answered", "closed", "posted", "taken", "named", "told"]
-
 CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "named"}
 """By kind, the kind that it closes: storing an entry removes the one of the closed kind with the same key."""
 
@@ -338,3 +338,14 @@ def encode_events(
         )
         for offset, event in enumerate(events, 1)
     ]
+
+
+_PAGE_EVENTS = 256  # about two milliseconds of work
+
+
+async def read_log_pages(store: Store, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
+    """Yield the events behind `after` page by page, up to the end of the log at the time it is reached."""
+    while events := await store.read(session_id, after, _PAGE_EVENTS):
+        yield events
+        after = events[-1].seq
+        await asyncio.sleep(0)

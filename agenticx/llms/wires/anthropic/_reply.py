@@ -20,11 +20,6 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
-from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
-from agenticx.llms.wires.json_reply import JsonReplyParser
-from agenticx.llms.limits import MAX_ITEMS
-from agenticx.llms.json_values import count_in, fields_in, items_in, json_text, text_in
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -35,6 +30,11 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.json_values import count_in, fields_in, items_in, json_text, text_in
+from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
+from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
+from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState
 
 __all__ = ["WIRE", "AnthropicReplyParser"]

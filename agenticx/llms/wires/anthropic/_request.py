@@ -17,13 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, cast
 
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
-from agenticx.llms.wires.request_body import arguments_object, body_bytes
-from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.llms.json_values import items_in, text_in
-from agenticx.llms.wires.anthropic._reply import WIRE
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.json_values import items_in, text_in
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
+from agenticx.llms.wires.anthropic._reply import WIRE
+from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["accepted_output_schema", "request_body", "sent_tool_names"]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.transport.http import ProviderHttp
-from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
 from agenticx.llms.wires.anthropic._request import accepted_output_schema, request_body, sent_tool_names
-from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.logs import get_logger
 
 __all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]

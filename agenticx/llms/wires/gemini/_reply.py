@@ -19,11 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from agenticx.llms.transport.errors import ErrorReport, blocked_prompt_error, find_error, stream_error
-from agenticx.llms.wires.json_events import JsonEventParser
-from agenticx.llms.wires.json_reply import JsonReplyParser
-from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
-from agenticx.llms.memory_estimate import measure_bytes
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -34,7 +29,12 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
+from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
+from agenticx.llms.memory_estimate import measure_bytes
+from agenticx.llms.transport.errors import ErrorReport, blocked_prompt_error, find_error, stream_error
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
+from agenticx.llms.wires.json_events import JsonEventParser
+from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState
 
 __all__ = ["WIRE", "GeminiReplyParser"]

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
-from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
-from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.wires.gemini._reply import WIRE
 from agenticx.llms.wires.gemini._schema import accepted_schema
+from agenticx.llms.wires.request_body import arguments_object, body_bytes
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_tool_names"]

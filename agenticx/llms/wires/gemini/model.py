@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.transport.http import ProviderHttp
-from agenticx.llms.wires.provider_model import FIELD_REFUSED, PostRequest, ProviderModel, RequestMode, with_dialect
-from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
+from agenticx.llms.wires.provider_model import FIELD_REFUSED, PostRequest, ProviderModel, RequestMode, with_dialect
 
 __all__ = ["GEMINI_BASE_URL", "GeminiDialect", "GeminiModel"]
 

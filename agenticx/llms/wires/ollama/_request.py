@@ -7,11 +7,11 @@ from typing import Any, assert_never, cast
 
 from pydantic_core import to_json
 
-from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.wires.request_body import arguments_object, body_bytes
-from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.wires.ollama._reply import WIRE
+from agenticx.llms.wires.request_body import arguments_object, body_bytes
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["message_rows", "request_body", "sent_tool_names", "tool_rows"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agenticx.llms.transport.http import ProviderHttp
-from agenticx.llms.wires.provider_model import PostRequest, ProviderModel
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
+from agenticx.llms.transport.hosts import OLLAMA_BASE_URL, ollama_url
+from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.llms.wires.ollama._request import request_body, sent_tool_names
-from agenticx.llms.catalog.ollama_host import OLLAMA_BASE_URL, ollama_url
+from agenticx.llms.wires.provider_model import PostRequest, ProviderModel
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 

@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from agenticx.llms.limits import MAX_NAME_CHARS
-from agenticx.llms.json_values import json_text
 from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
+from agenticx.llms.json_values import json_text
+from agenticx.llms.limits import MAX_NAME_CHARS
 
 __all__ = ["ToolCallAssembler"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, cast
 
-from agenticx.llms.json_values import cost_in, count_in, fields_in
 from agenticx.llms.base import Usage
+from agenticx.llms.json_values import cost_in, count_in, fields_in
 
 __all__ = ["ReasoningDetails", "parse_usage", "plain_text"]
 

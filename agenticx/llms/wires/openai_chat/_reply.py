@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
+from agenticx.llms.json_values import fields_in
 from agenticx.llms.transport.errors import find_error, stream_error
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
-from agenticx.llms.json_values import fields_in
-from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import ReasoningDetails, parse_usage, plain_text
 from agenticx.messages import ProviderState

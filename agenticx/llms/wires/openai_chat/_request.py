@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from agenticx.llms.wires.request_body import body_bytes
-from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat.rows import message_rows, sent_tool_names, tool_rows
+from agenticx.llms.wires.request_body import body_bytes
+from agenticx.llms.wires.strict_schema import strict_schema
 
 __all__ = ["request_body"]
 

@@ -6,8 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.transport.http import ProviderHttp
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
+from agenticx.llms.wires.openai_chat._request import request_body
+from agenticx.llms.wires.openai_chat.rows import sent_tool_names
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -17,11 +22,6 @@ from agenticx.llms.wires.provider_model import (
     without_streaming,
 )
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import request_body
-from agenticx.llms.wires.openai_chat.rows import sent_tool_names
 from agenticx.settings import provider_key, provider_setting
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from agenticx.llms.wires.json_events import malformed_reply
-from agenticx.llms.limits import MAX_ITEMS
-from agenticx.llms.json_values import text_in
 from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.llms.json_values import text_in
+from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._parts import Channel, TextPart, iter_texts
 
 __all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]

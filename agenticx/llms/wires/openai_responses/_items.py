@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agenticx.llms.wires.json_events import malformed_reply
-from agenticx.llms.limits import MAX_ITEMS
-from agenticx.llms.json_values import text_in
 from agenticx.llms.base import Delta, ReplySize, ThinkingDelta, ToolCallDelta
+from agenticx.llms.json_values import text_in
+from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._item import THOUGHT_SEPARATOR, OutputItem, is_call
 from agenticx.llms.wires.openai_responses._parts import Channel
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from agenticx.llms.json_values import text_in
 from agenticx.llms.base import Delta
+from agenticx.llms.json_values import text_in
 from agenticx.llms.wires.openai_responses._item import OutputItem, is_call
 from agenticx.llms.wires.openai_responses._items import OutputItems
 from agenticx.llms.wires.openai_responses._parts import iter_texts

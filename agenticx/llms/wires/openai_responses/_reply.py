@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agenticx.llms.base import Delta, Finished, StopKind, Usage, UsageDelta
+from agenticx.llms.json_values import cost_in, count_in, fields_in, items_in, text_in
 from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
-from agenticx.llms.json_values import cost_in, count_in, fields_in, items_in, text_in
-from agenticx.llms.base import Delta, Finished, StopKind, Usage, UsageDelta
 from agenticx.llms.wires.openai_responses._items import OutputItems
 from agenticx.llms.wires.openai_responses._list import reconcile_output
 from agenticx.llms.wires.openai_responses._parts import Channel, part_text

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
-from agenticx.llms.wires.request_body import arguments_text, body_bytes
-from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.json_values import items_in, text_in
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
 from agenticx.llms.wires.openai_responses._reply import WIRE
+from agenticx.llms.wires.request_body import arguments_text, body_bytes
+from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["ResponsesDialect", "input_items", "request_body", "sent_tool_names", "tool_rows"]

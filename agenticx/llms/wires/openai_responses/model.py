@@ -6,8 +6,11 @@ import re
 from collections.abc import Mapping
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.transport.http import ProviderHttp
+from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body, sent_tool_names
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -17,9 +20,6 @@ from agenticx.llms.wires.provider_model import (
     without_streaming,
 )
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.llms.base import ModelRequest, OutputSchema
-from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
-from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body, sent_tool_names
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDialect"]
 

@@ -18,7 +18,13 @@ from heapq import heappop, heappush
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import StoredEvent
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
-from agenticx.sessions.store.sqlite._segments import MAX_POSITION_SPAN, PAGE_BYTES, decode_event, line_position, segment_lines
+from agenticx.sessions.store.sqlite._segments import (
+    MAX_POSITION_SPAN,
+    PAGE_BYTES,
+    decode_event,
+    line_position,
+    segment_lines,
+)
 
 __all__ = ["LogReader"]
 

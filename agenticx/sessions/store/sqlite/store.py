@@ -35,11 +35,12 @@ from agenticx.sessions.store.base import (
     TurnRecord,
     encode_events,
 )
-from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.search import SearchableText, searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite._cursors import SessionCursors, last_seq, session_number
 from agenticx.sessions.store.sqlite._file import (
     FileIdentity,
     check_integrity,
@@ -47,9 +48,8 @@ from agenticx.sessions.store.sqlite._file import (
     read_only_uri,
     require_database_file,
 )
-from agenticx.sessions.store.sqlite._cursors import SessionCursors, last_seq, session_number
-from agenticx.sessions.store.sqlite._replay import LogReader
 from agenticx.sessions.store.sqlite._recent_events import RecentEvents
+from agenticx.sessions.store.sqlite._replay import LogReader
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite._usage import add_usage, read_usage
 from agenticx.sessions.store.sqlite._wal import LeftoverLog, open_leftover_log

@@ -1,12 +1,21 @@
-"""The URL of an Ollama server, from the format of its own setting OLLAMA_HOST."""
+"""Hosts of this machine: loopback addresses, and the address of a local Ollama server."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 
-__all__ = ["OLLAMA_BASE_URL", "ollama_url"]
+__all__ = ["OLLAMA_BASE_URL", "is_loopback", "ollama_url"]
 
 OLLAMA_BASE_URL = "http://127.0.0.1:11434"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, by name or by address, is this machine itself."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def ollama_url(host: str) -> str:

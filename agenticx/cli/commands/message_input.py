@@ -1,16 +1,26 @@
-"""Attachments given on the command line, and those collected for the next message of a chat."""
+"""The input of a message: a prompt from the command line or stdin, and its attachments."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.attachments import Attachment, check_attachments, load_attachment
+from agenticx.errors import SettingsError
+from agenticx.messages import clean_text
 from agenticx.tools.amounts import pluralize
 
-__all__ = ["PendingAttachments", "add_attach_option", "load_attachments"]
+__all__ = [
+    "MAX_PROMPT_CHARS",
+    "PendingAttachments",
+    "add_attach_option",
+    "load_attachments",
+    "read_prompt",
+    "validate_prompt",
+]
 
 
 def add_attach_option(parser: ArgumentParser) -> None:
@@ -72,3 +82,22 @@ def _parse_paths(text: str) -> list[Path]:
     except ValueError:  # an unbalanced quote
         return [whole]
     return [Path(word).expanduser() for word in words]
+
+
+MAX_PROMPT_CHARS = 4_000_000
+"""The most characters of one message, the same as the server's limit."""
+
+
+def read_prompt(argument: str) -> str:
+    """Return the prompt, read from stdin if `argument` is `-`; raise `SettingsError` if it is empty or too long."""
+    prompt = sys.stdin.read(MAX_PROMPT_CHARS + 1) if argument == "-" else argument
+    if not prompt.strip():
+        raise SettingsError("the prompt is empty; pass it as an argument, or - to read it from stdin")
+    return validate_prompt(prompt)
+
+
+def validate_prompt(text: str) -> str:
+    """Return the text as a message stores it; raise `SettingsError` if it is too long."""
+    if len(text) > MAX_PROMPT_CHARS:
+        raise SettingsError(f"a message has at most {MAX_PROMPT_CHARS:,} characters; put longer text into a file")
+    return clean_text(text)
