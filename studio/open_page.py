@@ -21,7 +21,7 @@ from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.sqlite.owner import owner_pid
 from agenticx.settings import Settings, load_settings
-from studio.http.guard import load_token
+from studio.access import load_token
 
 __all__ = ["StudioAddress", "StudioNotFound", "configure", "find_studio", "open_in_browser", "page_url", "run"]
 

@@ -22,9 +22,9 @@ from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise
 from agenticx.llms.catalog.resolve import find_model_facts, load_wire
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
+from studio.access import load_token
 from studio.app import make_app
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
-from studio.http.guard import load_token
 from studio.log_writer import background_logging, print_to_stderr
 from studio.open_page import StudioAddress, open_in_browser, page_url
 from studio.services import Services, make_services

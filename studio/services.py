@@ -24,7 +24,8 @@ from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
-from studio.http.guard import OriginPolicy, Tickets
+from studio.access import Tickets
+from studio.http.guard import OriginPolicy
 from studio.relay import Relay
 
 __all__ = ["ServerModels", "Services", "make_services", "services"]

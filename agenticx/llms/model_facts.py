@@ -18,9 +18,9 @@ from pydantic_core import ErrorDetails
 
 from agenticx.errors import SettingsError
 from agenticx.llms.base import InlineForm
+from agenticx.llms.prices import LongInputRates, Price
 from agenticx.llms.transport.hosts import ollama_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wrappers.pricing import LongInputRates, Price
 from agenticx.settings import config_layers, provider_key, provider_setting
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Access control: Host, then Origin, then token, checked before routing; and the one-use tickets.
+"""Access control of requests: Host, then Origin, then token, checked before routing.
 
 1. Deny by default: every path needs the token unless `is_public` names it, so an unknown, encoded or case-variant path
    is refused. The check reads `scope["path"]`, the decoded path that routing reads too; a path that was sent in any
@@ -9,27 +9,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import os
 import re
-import secrets
-from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agenticx.clocks import Clock, SystemClock
-from agenticx.settings import Settings
-from agenticx.token_file import read_token, token_path
 from studio.http.problems import Problem, problem_response
 
-__all__ = ["TICKET_SECONDS", "AccessMiddleware", "OriginPolicy", "Tickets", "is_public", "load_token"]
+__all__ = ["AccessMiddleware", "OriginPolicy", "is_public"]
 
-TICKET_SECONDS = 600.0
-_MAX_TICKETS = 64
 _PREFLIGHT_HEADERS = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
     (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
@@ -179,52 +170,3 @@ def _with_headers(send: Send, origin: str | None) -> Send:
         await send(message)
 
     return sending
-
-
-# --- the token --------------------------------------------------------------------------------------------------------
-
-
-def load_token(settings: Settings) -> str:
-    """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
-
-    Raises `SettingsError` for a file that others can read or that holds no token.
-    """
-    if settings.token_file is not None:
-        return read_token(settings)
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(token_path(settings), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_token(settings)
-    token = secrets.token_urlsafe(32)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
-    return token
-
-
-# --- tickets ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Tickets:
-    """The one-use tickets that the page exchanges for the token; only their digests are stored."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    _expiry_by_digest: OrderedDict[bytes, float] = field(default_factory=OrderedDict[bytes, float], init=False)
-
-    def issue(self) -> str:
-        """Return a new ticket, valid once within ten minutes; the oldest of more than 64 is dropped."""
-        ticket = secrets.token_urlsafe(24)
-        self._expiry_by_digest[_digest(ticket)] = self.clock.monotonic() + TICKET_SECONDS
-        if len(self._expiry_by_digest) > _MAX_TICKETS:
-            self._expiry_by_digest.popitem(last=False)
-        return ticket
-
-    def redeem(self, ticket: str) -> bool:
-        """Consume a ticket and return True if it was valid."""
-        expires = self._expiry_by_digest.pop(_digest(ticket), None)
-        return expires is not None and self.clock.monotonic() < expires
-
-
-def _digest(ticket: str) -> bytes:
-    return hashlib.sha256(ticket.encode()).digest()

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from studio.access import TICKET_SECONDS
 from studio.http.bodies import RequestBody, read_body
-from studio.http.guard import TICKET_SECONDS
 from studio.http.problems import Problem
 from studio.services import services
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from agenticx.cli import main
+from agenticx import user_code
 from studio import relay, server
 from studio.services import Services, make_services
 from tests.faults import broken

@@ -27,7 +27,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
-from studio.http.guard import load_token
+from studio.access import load_token
 from studio.server import StudioServer, listen
 from studio.services import ServerModels, make_services
 from tests.faults import broken, disk

@@ -11,7 +11,8 @@ import pytest
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, Usage, UsageDelta, complete
-from agenticx.llms.wrappers.pricing import LongInputRates, Price, PricedModel
+from agenticx.llms.prices import LongInputRates, Price
+from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session

@@ -14,7 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.http.guard import TICKET_SECONDS, AccessMiddleware, OriginPolicy, Tickets, load_token
+from studio.access import TICKET_SECONDS, Tickets, load_token
+from studio.http.guard import AccessMiddleware, OriginPolicy
 from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
 from studio.routes.turns import StartTurnBody
