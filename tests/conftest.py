@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bytecode import keep_aside
+from tests.support.bytecode import keep_aside
 from tests.support.lanes import Count, add_options, lane_of, sample
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")

@@ -1,7 +1,7 @@
 """The complete event sequences of turns, as a client of a running studio reads them.
 
 Those of an agent other than "meta", with `subagent_checkpoint` and `subagent_paused`, are not here: the studio runs no
-such agent. tests/runtime/test_endings.py checks them with `run_turn`.
+such agent. tests/unit/runtime/test_endings.py checks them with `run_turn`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agenticx.runtime import AgentHook, Block
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.patience import PATIENCE, PatientClock
-from tests.studio.running import Frame, Studio, running_studio
+from tests.support.patience import PATIENCE, PatientClock
+from tests.support.server.running import Frame, Studio, running_studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 

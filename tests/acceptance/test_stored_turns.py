@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from agenticx.testing import check_grammar, outline
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.promise("B7")
 

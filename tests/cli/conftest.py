@@ -19,8 +19,8 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.patience import PATIENCE
 from tests.support.forked import Process
+from tests.support.patience import PATIENCE
 
 AGX = [sys.executable, "-m", "agenticx.cli"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.llms import files
+from tests.support.wires import files
 
 NOTHING = {"input_tokens": None, "output_tokens": None, "cached_tokens": None, "reasoning_tokens": None}
 

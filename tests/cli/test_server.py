@@ -21,7 +21,7 @@ import pytest
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.testing import check_grammar
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 PROMPT = "[N]o: "
 ENDS = ("turn_started", "final", "error", "handed_back")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.llms import files
+from tests.support.wires import files
 
 WRITE = "Write note.txt with the text hi"
 PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.playing import Player
+from tests.support.playing import Player
 
 
 @pytest.fixture

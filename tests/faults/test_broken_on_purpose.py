@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import VOLATILE, findings
-from tests.faults.disk import arm
-from tests.faults.killing import KillLoop
-from tests.faults.plan_model import plan
-from tests.faults.studios import ServerDied, World, nursery
 from tests.faults.test_confirms_across_kills import racing_answers
 from tests.faults.test_torn_logs import PowerCuts
-from tests.patience import PATIENCE
+from tests.support.faults.checker import VOLATILE, findings
+from tests.support.faults.disk import arm
+from tests.support.faults.killing import KillLoop
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import ServerDied, World, server_forker
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -39,17 +39,17 @@ LONGEST_LIFE = 1.5
 )
 @pytest.mark.cases(quick=2)
 async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
-    async with nursery() as nursing:
+    async with server_forker() as forker:
         world, order = World(tmp_path / "home"), {"broken": broken}
-        loop = KillLoop(nursing, world, rng, sessions=6, order=order, look_every=1, longest_life=LONGEST_LIFE)
+        loop = KillLoop(forker, world, rng, sessions=6, order=order, look_every=1, longest_life=LONGEST_LIFE)
         found = await loop.run(CYCLES)
     assert any(re.search(words, one) for one in found), found
 
 
 @pytest.mark.promise("E2")
 async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
-    async with nursery() as nursing:
-        found = await racing_answers(nursing, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
+    async with server_forker() as forker:
+        found = await racing_answers(forker, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
     assert any("was answered both yes and no" in one for one in found), found
 
 
@@ -57,10 +57,10 @@ async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng:
 async def test_a_power_cut_shows_that_nothing_was_synced(tmp_path: Path, rng: random.Random) -> None:
     trace = tmp_path / "trace"
     world = World(tmp_path / "home")
-    async with nursery() as nursing:
+    async with server_forker() as forker:
         order = {"broken": "never syncs", "disk": {"trace": str(trace)}}
         cuts = PowerCuts(world, trace, rng)
-        loop = KillLoop(nursing, world, rng, sessions=6, order=order, longest_life=LONGEST_LIFE, after_kill=cuts)
+        loop = KillLoop(forker, world, rng, sessions=6, order=order, longest_life=LONGEST_LIFE, after_kill=cuts)
         found = await loop.run(CYCLES)
     assert any("lost event" in one for one in found), found
 
@@ -70,8 +70,8 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
     trace, control = tmp_path / "trace", tmp_path / "control"
     world = World(tmp_path / "home")
     disk = {"trace": str(trace), "control": str(control)}
-    async with nursery() as nursing:
-        studio = await nursing.serve(world.home, broken="says that all is well", disk=disk)
+    async with server_forker() as forker:
+        studio = await forker.serve(world.home, broken="says that all is well", disk=disk)
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
             following = asyncio.create_task(world.follow(client, session))
@@ -93,14 +93,14 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
 @pytest.mark.promise("A5")
 @pytest.mark.parametrize("broken", [None, "locks nothing"])
 async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, broken: str | None) -> None:
-    async with nursery() as nursing:
+    async with server_forker() as forker:
         order = {} if broken is None else {"broken": broken}
-        first = await nursing.serve(tmp_path / "home", **order)
+        first = await forker.serve(tmp_path / "home", **order)
         if broken is None:
             with pytest.raises(ServerDied, match=f"process {first.pid}"):
-                await nursing.serve(tmp_path / "home", **order)
+                await forker.serve(tmp_path / "home", **order)
         else:
-            await nursing.serve(tmp_path / "home", **order)
+            await forker.serve(tmp_path / "home", **order)
         assert await first.end(signal.SIGKILL) == -signal.SIGKILL
         if broken is None:
-            assert await (await nursing.serve(tmp_path / "home")).end(signal.SIGTERM) == 0
+            assert await (await forker.serve(tmp_path / "home")).end(signal.SIGTERM) == 0

@@ -15,18 +15,18 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
 from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
-from tests.faults import broken
-from tests.faults.checker import findings
-from tests.faults.plan_model import plan
-from tests.faults.studios import World, nursery
 from tests.faults.test_closing import Crowd
 from tests.faults.test_large_logs import large_log_figures
-from tests.patience import PATIENCE, PatientClock
-from tests.runtime.playing import Player
-from tests.studio import test_slow_readers as slow_readers
-from tests.studio import test_streams as streams
-from tests.studio.running import Studio, note, running_studio
-from tests.studio.serving import agx_serve
+from tests.server import test_slow_readers as slow_readers
+from tests.server import test_streams as streams
+from tests.support.faults import broken
+from tests.support.faults.checker import findings
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import World, server_forker
+from tests.support.patience import PATIENCE, PatientClock
+from tests.support.playing import Player
+from tests.support.server.running import Studio, note, running_studio
+from tests.support.server.serving import agx_serve
 
 pytestmark = pytest.mark.anyio
 
@@ -163,8 +163,8 @@ async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, muta
 )
 async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
     world = World(tmp_path / "home")
-    async with nursery() as nursing:
-        studio = await nursing.serve(world.home, broken=mutant)
+    async with server_forker() as forker:
+        studio = await forker.serve(world.home, broken=mutant)
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
             assert await world.start(client, session, plan((3, []))) == 202

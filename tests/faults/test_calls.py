@@ -13,7 +13,7 @@ from agenticx.runtime import ConfirmGate
 from agenticx.testing import call, cut, fail, finish, say
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
-from tests.jumping import VIRTUAL_TIME
+from tests.support.jumping_clock import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.broken_agx import SOUND
-from tests.patience import PATIENCE
-from tests.studio.reading import Reader, envelope_of
-from tests.studio.serving import ServedStudio, agx_serve, outcome
+from tests.support.faults.broken_agx import SOUND
+from tests.support.patience import PATIENCE
+from tests.support.server.reading import Reader, envelope_of
+from tests.support.server.serving import ServedStudio, agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B6")]
 

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, report_findings
-from tests.faults.light import LightTransport
-from tests.faults.plan_model import plan
-from tests.faults.studios import SETTLE_SECONDS, Nursery, World, nursery
+from tests.support.faults.checker import findings, report_findings
+from tests.support.faults.light import LightTransport
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import SETTLE_SECONDS, ServerForker, World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -27,9 +27,9 @@ ASKING = plan((2, ["mark"]), (1, []))
 
 
 @asynccontextmanager
-async def serving(nursing: Nursery, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
+async def serving(forker: ServerForker, world: World, **order: Any) -> AsyncGenerator[httpx.AsyncClient]:
     """Yield a server that is killed in the end."""
-    studio = await nursing.serve(world.home, **order)
+    studio = await forker.serve(world.home, **order)
     async with studio.caller() as client:
         yield client
     await studio.end()
@@ -63,10 +63,10 @@ async def wait_until_no_turn_runs(world: World) -> None:
 @pytest.mark.promise("E3")
 async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
-    async with nursery() as nursing:
-        async with serving(nursing, world) as client:
+    async with server_forker() as forker:
+        async with serving(forker, world) as client:
             before = await create_questions(world, client)
-        async with serving(nursing, world) as client:
+        async with serving(forker, world) as client:
             again = await open_questions(client, QUESTIONS)
             assert sorted(again, key=_by_id) == sorted(before, key=_by_id)
             for number, question in enumerate(again):
@@ -81,17 +81,17 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
 async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_nothing(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    async with nursery() as nursing:
+    async with server_forker() as forker:
         for round_ in range(count(1, 4, 100)):
             world = World(tmp_path / str(round_) / "home")
-            async with serving(nursing, world) as client:
+            async with serving(forker, world) as client:
                 questions = await create_questions(world, client)
                 answering = [asyncio.create_task(world.answer(client, one, True)) for one in questions]
                 for _ in range(rng.randint(1, QUESTIONS)):
                     await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
                     answering = [task for task in answering if not task.done()] or answering
             await asyncio.gather(*answering)
-            async with serving(nursing, world) as client:
+            async with serving(forker, world) as client:
                 for question in (await client.get("/api/confirms")).json()["confirms"]:
                     await world.answer(client, question, False)
                 await wait_until_no_turn_runs(world)
@@ -103,12 +103,14 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
 async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_question(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    async with nursery() as nursing:
-        found = await racing_answers(nursing, World(tmp_path / "home"), rng, count(40, 400, 10_000))
+    async with server_forker() as forker:
+        found = await racing_answers(forker, World(tmp_path / "home"), rng, count(40, 400, 10_000))
     assert found == [], report_findings(found)
 
 
-async def racing_answers(nursing: Nursery, world: World, rng: random.Random, answers: int, **order: Any) -> list[str]:
+async def racing_answers(
+    forker: ServerForker, world: World, rng: random.Random, answers: int, **order: Any
+) -> list[str]:
     """Answer the same questions yes and no from two clients at once, between two kills; return the findings."""
     responses: dict[str, Counter[tuple[int, bool]]] = {}
 
@@ -123,9 +125,9 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
         while racing:
             await give(client, *racing.pop())
 
-    async with serving(nursing, world) as client:
+    async with serving(forker, world) as client:
         await create_questions(world, client)
-    async with serving(nursing, world, **order) as one, second_client(one) as other:
+    async with serving(forker, world, **order) as one, second_client(one) as other:
         questions = await open_questions(one, QUESTIONS)
         racing = [(question, number % 2 == 0) for question in questions for number in range(answers // QUESTIONS)]
         rng.shuffle(racing)
@@ -134,7 +136,7 @@ async def racing_answers(nursing: Nursery, world: World, rng: random.Random, ans
         for question in questions:
             await give(other, question, True)
             await give(other, question, False)
-    async with serving(nursing, world, **order) as one:
+    async with serving(forker, world, **order) as one:
         for question in questions:
             await give(one, question, True)
             await give(one, question, False)

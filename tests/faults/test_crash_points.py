@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import findings, report_findings
-from tests.faults.faulty_stores import POINTS
-from tests.faults.killing import KillLoop
-from tests.faults.long_logs import long_session
-from tests.faults.studios import World, nursery
+from tests.support.faults.checker import findings, report_findings
+from tests.support.faults.faulty_stores import POINTS
+from tests.support.faults.killing import KillLoop
+from tests.support.faults.long_logs import long_session
+from tests.support.faults.servers import World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -28,9 +28,9 @@ async def test_a_server_may_end_at_any_point(
     tmp_path: Path, rng: random.Random, count: Count, point: str, when: str
 ) -> None:
     sessions = count(3, 25, 25)
-    async with nursery() as nursing:
+    async with server_forker() as forker:
         order = {"crash": [point, when, rng.randint(1, 12)]}
-        loop = KillLoop(nursing, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)
+        loop = KillLoop(forker, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)
         found = await loop.run(1)
     assert loop.figures.crashed, f"no server came to {order}"
     assert found == [], report_findings(found)
@@ -39,14 +39,14 @@ async def test_a_server_may_end_at_any_point(
 @pytest.mark.promise("A3")
 async def test_a_long_turn_that_was_cut_off_is_ended_within_two_seconds(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
-    async with nursery() as nursing:
-        studio = await nursing.serve(world.home)
+    async with server_forker() as forker:
+        studio = await forker.serve(world.home)
         async with studio.client() as client:
             await world.make_sessions(client, ["auto"])
         await studio.end()
         await long_session(world, EVENTS, "turn_cut")
         assert world.log().running.values()
-        studio = await nursing.serve(world.home)
+        studio = await forker.serve(world.home)
         took = studio.cpu_seconds
         await studio.end()
     found = findings(world.log(), world.seen, over=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import report_findings
-from tests.faults.killing import KillLoop, portions
-from tests.faults.studios import Commands, World, nursery
+from tests.support.faults.checker import report_findings
+from tests.support.faults.killing import KillLoop, portions
+from tests.support.faults.servers import Commands, World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,8 @@ async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
 ) -> None:
     for number, lives in enumerate(portions(count(3, 50, 1_250))):
         world = World(tmp_path / str(number) / "home")
-        async with nursery() as nursing:
-            loop = KillLoop(nursing, world, rng)
+        async with server_forker() as forker:
+            loop = KillLoop(forker, world, rng)
             found = await loop.run(lives)
         assert found == [], report_findings(found)
         print(loop.figures)

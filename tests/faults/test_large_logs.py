@@ -11,8 +11,8 @@ import httpx
 import pytest
 from httpx_sse import aconnect_sse
 
-from tests.faults.long_logs import long_session
-from tests.faults.studios import Studio, World, nursery
+from tests.support.faults.long_logs import long_session
+from tests.support.faults.servers import Studio, World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -49,14 +49,14 @@ async def test_a_session_of_very_many_events_opens_and_resumes_at_once(tmp_path:
 async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, **order: Any) -> Figures:
     """Measure the cost of a session of so many events for a server that is started with `order`."""
     world = World(home)
-    async with nursery() as nursing:
-        empty = await nursing.serve(world.home)
+    async with server_forker() as forker:
+        empty = await forker.serve(world.home)
         async with empty.client() as client:
             await world.make_sessions(client, ["auto"])
             resident_before = resident(empty)
         await empty.end()
         session = await long_session(world, events, "turn_long", over=True)
-        studio = await nursing.serve(world.home, **order)
+        studio = await forker.serve(world.home, **order)
         opened = studio.cpu_seconds
         async with studio.client() as client:
             await client.get("/api/health")

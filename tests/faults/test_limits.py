@@ -20,10 +20,10 @@ import pytest
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
 from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
-from tests.faults.checker import findings, report_findings
-from tests.faults.studios import World
-from tests.patience import PATIENCE
-from tests.studio.serving import ServedStudio, agx_serve, environment, outcome
+from tests.support.faults.checker import findings, report_findings
+from tests.support.faults.servers import World
+from tests.support.patience import PATIENCE
+from tests.support.server.serving import ServedStudio, agx_serve, environment, outcome
 
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of a running process are set with prlimit (Linux)", allow_module_level=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.failures import GOOD
-from tests.faults.provider import Exchange, Fault, framed, provider, stream
+from tests.support.faults.failures import GOOD
+from tests.support.faults.provider import Exchange, Fault, framed, provider, stream
 from tests.support.forked import ROOT, AsyncProcess
 from tests.support.lanes import lane_of
-from tests.wires.wires import WIRES
+from tests.support.wires.wires import WIRES
 
 pytestmark = pytest.mark.anyio
 
@@ -246,7 +246,7 @@ async def measured(
     async with provider(wire, script, [stream(wire, ["x"])] * len(script)) as (made, _):
         url = f"http://127.0.0.1:{made.port}"
         child = await AsyncProcess.start(
-            "tests.faults.measured_call", [wire, url, json.dumps(clocks or {})], cwd=ROOT, env=os.environ
+            "tests.support.faults.measured_call", [wire, url, json.dumps(clocks or {})], cwd=ROOT, env=os.environ
         )
         out, err = await child.communicate()
     assert not err, err.decode()

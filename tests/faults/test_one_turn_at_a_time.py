@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.checker import findings, report_findings
-from tests.faults.plan_model import plan
-from tests.faults.studios import SETTLE_SECONDS, World, nursery
+from tests.support.faults.checker import findings, report_findings
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import SETTLE_SECONDS, World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -28,13 +28,13 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     world = World(tmp_path / "home")
-    async with nursery() as nursing:
-        studio = await nursing.serve(world.home)
+    async with server_forker() as forker:
+        studio = await forker.serve(world.home)
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
         await studio.end()
         for _ in range(count(10, 200, 200) // ROUNDS_PER_LIFE):
-            studio = await nursing.serve(world.home)
+            studio = await forker.serve(world.home)
             async with studio.caller() as client:
                 for _ in range(ROUNDS_PER_LIFE):
                     statuses = await asyncio.gather(*(world.start(client, session, LONG) for _ in range(POSTS)))
@@ -44,7 +44,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
                 await asyncio.sleep(rng.uniform(0, 0.05))
                 await studio.end()
                 await asyncio.gather(*posting)
-        assert await (await nursing.serve(world.home)).end(signal.SIGTERM) == 0
+        assert await (await forker.serve(world.home)).end(signal.SIGTERM) == 0
     log = world.log()
     found = findings(log, world.seen, over=True)
     assert found == [], report_findings(found)

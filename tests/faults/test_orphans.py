@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from agenticx.tools.processes import StartedProcess, kill_leftovers
-from tests.faults.studios import Commands, Studio, World
-from tests.patience import PATIENCE
+from tests.support.faults.servers import Commands, Studio, World
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

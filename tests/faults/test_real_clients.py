@@ -15,10 +15,10 @@ import httpx
 import httpx_sse
 import pytest
 
-from tests.patience import PATIENCE
-from tests.studio.cutting import CuttingProxy
-from tests.studio.reading import Reader
-from tests.studio.serving import agx_serve, outcome
+from tests.support.patience import PATIENCE
+from tests.support.server.cutting import CuttingProxy
+from tests.support.server.reading import Reader
+from tests.support.server.serving import agx_serve, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B1")]
 

@@ -22,11 +22,11 @@ from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
-from tests.faults.failures import GOOD, REFUSED, UNSHAKEN, any_fault, silence
-from tests.faults.provider import Fault, Provider, Stream, provider, stream
-from tests.jumping import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
-from tests.patience import PATIENCE
-from tests.wires.wires import WIRES
+from tests.support.faults.failures import GOOD, REFUSED, UNSHAKEN, any_fault, silence
+from tests.support.faults.provider import Fault, Provider, Stream, provider, stream
+from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
+from tests.support.patience import PATIENCE
+from tests.support.wires.wires import WIRES
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ from statistics import median, quantiles
 import httpx
 import pytest
 
-from tests.patience import PATIENCE
-from tests.studio.reading import Reader
-from tests.studio.serving import ServedStudio, agx_serve
+from tests.support.patience import PATIENCE
+from tests.support.server.reading import Reader
+from tests.support.server.serving import ServedStudio, agx_serve
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
 

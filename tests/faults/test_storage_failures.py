@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.checker import findings, report_findings
-from tests.faults.disk import FAILURES, arm
-from tests.faults.faulty_stores import REFUSED, UNANSWERED
-from tests.faults.plan_model import plan
-from tests.faults.studios import Nursery, Studio, World, nursery
-from tests.patience import PATIENCE
+from tests.support.faults.checker import findings, report_findings
+from tests.support.faults.disk import FAILURES, arm
+from tests.support.faults.faulty_stores import REFUSED, UNANSWERED
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import ServerForker, Studio, World, server_forker
 from tests.support.lanes import Count
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -85,14 +85,14 @@ class Failing:
 
 
 @asynccontextmanager
-async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerator[Failing]:
+async def failing(forker: ServerForker, folder: Path, **order: Any) -> AsyncGenerator[Failing]:
     world, control, notes = World(folder / "home"), folder / "control", folder / "home" / "stderr"
     if "disk" in order:
         notes = folder / "trace"
         order["disk"] = {"trace": str(notes), "control": str(control)}
     else:
         order["fails"] = str(control)
-    studio = await nursing.serve(world.home, **order)
+    studio = await forker.serve(world.home, **order)
     async with studio.client() as client:
         everything = asyncio.create_task(world.follow(client, None))
         yield Failing(world, studio, client, control, notes)
@@ -107,14 +107,14 @@ async def failing(nursing: Nursery, folder: Path, **order: Any) -> AsyncGenerato
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", [REFUSED, UNANSWERED])
 async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
-    async with nursery() as nursing, failing(nursing, tmp_path) as one:
+    async with server_forker() as forker, failing(forker, tmp_path) as one:
         assert await first_untouched(one, what, step=4 // count(1, 4, 4)) > 10
 
 
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", FAILURES)
 async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
-    async with nursery() as nursing, failing(nursing, tmp_path, disk={}) as one:
+    async with server_forker() as forker, failing(forker, tmp_path, disk={}) as one:
         await first_untouched(one, what, step=12 // count(1, 4, 12))
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import VOLATILE, findings, report_findings
-from tests.faults.disk import unsynced
-from tests.faults.killing import KillLoop, portions
-from tests.faults.log_file import read_log, snapshot
-from tests.faults.studios import World, nursery
+from tests.support.faults.checker import VOLATILE, findings, report_findings
+from tests.support.faults.disk import unsynced
+from tests.support.faults.killing import KillLoop, portions
+from tests.support.faults.log_file import read_log, snapshot
+from tests.support.faults.servers import World, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -78,9 +78,9 @@ async def test_a_power_cut_loses_nothing_that_was_reported_as_done(
         folder = tmp_path / str(number)
         world, trace = World(folder / "home"), folder / "trace"
         cuts = PowerCuts(world, trace, rng)
-        async with nursery() as nursing:
+        async with server_forker() as forker:
             order = {"disk": {"trace": str(trace)}}
-            loop = KillLoop(nursing, world, rng, sessions=25, order=order, after_kill=cuts)
+            loop = KillLoop(forker, world, rng, sessions=25, order=order, after_kill=cuts)
             for _ in range(20):  # of a slow machine's short lives few may come to write anything
                 found = await loop.run(lives)
                 assert found == [], report_findings(found)

@@ -21,7 +21,7 @@ from agenticx.runtime import (
 from agenticx.testing import ScriptedModel, call, check_grammar, cut, hang, pause, say, think
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.jumping import VIRTUAL_TIME
+from tests.support.jumping_clock import VIRTUAL_TIME
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from agenticx.threads import run_in_thread
 from tests.linear.case import Case, Make
-from tests.patience import longest_hold
+from tests.support.patience import longest_hold
 
 __all__ = ["MAX_HOLD", "MAX_RATIO", "MEGABYTE", "Measurement", "cpu_seconds", "measure"]
 

@@ -17,10 +17,10 @@ from agenticx.testing import call, say, think
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import ProviderReply, as_json
 from tests.linear.texts import JSON, TEXTS
-from tests.patience import PATIENCE
-from tests.studio.reading import Reader, envelope_of
-from tests.studio.serving import ServedStudio, agx_serve
 from tests.support.forked import ROOT
+from tests.support.patience import PATIENCE
+from tests.support.server.reading import Reader, envelope_of
+from tests.support.server.serving import ServedStudio, agx_serve
 
 __all__ = ["REPLIES", "Waits", "wait_during"]
 

@@ -7,8 +7,8 @@ import pytest
 from tests.linear.case import Case
 from tests.linear.measure import cpu_seconds
 from tests.linear.table import CASES, EXEMPT, unlisted
-from tests.patience import slowdown
 from tests.support.lanes import Count
+from tests.support.patience import slowdown
 
 TIMES = 16
 MOST = 5 * TIMES

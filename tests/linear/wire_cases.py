@@ -24,7 +24,7 @@ from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, TEXTS, repeated
-from tests.wires.wires import WIRES
+from tests.support.wires.wires import WIRES
 
 __all__ = ["WIRE_CASES"]
 

@@ -1,0 +1,76 @@
+"""The cost of importing AgenticX, and its public names."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import agenticx
+
+PINNED = Path(__file__).with_name("public_names.json")
+PUBLIC = ("agenticx", "agenticx.llms", "agenticx.runtime", "agenticx.sessions", "agenticx.testing", "agenticx.tools")
+
+
+def imported_by(statement: str) -> set[str]:
+    """Return the top-level packages that are loaded after a statement, in a Python process of its own."""
+    program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["agenticx.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"])
+def test_the_engine_does_not_load_what_only_others_need(module: str) -> None:
+    heavy = {
+        "httpx",
+        "starlette",
+        "uvicorn",
+        "sse_starlette",
+        "rich",
+        "structlog",
+        "json_repair",
+        "sqlite3",
+        "hypothesis",
+    }
+    assert imported_by(f"import {module}") & heavy == set()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "agenticx.runtime.agent_runtime: AgentRuntime",
+        "agenticx.runtime.events: EventType, RuntimeEvent",
+        "agenticx.runtime.compactor: ContextCompactor",
+        "agenticx.runtime.loop_detector: LoopDetector",
+        "agenticx.runtime.hooks: AgentHook, HookRegistry",
+        "agenticx.runtime: ConfirmGate, SyncConfirmGate, AsyncConfirmGate, AutoApproveConfirmGate",
+        "agenticx.llms: OpenAIProvider",
+    ],
+)
+def test_import_paths_of_the_published_pages_stay(names: str) -> None:
+    module, _, wanted = names.partition(": ")
+    loaded = importlib.import_module(module)
+    assert [name for name in wanted.split(", ") if not hasattr(loaded, name)] == []
+
+
+def test_the_version_is_the_one_that_is_built() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert agenticx.__version__ == project["version"]
+
+
+def test_public_names_are_the_pinned_ones() -> None:
+    """To change the public names on purpose, run `python -m tests.repo.test_imports`, which rewrites the list."""
+    assert json.loads(PINNED.read_text(encoding="utf-8")) == public_names()
+
+
+def public_names() -> dict[str, list[str]]:
+    return {module: sorted(importlib.import_module(module).__all__) for module in PUBLIC}
+
+
+if __name__ == "__main__":
+    PINNED.write_text(json.dumps(public_names(), indent=4) + "\n", encoding="utf-8")

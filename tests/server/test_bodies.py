@@ -1,0 +1,104 @@
+"""Request bodies: too large ones are refused early, large ones are read without blocking the loop."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from studio.http.bodies import RequestBody, read_body
+from studio.http.problems import Problem
+from studio.routes.confirms import ConfirmAnswerBody
+from studio.routes.turns import StartTurnBody
+from tests.support.patience import longest_hold
+from tests.support.server.running import StudioMaker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
+
+MAX_HOLD_SECONDS = 0.15
+"""CPU seconds for which the loop may be blocked; without the limits these bodies blocked it for seconds."""
+
+HEADERS = [(b"content-type", b"application/json")]
+
+
+def request(body: bytes) -> Request:
+    """Return a request whose body arrives in chunks, as from a socket."""
+    starts = iter(range(0, len(body), 65_536))
+
+    async def receive() -> Message:
+        start = next(starts)
+        end = start + 65_536
+        return {"type": "http.request", "body": body[start:end], "more_body": end < len(body)}
+
+    return Request({"type": "http", "method": "POST", "headers": HEADERS}, receive)
+
+
+def turn(more: str) -> bytes:
+    return f'{{"input":"x","a":{more}}}'.encode()
+
+
+TOO_MANY: dict[str, tuple[type[RequestBody], Callable[[], bytes]]] = {
+    "objects": (StartTurnBody, lambda: turn("[" + "{}," * 5_000_000 + "1]")),
+    "lists": (StartTurnBody, lambda: turn("[" + "[]," * 5_000_000 + "1]")),
+    "lists of lists": (StartTurnBody, lambda: turn("[" + ("[" + "[]," * 999 + "[]],") * 6_000 + "1]")),
+    "numbers": (StartTurnBody, lambda: turn("[" + "1," * 8_000_000 + "1]")),
+    "quotes": (StartTurnBody, lambda: turn("[" + '"",' * 5_000_000 + "1]")),
+    "arguments": (
+        ConfirmAnswerBody,
+        lambda: b'{"approved":true,"digest":"x","arguments":{"a":[' + b"{}," * 1_300_000 + b"1]}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", TOO_MANY)
+async def test_a_body_of_too_many_values_is_refused_before_parsing_without_blocking_the_loop(family: str) -> None:
+    schema, make = TOO_MANY[family]
+    sent = request(make())
+    async with longest_hold() as hold:
+        with pytest.raises(Problem, match="it holds more than 10000 values") as caught:
+            await read_body(sent, schema)
+    assert (caught.value.status, caught.value.code) == (400, "malformed_json")
+    assert hold.longest < MAX_HOLD_SECONDS
+
+
+LONG: dict[str, Callable[[], tuple[bytes, str]]] = {
+    "half characters": lambda: (b"\\ud83d" * 600_000, "\ufffd" * 600_000),
+    "quotes and brackets": lambda: (b'\\"[,' * 900_000, '"[,' * 900_000),
+    "line breaks": lambda: (b"\\n" * 3_000_000, "\n" * 3_000_000),
+    "not ASCII": lambda: ("ü".encode() * 3_000_000, "ü" * 3_000_000),
+}
+
+
+@pytest.mark.parametrize("family", LONG)
+async def test_a_long_text_is_read_without_blocking_the_loop(family: str) -> None:
+    written, text = LONG[family]()
+    sent = request(b'{"input":"' + written + b'"}')
+    async with longest_hold() as hold:
+        body = await read_body(sent, StartTurnBody)
+    assert body.input == text
+    assert hold.longest < MAX_HOLD_SECONDS
+
+
+async def test_invalid_utf_8_is_refused_at_any_position() -> None:
+    for text in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
+        with pytest.raises(Problem, match="it is not UTF-8"):
+            await read_body(request(b'{"input":"' + text), StartTurnBody)
+
+
+async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
+    for shift in range(4):
+        text = "x" * (1024 * 1024 - 12 + shift) + "😀" * 4
+        body = await read_body(request(json.dumps({"input": text}, ensure_ascii=False).encode()), StartTurnBody)
+        assert body.input == text
+
+
+async def test_attachments_up_to_the_limit_are_accepted(make_studio: StudioMaker) -> None:
+    document = b"%PDF-" + b"x" * (12 * 1024 * 1024 - 5)
+    attached = [{"name": "a.pdf", "data": b64encode(document).decode()}]
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        assert (await studio.turn(session_id, "look", attachments=attached)).status_code == 202

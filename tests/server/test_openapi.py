@@ -1,0 +1,200 @@
+"""`/openapi.json`: real responses match its schemas, and parameters it does not name are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
+from typing_extensions import is_typeddict
+
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import envelope_schema
+from agenticx.tools.builtin import builtin_tools
+from studio.http.openapi import EVENT_STREAM
+from studio.routes import TABLE
+from tests.support.server.running import Studio, StudioMaker
+from tests.support.wires.files import PNG
+
+pytestmark = pytest.mark.anyio
+
+QUERIES = {
+    "/api/sessions": ["q", "limit", "before", "archived"],
+    "/api/sessions/{session_id}/export": ["format"],
+    "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
+    "/api/events": ["cursor", "lastEventId"],
+    "/api/confirms": ["session_id"],
+    "/api/usage": ["session_id", "since", "until"],
+}
+"""The query parameters of each route; any other is refused before its handler reads it."""
+
+
+class DocumentedClient:
+    """A client that validates every response against the document."""
+
+    def __init__(self, studio: Studio, document: dict[str, Any]) -> None:
+        self.studio = studio
+        self.document = document
+        self.seen = set[tuple[str, str, str, str | None]]()
+        self._paths = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in document["paths"]]
+
+    async def request(self, method: str, url: str, body: Any = None, **headers: str) -> httpx.Response:
+        kept = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await self.studio.client.request(method, url, json=body, headers=kept)
+        self.check(method, url, answer)
+        return answer
+
+    def check(self, method: str, url: str, answer: httpx.Response) -> None:
+        path = next(path for pattern, path in self._paths if pattern.fullmatch(url.partition("?")[0]))
+        responses = self.document["paths"][path][method.lower()]["responses"]
+        response = responses.get(str(answer.status_code)) or responses["default"]
+        media_type = answer.headers.get("content-type", "").partition(";")[0] or None
+        assert [media_type] == [None] if "content" not in response else media_type in response["content"], (
+            method,
+            url,
+            media_type,
+        )
+        if media_type is not None and media_type.endswith("json"):
+            schema = {**response["content"][media_type]["schema"], "components": self.document["components"]}
+            Draft202012Validator(schema).validate(answer.json())
+        if answer.is_success:
+            self.seen.add((method, path, str(answer.status_code), media_type))
+
+
+def without_additional_properties(schema: Any) -> Any:
+    """Return the schema with additional properties forbidden in every object."""
+    if isinstance(schema, list):
+        return [without_additional_properties(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: without_additional_properties(one) for name, one in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        inner.setdefault("additionalProperties", False)
+    return inner
+
+
+def documented_responses(document: dict[str, Any]) -> Iterator[tuple[str, str, str, str | None]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, response in operation["responses"].items():
+                for media in response.get("content", {None: {}}):
+                    if status != "default":
+                        yield method.upper(), path, status, media
+
+
+async def test_every_response_matches_the_document(make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    model = ScriptedModel(
+        [
+            call("file_write", {"path": "a.txt", "content": "x"}),
+            "Written, the needle is in there.",
+            [say("so"), hang()],
+            *["more"] * 5,
+        ]
+    )
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        document = (await studio.client.get("/openapi.json")).json()
+        client = DocumentedClient(studio, without_additional_properties(document))
+        await client.request("GET", "/openapi.json")
+
+        made = (await client.request("POST", "/api/sessions", {"name": "Named", "tools": ["file_write"]})).json()
+        path = f"/api/sessions/{made['id']}"
+        picture = {"name": PNG.name, "data": PNG.data}
+        await client.request("POST", f"{path}/turns", {"input": "Write", "attachments": [picture]})
+        await studio.events_until(made["id"], "confirm_required")
+        (question,) = (await client.request("GET", f"/api/confirms?session_id={made['id']}")).json()["confirms"]
+        yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
+        await client.request("POST", f"/api/confirms/{question['id']}", yes)
+        await studio.events_until(made["id"], "final")
+        await client.request("GET", path)
+        await client.request("PATCH", path, {"pinned": True})
+        (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
+        assert found["matches"]
+        await client.request("GET", "/api/sessions")
+        messages = (await client.request("GET", f"{path}/messages")).json()["messages"]
+        assert [sorted(message.keys() - {"message_id", "role", "content"}) for message in messages] == [
+            ["attachments"],
+            ["tool_calls"],
+            ["tool_call_id"],
+            [],
+        ]
+        assert (await client.request("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
+        await client.request("GET", f"{path}/export")
+        await client.request("GET", f"{path}/export?format=markdown")
+        await client.request("POST", f"{path}/fork", {})
+        rewound = await client.request("POST", f"{path}/rewind", {"message_id": messages[0]["message_id"]})
+        assert rewound.json()["files"]
+
+        await client.request("POST", f"{path}/turns", {"input": "Hold"})
+        for when_busy in ("queue", "steer"):
+            await client.request("POST", f"{path}/turns", {"input": "Also", "when_busy": when_busy})
+        assert (await client.request("POST", f"{path}/turns", {"input": "Me"})).status_code == 409
+        await client.request("POST", f"{path}/stop")
+        await studio.events_until(made["id"], "handed_back")
+        other = (await client.request("POST", "/api/sessions", {})).json()["id"]
+        await client.request("POST", f"/api/sessions/{other}/turns", {"input": "On"}, Accept=EVENT_STREAM)
+        for stream in (f"{path}/events", "/api/events"):
+            async with studio.client.stream("GET", stream) as answer:
+                client.check("GET", stream, answer)
+
+        assert (await client.request("GET", "/api/sessions?limit=0")).status_code == 422
+        ticket = (await client.request("POST", "/api/tickets")).json()["ticket"]
+        await client.request("POST", "/api/ticket", {"ticket": ticket})
+        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models"):
+            await client.request("GET", plain)
+        await client.request("DELETE", path)
+    assert client.seen == set(documented_responses(document))
+
+
+async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_by_name(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        document = (await studio.client.get("/openapi.json")).json()
+        for route in TABLE:
+            declared = document["paths"][route.path][route.method.lower()].get("parameters", [])
+            known = [one["name"] for one in declared if one["in"] == "query"]
+            assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
+            assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
+            path = route.path.format(session_id=session_id, request_id="cfm_x") if "{" in route.path else route.path
+            if route.path == "/":
+                assert (await studio.client.get("/?from=mail")).status_code == 200
+                continue
+            answer = await studio.client.request(route.method, f"{path}?limt=1")
+            assert (path, answer.status_code) == (path, 422)
+            problem = answer.json()
+            assert (problem["code"], problem["field"]) == ("unknown_parameter", "limt")
+            names = ", ".join(known) or "none"
+            sentence = f"Unknown parameter 'limt' of {route.method} {route.path}; known parameters: {names}."
+            assert problem["detail"] == sentence
+
+
+async def test_streams_declare_the_last_event_id_header(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        paths = (await studio.client.get("/openapi.json")).json()["paths"]
+    for path in ("/api/events", "/api/sessions/{session_id}/events"):
+        headers = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "header"]
+        assert headers == ["Last-Event-ID"]
+
+
+def test_no_two_schemas_of_the_document_have_the_same_name() -> None:
+    known: dict[str, Any] = {"Problem": "ours", "Event": "ours"}
+    for name, schema in named_schemas():
+        for inner, definition in {**schema.pop("$defs", {}), name: schema}.items():
+            assert known.setdefault(inner, definition) == definition, inner
+
+
+def named_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the schemas of the document, each with those that it refers to."""
+    yield "of all events", envelope_schema()
+    for route in TABLE:
+        if route.body is not None:
+            yield route.body.__name__, route.body.model_json_schema()
+        for answer in route.responses:
+            if is_typeddict(answer.schema):
+                yield answer.schema.__name__, TypeAdapter(answer.schema).json_schema(mode="serialization")

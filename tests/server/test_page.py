@@ -1,0 +1,303 @@
+"""The page in a real browser: entry by ticket, a turn with a question, a reload, untrusted content."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
+from agenticx.errors import ModelError
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.wrappers.retrying import RetryingModel
+from agenticx.messages import UserMessage
+from agenticx.tools.builtin import builtin_tools
+from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
+from tests.support.server.running import Studio, StudioMaker
+from tests.support.wires.files import PDF, PNG, TEXT
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+SHOWN = "[...document.querySelectorAll('#log > :not(.choices)')].map((part) => part.innerText).join('\\n')"
+"""A JavaScript expression for the text of the log, without the buttons after its messages."""
+
+
+@pytest.fixture
+async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
+    async with browser_tab(tmp_path / "profile") as tab:
+        yield tab
+
+
+async def enter(tab: Tab, studio: Studio) -> None:
+    """Open the page with a new ticket and wait until it shows a session."""
+    await tab.open(f"http://127.0.0.1:{studio.port}/#{studio.services.tickets.issue()}")
+    await tab.wait_for("document.querySelector('#sessions [aria-current]')?.textContent")
+
+
+async def send_message(tab: Tab, text: str) -> None:
+    await tab.evaluate(f"document.getElementById('input').value = {text!r}")
+    await tab.evaluate("document.getElementById('send').click()")
+
+
+async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(tools=builtin_tools(), model="demo") as studio:
+        await enter(tab, studio)
+        assert await tab.evaluate("location.href") == f"http://127.0.0.1:{studio.port}/"
+        await send_message(tab, "Write hello.txt with the text Good morning")
+        await tab.wait_for("document.querySelector('.allow')")
+        assert "hello.txt" in await tab.evaluate("document.querySelector('.ask').innerText")
+        assert "Good morning" in await tab.evaluate("document.querySelector('.ask').innerText")
+        assert not (studio.workspace / "hello.txt").exists()
+        await tab.evaluate("document.querySelector('.allow').click()")
+        await tab.wait_for("document.getElementById('stop').hidden && document.querySelectorAll('.assistant')[1]")
+        assert (studio.workspace / "hello.txt").read_text() == "Good morning"
+        before = await tab.evaluate(SHOWN)
+        assert "Allowed." in before
+
+        await tab.reload()
+        await tab.wait_for(f"{SHOWN} === {before!r}")
+        assert tab.errors == []
+
+
+async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        await tab.open(f"http://127.0.0.1:{studio.port}/")
+        shown = "document.getElementById('locked').innerText"
+        assert "agx open" in await tab.wait_for(f"!document.getElementById('locked').hidden && {shown}")
+        await tab.evaluate("location.hash = 'a-ticket-that-never-was'")
+        assert "used already" in await tab.wait_for(f"{shown}.includes('used already') && {shown}")
+        assert await tab.evaluate("location.hash") == ""
+
+
+async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: StudioMaker, tab: Tab) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "so not.", call("note", {"text": "y"})])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "one")
+        await tab.wait_for("document.querySelector('.deny')")
+        await tab.evaluate("document.querySelector('.deny').click()")
+        assert "Denied." in await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        await send_message(tab, "two")
+        await tab.wait_for("document.querySelector('.deny')")
+        await tab.evaluate("document.getElementById('stop').click()")
+        assert "Stopped." in await tab.wait_for(f"{SHOWN}.includes('Stopped.') && {SHOWN}")
+
+
+PAYLOADS = (
+    "<img src=x onerror=window.hit=1>",
+    "<script>window.hit=1</script>",
+    "<svg onload=window.hit=1>",
+    "[x](javascript:window.hit=1)",
+    "</div><iframe srcdoc='<script>parent.hit=1</script>'>",
+)
+
+
+@pytest.mark.promise("E6")
+@pytest.mark.promise("I3")
+async def test_content_is_text_and_hidden_characters_are_written_out(make_studio: StudioMaker, tab: Tab) -> None:
+    odd = " ".join(PAYLOADS)
+    hidden = "rm \u202etxt.exe\u200b \x1b[31m"
+    model = ScriptedModel([[odd, call("note", {"text": odd + hidden})], odd])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_message(tab, odd)
+        asked = await tab.wait_for("document.querySelector('.ask')?.textContent")
+        assert PAYLOADS[0] in asked
+        assert "\u202e" not in asked
+        assert "\u200b" not in asked
+        assert "\x1b" not in asked
+        await tab.evaluate("document.querySelector('.allow').click()")
+        await tab.wait_for("document.querySelectorAll('.assistant').length === 2")
+        await tab.wait_for("document.getElementById('stop').hidden")
+        assert await tab.evaluate("document.querySelector('#log :is(img, script, svg, iframe)')") is None
+        assert await tab.evaluate("window.hit ?? null") is None
+        assert tab.errors == []
+
+
+async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
+    dead = ScriptedModel([ModelError("dead:x could not be reached\u202e", code="provider.auth")], name="dead:x")
+    model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "hello")
+        log = await tab.wait_for(f"{SHOWN}.includes('Here.') && {SHOWN}")
+        assert "dead:x could not be reached\\u{202e}; asking acme:large." in log
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
+REFUSED = "document.getElementById('refused').textContent"
+FILE_EVENTS = {
+    "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
+    "dropped": "document.getElementById('log').dispatchEvent("
+    "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true}))",
+    "pasted": "document.getElementById('input').dispatchEvent("
+    "new ClipboardEvent('paste', {clipboardData: files, bubbles: true, cancelable: true}))",
+}
+
+
+async def add_files(tab: Tab, how: str, *files: tuple[str, str]) -> None:
+    """Pick, drop or paste files, given by their names and JavaScript expressions for the parts of each."""
+    adding = "".join(f"files.items.add(new File({parts}, {name!r}));" for name, parts in files)
+    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {FILE_EVENTS[how]}; }})()")
+
+
+def file_parts(data: str) -> str:
+    return f"[Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0))]"
+
+
+async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: StudioMaker, tab: Tab) -> None:
+    model = ScriptedModel(["seen", "and now"])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)), ("unwanted.txt", "['x']"))
+        await add_files(tab, "dropped", (PDF.name, file_parts(PDF.data)))
+        await add_files(tab, "pasted", (TEXT.name, file_parts(TEXT.data)))
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
+        await tab.evaluate("document.querySelector('[aria-label=\"Remove unwanted.txt\"]').click()")
+        shown = f"{PNG.name} (16 bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
+        assert (await tab.evaluate(ATTACHED)).split() == shown.split()
+        await send_message(tab, "What is this?")
+        log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('seen') && {SHOWN}")
+        for file in (PNG, PDF, TEXT):
+            assert f"Attached: {file.name} ({file.size} bytes)" in log
+        assert await tab.evaluate("document.getElementById('attached').hidden")
+        await send_message(tab, "And now?")
+        await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('and now')")
+        assert tab.errors == []
+    first, second = (
+        [row for row in request.messages if isinstance(row, UserMessage)][-1] for request in model.requests
+    )
+    assert [file.data for file in first.attachments] == [PNG.data, PDF.data, TEXT.data]
+    assert second.attachments == ()
+
+
+async def test_rich_text_with_a_picture_of_itself_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
+    rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(
+            f"(() => {{ const files = new DataTransfer(); {rich} files.items.add(new File(['a'], 'a.png'));"
+            f"{FILE_EVENTS['pasted']}; }})()"
+        )
+        await add_files(tab, "pasted", ("b.txt", "['b']"))
+        assert await tab.wait_for(f"{ATTACHED}.includes('b.txt') && {ATTACHED}") == "b.txt (1 byte)"
+
+
+async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    png = "Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)"
+    pdf = "'%PDF-1.7'"
+    refusals = {
+        "p.png": (f"[{png}, new Uint8Array(5 * 2**20)]", "p.png has 5.01 MiB; an image may have 5 MiB."),
+        "d.pdf": (f"[{pdf}, new Uint8Array(12 * 2**20)]", "d.pdf has 12.01 MiB; a PDF may have 12 MiB."),
+        "t.png": ("['x'.repeat(2**19 + 1)]", "t.png has 512.01 KiB; a text file may have 512 KiB."),
+    }
+    async with make_studio(ScriptedModel(["so"])) as studio:
+        await enter(tab, studio)
+        for name, (content, sentence) in refusals.items():
+            await add_files(tab, "dropped", (name, content), ("a.txt", "['a']"))
+            assert await tab.wait_for(f"{REFUSED}.startsWith({name!r}) && {REFUSED}") == sentence
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
+        await add_files(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
+        sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: {MAX_ATTACHMENTS} files may go with a message."
+        assert await tab.wait_for(f"{REFUSED}.includes('too many') && {REFUSED}") == sentence
+
+
+async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio)
+        half = f"['%PDF-1.7', new Uint8Array({MAX_TOTAL_BYTES // 2})]"
+        await add_files(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
+        sentence = "two.pdf does not fit: the files of a message may have 16 MiB together."
+        assert await tab.wait_for(f"{REFUSED}.startsWith('two') && {REFUSED}") == sentence
+        await add_files(tab, "dropped", ("odd.txt", "[Uint8Array.of(0, 1, 2)]"))
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 2")
+        await tab.evaluate("document.getElementById('send').click()")
+        assert (
+            await tab.wait_for(f"{REFUSED}.startsWith('Say') && {REFUSED}") == "Say what to do with what is attached."
+        )
+        await send_message(tab, "Look")
+        refused = await tab.wait_for(f"{REFUSED}.includes('neither') && {REFUSED}")
+        assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
+        assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
+        assert await tab.evaluate("document.getElementById('input').value") == "Look"
+
+
+async def click(tab: Tab, selector: str) -> None:
+    await tab.wait_for(f"document.querySelector({selector!r})")
+    await tab.evaluate(f"document.querySelector({selector!r}).click()")
+
+
+async def test_a_user_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel(["We meet in 会议室 three."])) as studio:
+        other = await studio.session(name="Another")
+        await studio.session(name=None)
+        await enter(tab, studio)
+        await send_message(tab, "Where do we <b>meet</b>?")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
+        find = "document.getElementById('find')"
+        listed = "[...document.querySelectorAll('#sessions button')].map((row) => row.textContent).join('|')"
+        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?|Another'")
+        await tab.evaluate(f"{find}.value = '会议'; {find}.dispatchEvent(new Event('input'))")
+        await tab.wait_for("document.querySelector('.match mark')?.textContent == '会议'")
+        assert await tab.evaluate(listed) == "Where do we <b>meet</b>?"
+        await tab.evaluate(f"{find}.value = ''; {find}.dispatchEvent(new Event('input'))")
+        await tab.wait_for(f"{listed}.endsWith('|Another')")
+        await tab.evaluate("document.querySelectorAll('#sessions button')[1].click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Another'")
+        await tab.evaluate("window.prompt = () => ' Mine '; window.confirm = () => true")
+        await click(tab, "#actions [name=rename]")
+        await click(tab, "#actions [name=pin]")
+        await tab.wait_for(f"{listed} == '★ Mine|Where do we <b>meet</b>?'")
+        assert (await studio.client.get(f"/api/sessions/{other}")).json()["name"] == "Mine"
+        await click(tab, "#actions [name=archive]")
+        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?'")
+        await tab.evaluate("document.getElementById('archived').click()")
+        await tab.wait_for(f"{listed} == '★ Mine'")
+        deletes = "document.querySelector('#actions [name=delete]').click()"
+        await tab.evaluate(f"{deletes}, document.getElementById('archived').click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
+        assert (await studio.client.get(f"/api/sessions/{other}")).status_code == 404
+
+
+async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
+    edit = call("file_write", {"path": "a.txt", "content": "two"})
+    model = ScriptedModel(["One.", ["Writing.", edit], "Two.", "Three."])
+    async with make_studio(model, tools=builtin_tools(), permission_mode="auto") as studio:
+        session_id = await studio.session(name="Steps")
+        await enter(tab, studio)
+        await send_message(tab, "first")
+        await tab.wait_for("document.querySelectorAll('.choices').length == 2")
+        await send_message(tab, "second")
+        await tab.wait_for("document.querySelectorAll('.choices').length == 4")
+        shown = (
+            "[...document.querySelectorAll('#log .text')].filter((e) => !e.hidden).map((e) => e.textContent).join('|')"
+        )
+        assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."
+        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelector('button').click()")
+        await tab.wait_for(f"{shown} == 'first|One.'")
+        await tab.wait_for("document.querySelector('#log').innerText.includes('a.txt: removed')")
+        assert not (studio.workspace / "a.txt").exists()
+        await click(tab, ".undo")
+        await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
+        assert (studio.workspace / "a.txt").read_text() == "two"
+        await tab.evaluate("document.querySelectorAll('.choices')[2].querySelector('button').click()")
+        await tab.wait_for(f"document.querySelector('#input').value == 'second' && {shown} == 'first|One.'")
+        await tab.evaluate("document.getElementById('input').value = ''")
+        await send_message(tab, "third")
+        await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
+        await tab.reload()
+        await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
+        listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert [message["content"] for message in listed] == ["first", "One.", "third", "Three."]
+        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelectorAll('button')[1].click()")
+        await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
+        await tab.wait_for(f"{shown} == 'first|One.'")

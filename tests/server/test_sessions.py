@@ -1,0 +1,359 @@
+"""Sessions, their messages, and the tools and models they can use, over HTTP."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import EventType, RuntimeEvent
+from tests.support.patience import longest_hold
+from tests.support.server.running import Studio, StudioMaker
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_session_is_created_from_the_request_and_the_settings(make_studio: StudioMaker) -> None:
+    async with make_studio(enabled_tools=["note"], permission_mode="accept_edits") as studio:
+        answer = await studio.client.post("/api/sessions", json={"name": "Mine"})
+        session = answer.json()
+        assert answer.status_code == 201
+        assert answer.headers["location"] == f"/api/sessions/{session['id']}"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", session.pop("created_at"))
+        assert session == {
+            "id": session["id"],
+            "name": "Mine",
+            "model": None,
+            "permission_mode": "accept_edits",
+            "workspace": str(studio.workspace.resolve()),
+            "tools": ["note"],
+            "pinned": False,
+            "archived": False,
+            "forked_from": None,
+            "running_turn_id": None,
+        }
+        bare = await studio.client.post("/api/sessions")
+        assert (bare.status_code, bare.json()["name"]) == (201, None)
+
+
+async def test_invalid_fields_of_a_session_are_422_with_a_sentence(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        (studio.workspace / "file").write_text("x")
+        circle = studio.workspace / "circle"
+        circle.symlink_to(circle)
+        for field, value, words in (
+            ("tools", ["note", "nope"], "unknown tool 'nope'; known tools: note"),
+            ("name", "", "'name': a name must have a visible character; null means no name."),
+            ("name", " \t\u3000\u200b\n", "'name': a name must have a visible character; null means no name."),
+            ("name", "x" * 201, "at most 200 characters"),
+            ("model", "nonsense", "'nonsense' is not provider:name"),
+            ("model", "nobody:x", "unknown provider 'nobody'"),
+            ("permission_mode", "yolo", "'default', 'accept_edits', 'plan' or 'auto'"),
+            ("workspace", "relative", "is not a folder"),
+            ("workspace", str(studio.workspace / "missing"), "is not a folder"),
+            ("workspace", str(studio.workspace / "file"), "is not a folder"),
+            ("workspace", "/tmp/\0", "is not a folder"),
+            ("workspace", "/" + "a" * 300, "is not a folder"),
+            ("workspace", str(circle), "is not a folder"),
+            ("tools", ["note"] * 501, "at most 500 items"),
+            ("workspace", str(studio.services.settings.home), "AGX_HOME"),
+        ):
+            studio.services.settings.home.mkdir(exist_ok=True)
+            answer = await studio.client.post("/api/sessions", json={field: value})
+            problem = answer.json()
+            assert (answer.status_code, problem["field"], words in problem["detail"]) == (422, field, True), problem
+        assert (await studio.client.get("/api/sessions")).json() == {"sessions": []}
+
+
+async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        for number in range(5):
+            await studio.session(name=f"Session {number}")
+
+        async def names(query: str) -> list[str]:
+            answer = await studio.client.get(f"/api/sessions?{query}")
+            return [session["name"] for session in answer.json()["sessions"]]
+
+        assert await names("") == [f"Session {number}" for number in (4, 3, 2, 1, 0)]
+        assert await names("q=SESSION 3") == ["Session 3"]
+        page = (await studio.client.get("/api/sessions?limit=2")).json()["sessions"]
+        assert await names(f"before={page[-1]['id']}") == ["Session 2", "Session 1", "Session 0"]
+        for limit in ("0", "201", "-1", "x", "1.5", "", "٣"):
+            answer = await studio.client.get("/api/sessions", params={"limit": limit})
+            assert (answer.status_code, answer.json()["field"]) == (422, "limit")
+        for before in ("bad", "", "ses_x"):
+            answer = await studio.client.get("/api/sessions", params={"before": before})
+            assert (answer.status_code, answer.json()["field"]) == (422, "before")
+
+
+async def test_sessions_are_found_by_message_text_with_the_matches(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel(["The gate asks first.", "Die Größe zählt."])) as studio:
+        ids = [await studio.session(name=name) for name in ("One", "Two")]
+        for session_id, text in zip(ids, ("明天的会议室", "What of it?"), strict=True):
+            cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            await studio.events_until(session_id, "final", cursor=cursor)
+
+        async def found(query: str, **more: str) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
+            answer = await studio.client.get("/api/sessions", params={"q": query, **more})
+            return [
+                (session["name"], [tuple(match.values())[1:] for match in session["matches"]])
+                for session in answer.json()["sessions"]
+            ]
+
+        assert await found("会议") == [("One", [("user", "明天的", "会议", "室")])]
+        assert await found("GATE asks") == [("One", [("assistant", "The ", "gate", " asks first.")])]
+        assert await found("grosse") == [("Two", [("assistant", "Die ", "Größe", " zählt.")])]
+        assert await found("two") == [("Two", [("name", "", "Two", "")])]
+        assert await found("nothing of that") == []
+        messages = (await studio.client.get(f"/api/sessions/{ids[0]}/messages")).json()["messages"]
+        (one,) = (await studio.client.get("/api/sessions?q=gate")).json()["sessions"]
+        assert one["matches"][0]["message_id"] == messages[1]["message_id"]
+        blank = (await studio.client.get("/api/sessions", params={"q": "  "})).json()["sessions"]
+        assert [session["name"] for session in blank] == ["Two", "One"]
+        too_long = await studio.client.get("/api/sessions", params={"q": "x" * 501})
+        assert (too_long.status_code, too_long.json()["field"]) == (422, "q")
+
+
+async def test_pinned_sessions_lead_the_list_and_archived_ones_are_left_out(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        ids = {name: await studio.session(name=name) for name in "abcd"}
+        await studio.client.patch(f"/api/sessions/{ids['b']}", json={"pinned": True})
+        await studio.client.patch(f"/api/sessions/{ids['c']}", json={"archived": True})
+
+        async def names(query: str) -> str:
+            answer = await studio.client.get(f"/api/sessions{query}")
+            return "".join(session["name"] for session in answer.json()["sessions"])
+
+        assert [await names(query) for query in ("", "?archived=false", "?archived=true", "?archived=all")] == [
+            "bda",
+            "bda",
+            "c",
+            "bdca",
+        ]
+        assert await names(f"?archived=all&before={ids['d']}&limit=1") == "c"
+        assert (await names("?q=c"), await names("?q=c&archived=true")) == ("", "c")
+        refused = await studio.client.get("/api/sessions?archived=yes")
+        assert (refused.status_code, refused.json()["field"]) == (422, "archived")
+
+
+async def test_an_unknown_session_is_404_on_every_route(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        for method, path, body in (
+            ("GET", "", None),
+            ("PATCH", "", {"name": "x"}),
+            ("DELETE", "", None),
+            ("GET", "/messages", None),
+            ("GET", "/export", None),
+            ("GET", "/export?format=markdown", None),
+            ("POST", "/fork", {}),
+            ("POST", "/rewind", {"message_id": None}),
+            ("POST", "/turns", {"input": "x"}),
+            ("POST", "/stop", {}),
+            ("GET", "/events", None),
+        ):
+            for session_id in ("%2e%2e%2f", "%00", "a" * 5000):
+                answer = await studio.client.request(method, f"/api/sessions/{session_id}{path}", json=body)
+                assert answer.status_code in (404, 405), (method, path, session_id)
+            answer = await studio.client.request(method, f"/api/sessions/ses_unknown{path}", json=body)
+            assert (answer.status_code, answer.json()["code"]) == (404, "session_not_found")
+
+
+async def test_a_changed_session_has_an_event(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session(name="old")
+        changes = {"name": "new", "permission_mode": "auto", "tools": ["note"], "pinned": True}
+        answer = await studio.client.patch(f"/api/sessions/{session_id}", json=changes)
+        assert answer.status_code == 200
+        assert {name: answer.json()[name] for name in changes} == changes
+        assert (await studio.client.get(f"/api/sessions/{session_id}")).json() == answer.json()
+        (frame,) = await studio.events_until(session_id, "session_changed")
+        assert (frame.data["data"], frame.data["turn_id"]) == (changes, None)
+        refused = await studio.client.patch(f"/api/sessions/{session_id}", json={"tools": ["nope"]})
+        assert refused.status_code == 422
+        nothing = await studio.client.patch(f"/api/sessions/{session_id}", json={})
+        assert nothing.json() == answer.json()
+
+
+@pytest.mark.parametrize(
+    "odd", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066"]
+)
+async def test_a_name_is_one_line_without_control_characters(make_studio: StudioMaker, odd: str) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session(name="👩‍💻 naïve שלום")
+        for refused in (
+            await studio.client.patch(f"/api/sessions/{session_id}", json={"name": f"a{odd}b"}),
+            await studio.client.post("/api/sessions", json={"name": f"a{odd}"}),
+        ):
+            assert (refused.status_code, refused.json()["field"]) == (422, "name")
+            assert refused.json()["detail"] == "'name': a name must be one line without control characters."
+        (kept,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        assert kept["name"] == "👩‍💻 naïve שלום"
+
+
+async def test_a_session_without_a_name_takes_one_from_its_first_message(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([[say("a"), hang()], "b", "c", [say("d"), hang()], "e"])) as studio:
+        session_id = await studio.session(name=None)
+
+        async def name() -> str | None:
+            return (await studio.client.get(f"/api/sessions/{session_id}")).json()["name"]
+
+        await studio.turn(session_id, "# Fix the build\n\nIt fails.")
+        assert await name() == "Fix the build"  # while the turn runs
+        await studio.client.post(f"/api/sessions/{session_id}/stop")
+        frames = await studio.events_until(session_id, "session_changed")
+        assert [(frame.type, frame.data["turn_id"] is None) for frame in frames[-2:]] == [
+            ("error", False),
+            ("session_changed", True),
+        ]
+        assert frames[-1].data["data"] == {"name": "Fix the build"}
+        cursor = (await studio.turn(session_id, "Something else")).json()["cursor"]
+        await studio.events_until(session_id, "final", cursor=cursor)
+        assert await name() == "Fix the build"
+        await studio.client.patch(f"/api/sessions/{session_id}", json={"name": None})
+        cursor = (await studio.turn(session_id, "A third thing")).json()["cursor"]
+        await studio.events_until(session_id, "session_changed", cursor=cursor)
+        assert await name() == "A third thing"
+
+        renamed = await studio.session(name=None)
+        cursor = (await studio.turn(renamed, "First")).json()["cursor"]
+        await studio.client.patch(f"/api/sessions/{renamed}", json={"name": "Mine"})
+        await studio.client.post(f"/api/sessions/{renamed}/stop")
+        await studio.events_until(renamed, "error", cursor=cursor)
+        cursor = (await studio.turn(renamed, "Second")).json()["cursor"]
+        await studio.events_until(renamed, "final", cursor=cursor)
+        changes = [frame.data["data"] for frame in await studio.events_until(renamed, "final") if frame.data]
+        assert (await studio.client.get(f"/api/sessions/{renamed}")).json()["name"] == "Mine"
+        assert {"name": "First"} not in changes
+
+
+async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id)
+        assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
+        assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 404
+        assert (await studio.client.get("/api/sessions")).json() == {"sessions": []}
+        assert studio.workspace.is_dir()
+
+
+async def test_messages_hold_each_text_once(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([["I will note it.", call("note", {"text": "x"}, id="call_a")], "Noted.", "And again."])
+    async with make_studio(model, permission_mode="auto") as studio:
+        session_id = await studio.session()
+        for text in ("one", "two"):
+            cursor = (await studio.turn(session_id, text)).json()["cursor"]
+            await studio.events_until(session_id, "final", cursor=cursor)
+        messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert len({message.pop("message_id") for message in messages}) == len(messages)
+        calls = [{"id": "call_a", "name": "note", "arguments": {"text": "x"}}]
+        assert messages == [
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "I will note it.", "tool_calls": calls},
+            {"role": "tool", "content": "noted x", "tool_call_id": "call_a"},
+            {"role": "assistant", "content": "Noted."},
+            {"role": "user", "content": "two"},
+            {"role": "assistant", "content": "And again."},
+        ]
+
+
+async def test_an_empty_model_name_is_refused_on_every_route(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        for method, path, body in (
+            ("POST", "/api/sessions", {}),
+            ("PATCH", f"/api/sessions/{session_id}", {}),
+            ("POST", f"/api/sessions/{session_id}/turns", {"input": "hi"}),
+        ):
+            answer = await studio.client.request(method, path, json={**body, "model": ""})
+            assert (path, answer.status_code, answer.json()["field"]) == (path, 422, "model")
+
+
+async def test_tools_models_and_the_openapi_document_are_listed(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        (tool,) = (await studio.client.get("/api/tools")).json()["tools"]
+        assert (tool["name"], tool["description"], tool["read_only"]) == ("note", "Write a note.", False)
+        assert list(tool["parameters"]["properties"]) == ["text"]
+        models = (await studio.client.get("/api/models")).json()
+        assert models["default"] == "scripted"
+        (demo,) = [model for model in models["models"] if model["id"] == "demo"]
+        assert demo == {
+            "id": "demo",
+            "provider": "demo",
+            "why": "offline and scripted",
+            "context_window": None,
+            "max_output_tokens": None,
+            "abilities": {
+                "tools": True,
+                "parallel": False,
+                "vision": False,
+                "reasoning": False,
+                "structured_output": False,
+            },
+            "price": None,
+            "assumed": None,
+        }
+        assert (await studio.client.get("/api/health")).json() == {"status": "ok"}
+        assert (await studio.client.get("/api/ready")).json()["status"] == "ready"
+
+
+async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    async with make_studio() as studio:
+        models = (await studio.client.get("/api/models")).json()["models"]
+    (row,) = [model for model in models if model["provider"] == "anthropic"]
+    assert (row["id"], row["context_window"], row["max_output_tokens"]) == (
+        "anthropic:claude-sonnet-4-5",
+        200_000,
+        64_000,
+    )
+    assert (set(row["abilities"].values()), row["assumed"]) == ({True}, None)
+    assert row["price"] == {
+        "input": "3.00",
+        "cached": "0.30",
+        "cache_write": "3.75",
+        "output": "15.00",
+        "read": "2026-10-03",
+        "source": "https://platform.claude.com/docs/en/about-claude/pricing",
+    }
+
+
+async def test_the_openapi_document_names_every_route_and_resolves_every_reference(make_studio: StudioMaker) -> None:
+    from studio.routes import TABLE
+
+    async with make_studio() as studio:
+        answer = await studio.client.get("/openapi.json")
+    document = answer.json()
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(route.method, route.path) for route in TABLE}
+    references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', answer.text.replace('": "', '":"')))
+    assert references
+    assert references <= set(document["components"]["schemas"])
+
+
+async def long_conversation(studio: Studio, messages: int, tokens: int, text: str = "word ") -> str:
+    """Create a session whose log has that many messages of that many tokens each, and return its id."""
+    session_id, seq = await studio.session(), 0
+    for number in range(messages):
+        token = RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": f"msg_{number}", "offset": 0})
+        await studio.services.store.append(session_id, None, [token] * tokens, expected_seq=seq)
+        seq += tokens
+    return session_id
+
+
+async def test_a_long_conversation_is_read_without_blocking_the_loop(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await long_conversation(studio, 50, 1000)
+        async with longest_hold() as hold:
+            answer = await studio.client.get(f"/api/sessions/{session_id}/messages")
+        assert [len(message["content"]) for message in answer.json()["messages"]] == [5000] * 50
+        assert hold.longest < hold.total / 5
+
+
+async def test_text_with_lone_surrogates_can_be_read_back(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await long_conversation(studio, 1, 1, "half a pair: \ud83d")
+        answer = await studio.client.get(f"/api/sessions/{session_id}/messages")
+        assert [message["content"] for message in answer.json()["messages"]] == ["half a pair: \ud83d"]

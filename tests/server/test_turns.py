@@ -1,0 +1,166 @@
+"""Turns over HTTP: started, watched, stopped, repeated."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.runtime.events import envelope_adapter
+from agenticx.sessions import SessionRecord
+from agenticx.testing import assert_sequence
+from tests.support.lanes import Count
+from tests.support.patience import longest_hold
+from tests.support.server.running import Frame, StudioMaker, frames_of, until
+
+pytestmark = pytest.mark.anyio
+
+
+def types(frames: list[Frame]) -> list[str]:
+    return [frame.type for frame in frames if frame.type not in ("state", "usage", "comment", "tool_call_delta")]
+
+
+async def test_a_turn_is_accepted_with_a_cursor_just_before_its_first_event(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        for text in ("first", "second"):
+            answer = await studio.turn(session_id, text)
+            assert answer.status_code == 202
+            assert set(answer.json()) == {"turn_id", "cursor"}
+            frames = await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])
+            assert types(frames) == ["turn_started", "round_start", "token", "final"]
+            assert frames[0].data["data"]["input"] == text
+            assert {frame.data["turn_id"] for frame in frames} == {answer.json()["turn_id"]}
+            for frame in frames:
+                envelope_adapter().validate_python(frame.data)
+
+
+async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_event(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        await studio.events_until(session_id, "final", cursor=(await studio.turn(session_id)).json()["cursor"])
+        path = f"/api/sessions/{session_id}/turns"
+        headers = {"Accept": "text/event-stream"}
+        async with studio.client.stream("POST", path, json={"input": "again"}, headers=headers) as answer:
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            frames = [frame async for frame in frames_of(answer)]
+        assert types(frames) == ["turn_started", "round_start", "token", "final"]
+        assert frames[0].data["data"]["input"] == "again"
+
+
+@pytest.mark.promise("D1")
+async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(
+    make_studio: StudioMaker, count: Count
+) -> None:
+    rounds = count(1, 4, 200)
+    async with make_studio(ScriptedModel([[say("a"), hang()]] * rounds)) as studio:
+        session_id, cursor = await studio.session(), None
+        for _ in range(rounds):
+            answers = await asyncio.gather(*(studio.turn(session_id, str(number)) for number in range(64)))
+            assert sorted(answer.status_code for answer in answers) == [202] + [409] * 63
+            refused = next(answer for answer in answers if answer.status_code == 409)
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.json()["code"] == "session_busy"
+            assert (await studio.client.post(f"/api/sessions/{session_id}/stop")).status_code == 202
+            frames = await studio.events_until(session_id, "error", cursor=cursor)
+            sent = [frame.data for frame in frames if frame.type != "comment"]
+            assert_sequence(sent, ["turn_started", "round_start?", "token?", "error:stopped"])
+            cursor = frames[-1].id
+
+
+async def test_the_same_client_turn_id_again_is_the_same_turn_and_with_other_input_a_conflict(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        first = await studio.turn(session_id, "hi", client_turn_id="c1")
+        await studio.events_until(session_id, "final")
+        again = await studio.turn(session_id, "hi", client_turn_id="c1")
+        assert (again.status_code, again.json()) == (202, first.json())
+        other = await studio.turn(session_id, "ho", client_turn_id="c1")
+        assert (other.status_code, other.json()["code"]) == (409, "client_turn_id_reused")
+
+
+async def test_a_stop_ends_the_turn(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
+        session_id = await studio.session()
+        turn = (await studio.turn(session_id)).json()
+        answer = await studio.client.post(f"/api/sessions/{session_id}/stop", json={})
+        assert (answer.status_code, answer.json()) == (202, {"turn_id": turn["turn_id"]})
+        frames = await studio.events_until(session_id, "error")
+        assert frames[-1].data["data"]["code"] == "stopped"
+        answer = await studio.client.post(f"/api/sessions/{session_id}/stop")
+        assert (answer.status_code, answer.json()) == (202, {"turn_id": None})
+
+
+async def test_a_client_that_disconnects_does_not_stop_the_turn(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "done"])
+    async with make_studio(model) as studio:
+        session_id = await studio.session()
+        path, headers = f"/api/sessions/{session_id}/turns", {"Accept": "text/event-stream"}
+        async with studio.client.stream("POST", path, json={"input": "go"}, headers=headers) as answer:
+            await until(frames_of(answer), "confirm_required")
+        while studio.services.relay.readers:
+            await asyncio.sleep(0.01)
+        (asked,) = (await studio.client.get("/api/confirms")).json()["confirms"]
+        answer = await studio.client.post(
+            f"/api/confirms/{asked['id']}", json={"approved": True, "digest": asked["digest"]}
+        )
+        assert answer.status_code == 200
+        frames = await studio.events_until(session_id, "final")
+        assert types(frames) == [
+            "turn_started",
+            "round_start",
+            "tool_call",
+            "confirm_required",
+            "confirm_response",
+            "tool_result",
+            "round_start",
+            "token",
+            "final",
+        ]
+
+
+async def test_a_turn_can_use_another_model_than_its_session(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        refused = await studio.turn(session_id, model="nonsense")
+        assert (refused.status_code, refused.json()["field"]) == (422, "model")
+        await studio.turn(session_id, "say hello there", model="demo")
+        frames = await studio.events_until(session_id, "final")
+        assert frames[0].data["data"]["model"] == "demo"
+        assert frames[-1].data["data"]["text"] == "hello there"
+
+
+async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        refused = await studio.turn(session_id, "ü" * 4_000_001)
+        assert (refused.status_code, refused.json()["field"]) == (422, "input")
+        assert "4000000 characters" in refused.json()["detail"]
+        assert (await studio.turn(session_id, "ü" * 4_000_000)).status_code == 202
+
+
+async def test_a_long_message_to_the_demo_model_does_not_block_the_loop(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id, text = await studio.session(model="demo"), "A" * 3_900_000
+        talking = asyncio.create_task(studio.turn(session_id, f"say {text}"))
+        async with longest_hold() as hold:
+            while not talking.done() or studio.services.hub.running_turn_id(session_id) is not None:
+                assert (await studio.client.get("/api/health")).status_code == 200
+        assert talking.result().status_code == 202
+        final = (await studio.events_until(session_id, "final"))[-1]
+        assert final.data["data"]["text"] == text
+        assert hold.longest < 2
+
+
+async def test_a_removed_tool_is_named_and_no_turn_starts(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        record = SessionRecord(workspace=str(studio.workspace), created_at="2026-01-01T00:00:00.000Z", tools=("gone",))
+        await studio.services.store.create(record)
+        answer = await studio.turn(record.id)
+        assert (answer.status_code, answer.json()["code"]) == (422, "unknown_tool")
+        assert answer.json()["detail"].startswith("unknown tool 'gone'; known tools: ")
+        assert await studio.services.store.read(record.id, 0, 10) == []

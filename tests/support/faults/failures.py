@@ -1,0 +1,224 @@
+"""Failures of a model call, for promise C6: the point of failure, and the outcome by the contract."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+from tests.support.faults.provider import Exchange, Fault, Stream, framed
+
+__all__ = ["GOOD", "REFUSED", "UNSHAKEN", "any_fault", "silence"]
+
+JSON = "application/json"
+NEAR, FAR = 20.0, 3600.0
+"""A date that lies but a little behind what is waited for may be within it by the time a slow machine reads it."""
+
+STATUSES: dict[int, tuple[str, bool, bool]] = {
+    # code · asked again · asked elsewhere
+    **dict.fromkeys((401, 402, 403), ("provider.auth", False, True)),
+    429: ("provider.rate_limited", True, True),
+    **dict.fromkeys((408, 409, 425, 500, 502, 503, 504, 529), ("provider.overloaded", True, True)),
+    **dict.fromkeys((302, 400, 422, 501), ("provider.bad_request", False, False)),
+    404: ("provider.bad_request", False, True),
+    413: ("context_overflow", False, False),
+}
+BODIES: list[tuple[bytes, str]] = [
+    (json.dumps({"error": {"message": "Not now."}}).encode(), JSON),
+    (json.dumps({"message": "Not now.", "type": "sorry"}).encode(), JSON),
+    (b"<html><h1>Bad Gateway</h1></html>", "text/html"),
+    (b"no healthy upstream", "text/plain"),
+    (b"", JSON),
+    (b'{"error":', JSON),
+]
+COMPLAINTS: list[tuple[str, bool, bool, int, str, str]] = [
+    # code · asked again · asked elsewhere · Google's code and status · everybody else's type
+    ("provider.overloaded", True, True, 503, "UNAVAILABLE", "overloaded_error"),
+    ("provider.overloaded", True, True, 500, "INTERNAL", "server_error"),
+    ("provider.rate_limited", True, True, 429, "RESOURCE_EXHAUSTED", "rate_limit_error"),
+    ("provider.bad_request", False, False, 400, "INVALID_ARGUMENT", "invalid_request_error"),
+    ("provider.auth", False, True, 401, "UNAUTHENTICATED", "authentication_error"),
+]
+
+
+async def _good(exchange: Exchange) -> None:
+    exchange.head()
+    exchange.send(*exchange.stream.events)
+    exchange.end()
+
+
+GOOD = Fault(name="good", do=_good, code=None, boundary=10_000)
+REFUSED = Fault(name="refused", do=_good, code="provider.transport", again=True)
+"""The port does not listen; the provider's `refusals` say so."""
+
+UNSHAKEN = Fault(name="no TLS", do=_good, code="provider.transport", again=True)
+"""The model is asked over https, which the provider does not speak."""
+
+
+def any_fault(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return one fault at one point; `example` is a reply like the one it spoils."""
+    kind = rng.choices([_status, _cut, _complaint, _broken_head, _junk], [4, 5, 3, 2, 2])[0]
+    return kind(rng, wire, example)
+
+
+def silence(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return a provider's silence, before its headers or after any of its events."""
+    boundary = rng.randint(-1, example.marker)
+
+    async def do(exchange: Exchange) -> None:
+        if boundary >= 0:
+            exchange.head()
+            exchange.send(*exchange.stream.events[:boundary])
+        await exchange.be_silent()
+
+    shown = bool(example.said_before(max(0, boundary)))
+    code = "timeout.heartbeat" if shown else "timeout.first_chunk"
+    return Fault(name=f"silent after {boundary}", do=do, code=code, boundary=max(0, boundary))
+
+
+# --- before the body ----------------------------------------------------------------------------------------------
+
+
+def _broken_head(rng: random.Random, wire: str, example: Stream) -> Fault:
+    head = rng.choice([b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 100 \r\n\r\n"])
+    ending = rng.choice([Exchange.hang_up, Exchange.reset])
+
+    async def do(exchange: Exchange) -> None:
+        exchange.writer.write(head)
+        ending(exchange)
+
+    return Fault(name=f"{ending.__name__} behind {head!r}", do=do, code="provider.transport", again=True)
+
+
+def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
+    status = rng.choice([*STATUSES, 429, 503, 529])
+    code, again, elsewhere = STATUSES[status]
+    body, content_type = rng.choice(BODIES)
+    headers, retry_after, dates = _retry_after(rng) if again else (dict, None, None)
+    torn = rng.random() < 0.2
+
+    async def do(exchange: Exchange) -> None:
+        if torn:
+            exchange.head(status, Content_Type=content_type, **headers())
+            exchange.send(body or b"{")
+            exchange.hang_up()
+        else:
+            exchange.answer(status, body, content_type, **headers())
+
+    name = f"{status}{' torn' if torn else ''} {headers()} {body!r}"
+    more: Any = {"again": again, "elsewhere": elsewhere, "retry_after": retry_after, "dates": dates}
+    return Fault(name=name, do=do, code=code, **more)
+
+
+Headers = Callable[[], dict[str, str]]
+
+
+def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[datetime] | None]:
+    """Return the headers, as a function because of dates, the seconds they ask for, and a list of the dates sent."""
+    seconds = rng.choice([0, 2, 7, 20, 25, 25, 3600])
+    match rng.randrange(6):
+        case 0:
+            return lambda: {"Retry_After": str(seconds)}, seconds, None
+        case 1:
+            return lambda: {"retry_after_ms": str(seconds * 1000), "Retry_After": "1"}, seconds, None
+        case 2:
+            return _by_date(FAR if seconds > NEAR else seconds)
+        case 3:
+            nonsense = rng.choice(["soon", "-5", "nan", "1e999", ""])
+            return lambda: {"Retry_After": nonsense}, None, None
+        case _:
+            return dict, None, None
+
+
+def _by_date(seconds: float) -> tuple[Headers, float, list[datetime]]:
+    dates: list[datetime] = []
+
+    def headers() -> dict[str, str]:
+        dates.append((datetime.now(UTC) + timedelta(seconds=seconds)).replace(microsecond=0))
+        return {"RETRY_AFTER": format_datetime(dates[-1], usegmt=True)}
+
+    return headers, seconds, dates
+
+
+# --- in the body --------------------------------------------------------------------------------------------------
+
+
+def _cut(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return a body that ends at an event boundary, or within the next event, before the end marker."""
+    boundary, within = rng.randint(0, example.marker), rng.random() < 0.3
+    how, together = rng.choice(["clean", "torn", "reset"]), rng.random() < 0.5
+
+    async def do(exchange: Exchange) -> None:
+        exchange.head()
+        events = list(exchange.stream.events[: boundary + 1])
+        last = events.pop()
+        if within:
+            events.append(last[: len(last) // 2])
+        exchange.send(*([b"".join(events)] if together and events else events))
+        if how == "clean":
+            exchange.end()
+            return
+        if how == "torn":
+            exchange.hang_up()
+            return
+        await exchange.shown  # a reset may overtake what was sent before it
+        exchange.reset()
+
+    code = "provider.truncated" if how == "clean" else "provider.transport"
+    name = f"{how} cut {'within' if within else 'before'} event {boundary}"
+    return Fault(name=name, do=do, code=code, again=True, boundary=boundary)
+
+
+def _complaint(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return an error inside a 200: instead of the body, or behind any number of its events."""
+    code, again, elsewhere, status, google, word = rng.choice(COMPLAINTS)
+    event: Any = {"type": "error", "error": {"message": "Sorry.", "type": word}}
+    if wire == "gemini":
+        event = {"error": {"code": status, "message": "Sorry.", "status": google}}
+    elif wire == "ollama":  # has words only, which say nothing to a program
+        event, code, again, elsewhere = {"error": "Sorry."}, "provider.bad_reply", False, True
+    elif wire == "openai_chat":
+        event.pop("type")
+    elif wire == "openai_responses" and rng.random() < 0.5:
+        event = {"type": "response.failed", "response": {"status": "failed", "error": {"code": word, "message": "S."}}}
+    boundary, alone = rng.randint(0, example.marker), rng.random() < 0.2
+    if alone and event.get("type") == "response.failed":
+        event = {"error": {"message": "Sorry.", "type": word}}
+
+    async def do(exchange: Exchange) -> None:
+        if alone:
+            exchange.answer(200, json.dumps(event).encode(), JSON)
+            return
+        exchange.head()
+        exchange.send(*exchange.stream.events[:boundary], framed(wire, event))
+        exchange.send(*exchange.stream.events[boundary:])  # what comes behind an error is not read
+        exchange.end()
+
+    boundary = 0 if alone else boundary
+    name = f"{word} {'alone' if alone else f'before event {boundary}'}"
+    return Fault(name=name, do=do, code=code, again=again, elsewhere=elsewhere, boundary=boundary)
+
+
+def _junk(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return a 200 that is no reply: a web page, compressed bytes, no JSON, no object."""
+    boundary = rng.randint(0, example.marker)
+    what = rng.choice(["web page", "gzip", "no JSON", "no object", "deep"])
+    events = {"no JSON": "not json", "no object": [1], "deep": "[" * 5000}
+
+    async def do(exchange: Exchange) -> None:
+        if what == "web page":
+            exchange.answer(200, b"<html>Sign in</html>", "text/html; charset=utf-8")
+        elif what == "gzip":
+            body = gzip.compress(b"".join(exchange.stream.events))
+            exchange.answer(200, body, exchange.provider.content_type, Content_Encoding="gzip")
+        else:
+            exchange.head()
+            exchange.send(*exchange.stream.events[:boundary], framed(wire, events[what]), *exchange.stream.events)
+            exchange.end()
+
+    boundary = boundary if what in events else 0
+    return Fault(name=f"{what} before event {boundary}", do=do, code="provider.bad_reply", boundary=boundary)

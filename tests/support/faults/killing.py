@@ -1,0 +1,184 @@
+"""Servers killed at random moments, again and again over one folder, with recording clients."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.support.faults.checker import findings
+from tests.support.faults.plan_model import plan
+from tests.support.faults.servers import Servers, Studio, World
+from tests.support.patience import PATIENCE
+
+LONGEST_LIFE = 0.3
+SLOWNESS = 2
+"""A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
+THINKING_SECONDS = 0.01  # before the next message, for each person at work
+LOOK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
+LIVES_OF_A_FOLDER = 250
+"""A folder is given up after so many, as reading the whole of it takes its time."""
+
+
+@dataclass
+class Figures:
+    """The figures of a run."""
+
+    cycles: int = 0
+    seconds: float = 0.0
+    slowest_start: float = 0.0
+    last_start: float = 0.0
+    crashed: bool = False
+    statuses: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass
+class KillLoop:
+    """A loop of server lives; `after_kill` is called between each kill and the next start and returns its findings."""
+
+    server_forker: Servers
+    world: World
+    rng: random.Random
+    sessions: int = 50
+    at_once: int = 6
+    look_every: int = LOOK_EVERY
+    modes: Sequence[str] = ("auto", "default")
+    kills: bool = True  # False: the servers end by themselves
+    longest_life: float = LONGEST_LIFE
+    order: dict[str, Any] = field(default_factory=dict[str, Any])
+    after_kill: Callable[[], list[str]] = list[str]
+    figures: Figures = field(default_factory=Figures)
+
+    async def run(self, cycles: int) -> list[str]:
+        """Run the cycles; return the findings, the first of which end the loop."""
+        began = time.monotonic()
+        await self._populate()
+        for _ in range(cycles):
+            await self.cycle()
+            self.figures.cycles += 1
+            look = self.check if self.figures.cycles % self.look_every == 0 else list[str]
+            if found := [*self.after_kill(), *look()]:
+                return found
+        found = await self.finish()
+        self.figures.seconds = time.monotonic() - began
+        return found
+
+    def check(self) -> list[str]:
+        return findings(self.world.log(), self.world.seen)
+
+    async def _populate(self) -> None:
+        async with self.sound() as (studio, _, client):
+            modes = (self.modes[number % len(self.modes)] for number in range(self.sessions))
+            await self.world.make_sessions(client, modes)
+            await studio.end()
+
+    async def cycle(self) -> None:
+        """Run one server until it is killed."""
+        chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.at_once, self.sessions))
+        async with self.serve() as (studio, streams, client):
+            killing = asyncio.create_task(self._kill_later(studio))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.world.follow(streams, None))
+                for session in chosen:
+                    group.create_task(self.world.follow(streams, session))
+                    group.create_task(self._work(client, session))
+            await killing
+
+    async def _kill_later(self, studio: Studio) -> None:
+        if not self.kills:
+            await asyncio.wait([studio.gone], timeout=5 * PATIENCE)
+            self.figures.crashed = studio.gone.done()
+        else:
+            longest = max(self.longest_life, SLOWNESS * self.figures.last_start)
+            await asyncio.sleep(longest * self.rng.random() ** 2)
+        await studio.end()
+
+    async def _work(self, client: httpx.AsyncClient, session: str) -> None:
+        """Act as a user until the server is gone: answer open questions, send a message."""
+        rng = random.Random(self.rng.random())
+        status = 1
+        while status:
+            await self._answer_all(client, rng, session_id=session)
+            status = await self.world.start(client, session, self.words(session, rng))
+            self.figures.statuses[status] = self.figures.statuses.get(status, 0) + 1
+            await asyncio.sleep(rng.uniform(0, THINKING_SECONDS * self.at_once))
+
+    def words(self, session: str, rng: random.Random) -> str:
+        rounds = [
+            (rng.randint(0, 20), [rng.choice(["mark", "mark", "look"]) for _ in range(rng.randint(1, 3))])
+            for _ in range(rng.randint(0, 2))
+        ]
+        return plan(*rounds, (rng.randint(1, 40), []))
+
+    async def _answer_all(self, client: httpx.AsyncClient, rng: random.Random, **of_session: str) -> None:
+        with suppress(httpx.TransportError):
+            waiting = await client.get("/api/confirms", params=of_session)
+            for question in waiting.json()["confirms"]:
+                await self.world.answer(client, question, rng.random() < 0.7)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def finish(self) -> list[str]:
+        """Let everything end, read all streams to their ends, and check the whole log."""
+        async with self.sound() as (studio, streams, client):
+            sessions = sorted(self.world.seen.sessions)
+            async with asyncio.TaskGroup() as group:
+                following = [group.create_task(self.world.follow(streams, one)) for one in (None, *sessions)]
+                async with asyncio.timeout(PATIENCE):
+                    while self.world.log().running:
+                        await self._answer_all(client, self.rng)
+                        await asyncio.sleep(0.02)
+                    await self._until_all_is_seen()
+                await studio.end(signal.SIGTERM)
+            del following
+        log = self.world.log()
+        return findings(log, self.world.seen, over=True)
+
+    async def _until_all_is_seen(self) -> None:
+        log = self.world.log()
+        while any(
+            len(transcript.frames) < len(log.events[session])
+            for session, transcript in self.world.seen.sessions.items()
+        ):
+            await asyncio.sleep(0.02)
+
+    def serve(self) -> _Serving:
+        return _Serving(self, self.order)
+
+    def sound(self) -> _Serving:
+        """Return a server without the fault."""
+        return _Serving(self, {name: value for name, value in self.order.items() if name != "crash"})
+
+
+class _Serving:
+    """A server with a client for its streams and one for calls; the time of its start is recorded."""
+
+    def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
+        self._loop = loop
+        self._order = order
+
+    async def __aenter__(self) -> tuple[Studio, httpx.AsyncClient, httpx.AsyncClient]:
+        began = time.monotonic()
+        self._studio = await self._loop.server_forker.serve(self._loop.world.home, **self._order)
+        figures = self._loop.figures
+        figures.last_start = time.monotonic() - began
+        figures.slowest_start = max(figures.slowest_start, figures.last_start)
+        self._clients = self._studio.client(), self._studio.caller()
+        return self._studio, *self._clients
+
+    async def __aexit__(self, *exc: object) -> None:
+        for client in self._clients:
+            await client.aclose()
+        await self._studio.end()
+
+
+def portions(cycles: int, most: int = LIVES_OF_A_FOLDER) -> list[int]:
+    """Return `cycles` divided into lives of several folders."""
+    return [min(most, cycles - start) for start in range(0, cycles, most)]

@@ -1,0 +1,33 @@
+"""Logs of many events, written through the store in a process that ends afterwards."""
+
+from __future__ import annotations
+
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.sessions import SqliteStore, TurnRecord
+from tests.support.faults.servers import World
+
+AT_ONCE = 1000
+
+
+async def long_session(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
+    """Give the folder's only session a turn of so many events behind its first; returns the session's id."""
+    store = SqliteStore(world.database)
+    (record,) = await store.sessions()
+    await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))
+    seq = await store.last_seq(record.id)
+    started = RuntimeEvent(EventType.TURN_STARTED, {"input": "x", "model": "plan", "message_id": "msg_x"})
+    seq = (await store.append(record.id, turn_id, [started], expected_seq=seq))[-1].seq
+    for start in range(0, count, AT_ONCE):
+        tokens = [_token(number) for number in range(start, min(start + AT_ONCE, count))]
+        seq = (await store.append(record.id, turn_id, tokens, expected_seq=seq))[-1].seq
+    if over:
+        usage = {"input_tokens": 1, "output_tokens": count}
+        final = {"text": "", "message_id": "msg_long", "reason": "answer", "usage": usage}
+        await store.append(record.id, turn_id, [RuntimeEvent(EventType.FINAL, final)], expected_seq=seq)
+    await store.aclose()
+    return record.id
+
+
+def _token(number: int) -> RuntimeEvent:
+    text = f"word {number:08} "
+    return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "msg_long", "offset": number * len(text)})

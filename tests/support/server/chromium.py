@@ -1,0 +1,157 @@
+"""A headless Chromium driven over its debugging pipe.
+
+The messages are JSON and end in NUL, on file descriptors 3 and 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.patience import PATIENCE
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
+
+_LAUNCHER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Tab:
+    """A page; `errors` collects exceptions and what the browser logs as errors, CSP violations included."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._responses: dict[int, asyncio.Future[Any]] = {}
+        self._session: str | None = None
+        self._loaded = asyncio.Event()
+        self._reading = asyncio.create_task(self._read())
+        self.errors: list[str] = []
+
+    async def open(self, url: str) -> None:
+        target = await self._call("Target.createTarget", url="about:blank")
+        attached = await self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            await self._call(f"{domain}.enable")
+        await self._load("Page.navigate", url=url)
+
+    async def reload(self) -> None:
+        await self._load("Page.reload")
+
+    async def evaluate(self, expression: str) -> Any:
+        """Return the value of a JavaScript expression; a promise is awaited."""
+        answer = await self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def wait_for(self, expression: str) -> Any:
+        """Wait until an expression is true in the page and return its value."""
+        return await self.evaluate(
+            f"""new Promise((resolve) => {{
+                const check = () => {{ const value = {expression}; if (value) {{ done(value); }} }};
+                const done = (value) => {{ clearInterval(looking); watch.disconnect(); resolve(value); }};
+                const watch = new MutationObserver(check);
+                watch.observe(document, {{subtree: true, childList: true, characterData: true, attributes: true}});
+                const looking = setInterval(check, 100); // what stands in a field changes without a mutation
+                check();
+            }})"""
+        )
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._reading
+
+    async def _load(self, method: str, **params: Any) -> None:
+        self._loaded.clear()
+        await self._call(method, **params)
+        async with asyncio.timeout(PATIENCE):
+            await self._loaded.wait()
+
+    async def _call(self, method: str, **params: Any) -> Any:
+        number = len(self._responses) + 1
+        self._responses[number] = asyncio.get_running_loop().create_future()
+        message = {"id": number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        self._writer.write(json.dumps(message).encode() + b"\0")
+        async with asyncio.timeout(PATIENCE):
+            return await self._responses[number]
+
+    async def _read(self) -> None:
+        while raw := await self._message():
+            message = json.loads(raw)
+            if "id" in message:
+                self._responses[message["id"]].set_result(message.get("result") or message)
+            elif message["method"] == "Page.loadEventFired":
+                self._loaded.set()
+            elif message["method"] == "Runtime.exceptionThrown":
+                self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
+            elif message["method"] == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
+                self.errors.append(message["params"]["entry"]["text"])
+
+    async def _message(self) -> bytes:
+        try:
+            return (await self._reader.readuntil(b"\0"))[:-1]
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return b""
+
+
+@asynccontextmanager
+async def browser_tab(profile: Path) -> AsyncIterator[Tab]:
+    """Yield a tab of a new browser, which is closed at the end."""
+    assert CHROMIUM is not None
+    commands, ours_out = os.pipe()
+    ours_in, answers = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _LAUNCHER,
+        str(commands),
+        str(answers),
+        CHROMIUM,
+        *_FLAGS,
+        f"--user-data-dir={profile}",
+        "about:blank",
+        pass_fds=(commands, answers),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    os.close(commands)
+    os.close(answers)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 26)
+    transport_in, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours_in, "rb")
+    )
+    transport_out, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(ours_out, "wb"))
+    tab = Tab(reader, asyncio.StreamWriter(transport_out, protocol, None, loop))
+    try:
+        yield tab
+    finally:
+        process.terminate()
+        await process.wait()
+        await tab.close()
+        transport_in.close()

@@ -1,0 +1,112 @@
+"""A stream client on a plain socket, which stores frames as bytes and can disconnect at any byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.patience import PATIENCE
+
+__all__ = ["Connection", "Reader", "envelope_of"]
+
+
+def envelope_of(frame: bytes) -> dict[str, Any]:
+    return json.loads(frame.partition(b"\ndata: ")[2])
+
+
+@dataclass
+class Connection:
+    """A connection to a stream, as raw bytes."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def abort(self) -> None:
+        """Close the connection by a reset."""
+        self.writer.transport.abort()
+
+
+@dataclass
+class Reader:
+    """A client of one stream, and the complete frames it received over all its connections.
+
+    `frames` are those of the log, which have an id; `unnumbered` are those without.
+    """
+
+    port: int
+    path: str
+    token: str
+    frames: list[bytes] = field(default_factory=list)
+    unnumbered: list[bytes] = field(default_factory=list)
+    ended_turns: set[str] = field(default_factory=set)  # ids of the turns whose terminal event was received
+
+    @property
+    def cursor(self) -> str | None:
+        return self.frames[-1].split(b"\n", 1)[0].removeprefix(b"id: ").decode() if self.frames else None
+
+    @property
+    def envelopes(self) -> list[dict[str, Any]]:
+        return [envelope_of(frame) for frame in self.frames]
+
+    @property
+    def types(self) -> list[str]:
+        return [envelope["type"] for envelope in self.envelopes]
+
+    async def read(
+        self,
+        is_done: Callable[[Reader], bool] = lambda _: False,
+        *,
+        cursor: str | None = None,
+        max_bytes: int | None = None,
+        seconds: float = PATIENCE,
+    ) -> bool:
+        """Read from `cursor` or the last frame until `is_done` returns True or the stream ends.
+
+        Returns False if it reset the connection before, after `max_bytes`.
+        """
+        async with asyncio.timeout(seconds), self.connect(cursor) as connection:
+            rest = bytearray()
+            while piece := await connection.reader.read(1 << 16 if max_bytes is None else min(max_bytes, 1 << 16)):
+                searched = max(len(rest) - 1, 0)
+                rest += piece
+                if rest.find(b"\n\n", searched) >= 0:
+                    rest = bytearray(self.feed(bytes(rest)))
+                if is_done(self):
+                    return True
+                max_bytes = max_bytes and max_bytes - len(piece)
+                if max_bytes == 0:
+                    connection.abort()
+                    return False
+        return True
+
+    def feed(self, piece: bytes) -> bytes:
+        """Store the complete frames of a chunk and return the rest, the beginning of the next frame."""
+        *whole, rest = piece.split(b"\n\n")
+        logged = [frame for frame in whole if frame.startswith(b"id: ")]
+        self.frames += logged
+        self.unnumbered += (frame for frame in whole if frame.startswith(b"data: "))
+        for frame in logged:
+            if b'"type":"final"' in frame or b'"type":"error"' in frame:
+                envelope = envelope_of(frame)
+                if envelope["type"] == "final" or envelope["data"].get("fatal"):
+                    self.ended_turns.add(envelope["turn_id"])
+        return rest
+
+    @asynccontextmanager
+    async def connect(self, cursor: str | None = None) -> AsyncGenerator[Connection]:
+        """Yield a connection after the head of its response, which is HTTP/1.0: only frames follow, no chunk sizes."""
+        known = cursor if cursor is not None else self.cursor
+        head = f"GET {self.path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
+        head += "\r\n" if known is None else f"Last-Event-ID: {known}\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+        try:
+            writer.write(head.encode("latin-1"))
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert b" 200 " in answer.split(b"\r\n", 1)[0], answer
+            yield Connection(reader, writer)
+        finally:
+            writer.close()

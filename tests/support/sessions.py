@@ -1,0 +1,77 @@
+"""A harness for hub tests: a folder with one session, and hubs over it one after another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.runtime import ConfirmRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, TurnRequest
+from agenticx.settings import load_settings
+from agenticx.tools.base import Tool
+from agenticx.tools.registry import tool
+from tests.support.patience import PatientClock
+from tests.unit.sessions.test_hub import wait_for_event, wait_for_turn_end
+
+__all__ = ["SessionHarness"]
+
+
+@dataclass
+class SessionHarness:
+    """A folder with one session, and hubs over it one after another; `noted_texts` lists the tool calls that ran."""
+
+    home: Path
+    noted_texts: list[str] = field(default_factory=list[str])
+    session_id: str = ""
+
+    @property
+    def store(self) -> SqliteStore:
+        return self._store
+
+    async def open(self, *script: Any) -> Hub:
+        self._store = SqliteStore(self.home / "sessions.db")
+        if not self.session_id:
+            record = SessionRecord(workspace=str(self.home), created_at="2026-01-01T00:00:00.000Z")
+            await self._store.create(record)
+            self.session_id = record.id
+        self.model = ScriptedModel(script)
+        settings = load_settings({"home": self.home}, environ={})
+        hub = Hub(
+            self._store,
+            models=lambda _: self.model,
+            tools=lambda _: [self._note()],
+            settings=settings,
+            clock=PatientClock(),
+        )
+        await hub.recover()
+        return hub
+
+    async def open_with_question(self, text: str = "x") -> tuple[Hub, ConfirmRequest]:
+        """Return a hub whose session waits for a confirmation, and its question."""
+        hub = await self.open(call("note", {"text": text}), "done")
+        await hub.start(self.session_id, TurnRequest(input="Note something"))
+        await wait_for_event(self._store, self.session_id, "confirm_required")
+        (question,) = await hub.confirms.pending(self.session_id)
+        return hub, question
+
+    async def close(self, hub: Hub) -> None:
+        await hub.close()
+        await self._store.aclose()
+
+    async def responses(self) -> list[tuple[bool, str]]:
+        """Return the answers in the log, up to the turn's end."""
+        events = await wait_for_turn_end(self._store, self.session_id)
+        responses = [json.loads(event.frame_json)["data"] for event in events if event.type == "confirm_response"]
+        return [(data["approved"], data["by"]) for data in responses]
+
+    def _note(self) -> Tool:
+        @tool(risk="write")
+        def note(text: str) -> str:
+            """Write a note."""
+            self.noted_texts.append(text)
+            return f"noted {text}"
+
+        return note

@@ -1,0 +1,50 @@
+"""The malformed streams of `odd/`, one file per oddity, each with its expected outcome."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agenticx.errors import ModelError
+from agenticx.llms.base import Reply
+from tests.support.wires.wires import WIRES, Wire
+
+__all__ = ["ODDITIES", "Oddity", "outcome"]
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """One body and its outcome, where `error` is the provider's type (None: it named none) or absent."""
+
+    wire: Wire
+    name: str
+    body: bytes
+    expected: dict[str, Any]
+
+
+def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
+    """Return a reply in the form of the outcomes; only a complete one has a stop reason."""
+    said: dict[str, Any] = {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [[call.id, call.name, call.arguments] for call in reply.tool_calls],
+        "complete": reply.complete,
+    }
+    if reply.complete:
+        said |= {"finish_reason": reply.finish_reason, "stop": reply.stop}
+    if error is not None:
+        said["error"] = error.provider_type
+    return said
+
+
+def _read(wire: Wire) -> list[Oddity]:
+    folder = Path(__file__).parents[2] / "unit" / "wires" / "odd" / wire.name
+    return [
+        Oddity(wire, file.stem, file.read_bytes(), json.loads(file.with_suffix(".json").read_text(encoding="utf-8")))
+        for file in sorted(folder.glob(f"*.{wire.ending}"))
+    ]
+
+
+ODDITIES = [oddity for wire in WIRES.values() for oddity in _read(wire)]

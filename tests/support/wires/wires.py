@@ -1,0 +1,127 @@
+"""The five wires side by side: their parsers, request bodies and request rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agenticx.llms import (
+    AnthropicModel,
+    ChatModel,
+    GeminiModel,
+    ModelRequest,
+    OllamaModel,
+    OpenAIChatModel,
+    OpenAIResponsesModel,
+)
+from agenticx.llms.base import ToolSchema
+from agenticx.llms.wires.anthropic import _request as anthropic_request
+from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
+from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wires.gemini import _request as gemini_request
+from agenticx.llms.wires.gemini._reply import GeminiReplyParser
+from agenticx.llms.wires.ollama import _request as ollama_request
+from agenticx.llms.wires.ollama._reply import OllamaReplyParser
+from agenticx.llms.wires.openai_chat import _request as openai_chat_request
+from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
+from agenticx.llms.wires.openai_responses import _request as openai_responses_request
+from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
+from agenticx.llms.wires.reply_reader import ReplyParser
+from agenticx.messages import Message
+from tests.support.wires import rules_anthropic, rules_chat, rules_gemini, rules_ollama, rules_responses, sdk_types
+from tests.support.wires.replies import read_with as read
+
+__all__ = ["WIRES", "Wire", "read", "refusals"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wire:
+    """One wire. `streams` is the folder of its recorded streams, `path` where its requests go below the base URL."""
+
+    name: str
+    parser: Callable[[str], ReplyParser]
+    model: Callable[[str], ChatModel]
+    body: Callable[[ModelRequest, str], bytes]
+    rules: Callable[[dict[str, Any]], list[str]]
+    streams: str | None
+    ending: str = "sse"
+    content_type: str = "text/event-stream"
+
+    def request(
+        self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()
+    ) -> dict[str, Any]:
+        """Return the body that would be sent."""
+        return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
+
+    def violations(self, body: dict[str, Any]) -> list[str]:
+        """What a strict server, and the types of the provider's own SDK where it is installed, have against a body."""
+        return self.rules(body) + sdk_types.faults(self.name, body)
+
+    def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
+        """Return the violations of the body that would be sent; empty if a strict server accepts it."""
+        return self.violations(self.request(messages, model=model, tools=tools))
+
+
+WIRES = {
+    wire.name: wire
+    for wire in (
+        Wire(
+            name="openai_chat",
+            parser=lambda model: ChatReplyParser(label="test", model=model),
+            model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
+            body=lambda request, model: openai_chat_request.request_body(
+                request, model=model, dialect=ChatDialect(returns_reasoning=True), stream=True
+            ),
+            rules=rules_chat.violations,
+            streams="chat",
+        ),
+        Wire(
+            name="openai_responses",
+            parser=lambda model: ResponsesReplyParser(label="test", model=model),
+            model=lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
+            body=lambda request, model: openai_responses_request.request_body(
+                request, model=model, dialect=openai_responses_request.ResponsesDialect(), stream=True
+            ),
+            rules=rules_responses.violations,
+            streams="responses",
+        ),
+        Wire(
+            name="anthropic",
+            parser=lambda model: AnthropicReplyParser(label="test", model=model),
+            model=lambda url: AnthropicModel("m", base_url=url),
+            body=lambda request, model: anthropic_request.request_body(
+                request, model=model, max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}
+            ),
+            rules=rules_anthropic.violations,
+            streams="anthropic",
+        ),
+        Wire(
+            name="gemini",
+            parser=lambda model: GeminiReplyParser(label="test", model=model),
+            model=lambda url: GeminiModel("m", base_url=url),
+            body=lambda request, model: gemini_request.request_body(
+                request, model=model, dialect=gemini_request.GeminiDialect()
+            ),
+            rules=lambda body: rules_gemini.violations(body, signed=True),
+            streams="gemini",
+        ),
+        Wire(
+            name="ollama",
+            parser=lambda model: OllamaReplyParser(label="test", model=model),
+            model=lambda url: OllamaModel("m", base_url=url),
+            body=lambda request, model: ollama_request.request_body(request, model=model, context_window=None),
+            rules=rules_ollama.violations,
+            streams=None,
+            ending="ndjson",
+            content_type="application/x-ndjson",
+        ),
+    )
+}
+
+
+def refusals(messages: Sequence[Message], *, tools: Sequence[ToolSchema] = ()) -> dict[str, list[str]]:
+    """What the wires whose servers would refuse this conversation have against it; empty if all take it."""
+    found = {wire.name: wire.refusals(messages, tools=tools) for wire in WIRES.values()}
+    return {name: complaints for name, complaints in found.items() if complaints}

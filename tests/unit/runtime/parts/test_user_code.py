@@ -1,0 +1,174 @@
+"""Calls of user code: the caller gets a value or one error of our tree, within the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from agenticx import user_code
+from agenticx.errors import ToolError, UserCodeError
+from tests.support.jumping_clock import LoopClock
+from tests.support.patience import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+class OutsideException(BaseException):
+    """An exception like those that native extensions raise when they panic."""
+
+
+async def outcome(function, *args, limit=PATIENCE):
+    try:
+        return await user_code.call(function, *args, what="it", limit=limit)
+    except UserCodeError as exc:
+        return exc.kind, str(exc)
+
+
+def raising(exc):
+    def plain():
+        raise exc
+
+    async def coroutine():
+        raise exc
+
+    return [plain, coroutine]
+
+
+async def test_plain_functions_coroutines_and_awaitables_all_give_their_value():
+    async def coroutine(value):
+        return value
+
+    assert await user_code.call(lambda value: value + 1, 1, what="it") == 2
+    assert await user_code.call(coroutine, 1, what="it") == 1
+    assert await user_code.call(lambda: coroutine(3), what="it") == 3
+
+
+async def test_a_plain_function_does_not_run_on_the_loops_thread():
+    assert await user_code.call(threading.get_ident, what="it") != threading.get_ident()
+
+
+@pytest.mark.parametrize(
+    ("exc", "text"),
+    [
+        (ValueError("bad"), "it raised ValueError: bad"),
+        (ValueError(), "it raised ValueError"),
+        (SystemExit(3), "it raised SystemExit: 3"),
+        (OutsideException("panic"), "it raised OutsideException: panic"),
+        (asyncio.CancelledError(), "it was cancelled by its own code"),
+        (TimeoutError("mine"), "it raised TimeoutError: mine"),
+        (Unprintable(), "it raised Unprintable: (its message cannot be read)"),
+        (ExceptionGroup("two", [ValueError("a")]), "it raised ExceptionGroup: two (1 sub-exception)"),
+        (ValueError("x" * 10_000), f"it raised ValueError: {'x' * 500}"),
+        (ValueError("half \ud800"), "it raised ValueError: half \ufffd"),
+        (RecursionError("deep"), "it raised RecursionError: deep"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+async def test_whatever_is_raised_becomes_one_error(exc, text):
+    for function in raising(exc):
+        assert await outcome(function) == ("raised", text)
+
+
+async def test_the_end_of_an_iterator_is_an_error_too():
+    kind, text = await outcome(lambda: next(iter(())))
+    assert (kind, "StopIteration" in text) == ("raised", True)
+
+
+async def test_errors_of_our_tree_pass_as_they_are():
+    error = ToolError("say it differently")
+    for function in raising(error):
+        with pytest.raises(ToolError) as caught:
+            await user_code.call(function, what="it")
+        assert caught.value is error
+
+
+async def test_code_that_hangs_is_ended_at_its_limit():
+    ended = asyncio.Event()
+
+    async def hang():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    assert await outcome(hang, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
+    assert ended.is_set()
+
+
+async def test_code_that_ignores_cancellation_is_abandoned():
+    release = asyncio.Event()
+
+    async def stubborn():
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    begun = LoopClock().monotonic()
+    assert await outcome(stubborn, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
+    assert LoopClock().monotonic() - begun == pytest.approx(0.05 + user_code.GRACE_SECONDS)
+    release.set()
+
+
+async def test_a_thread_that_blocks_is_abandoned():
+    release = threading.Event()
+    assert await outcome(release.wait, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
+    release.set()
+
+
+async def test_results_after_the_limit_are_not_reported():
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+
+    async def late():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ValueError("too late") from None
+
+    assert (await outcome(late, limit=0.05))[0] == "timed_out"
+    await asyncio.sleep(0)
+    assert complaints == []
+
+
+async def test_a_caller_that_is_cancelled_ends_what_it_called():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(user_code.call(hang, what="it"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_no_limit_means_none():
+    async def soon():
+        await asyncio.sleep(0)
+        return "done"
+
+    assert await user_code.call(soon, what="it") == "done"
+
+
+def test_call_now_contains_as_well():
+    assert user_code.call_sync(lambda: 1, what="it") == 1
+    with pytest.raises(UserCodeError, match="it raised SystemExit: 1"):
+        user_code.call_sync(sys.exit, 1, what="it")
+    with pytest.raises(ToolError):
+        user_code.call_sync(raising(ToolError("mine"))[0], what="it")

@@ -1,0 +1,138 @@
+"""Long tool results, answers and histories do not block the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime.calls.tool_output import is_large
+from agenticx.runtime.compactor import ContextCompactor
+from agenticx.testing import call
+from agenticx.tools.registry import tool
+from tests.support.patience import longest_hold, slowdown
+
+pytestmark = pytest.mark.anyio
+
+
+class Shown:
+    """An object that records which threads asked for its `repr`."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def __repr__(self) -> str:
+        self.threads.append(threading.get_ident())
+        return "shown"
+
+
+async def test_an_object_that_a_tool_returns_is_rendered_in_a_thread(play):
+    value = Shown()
+
+    @tool(risk="read")
+    async def look() -> Any:
+        """Look."""
+        return value
+
+    run = await play([call("look"), "ok"], tools=[look])
+
+    assert run.results == [("call_1", "ok", '"shown"')]
+    assert value.threads
+    assert threading.get_ident() not in value.threads
+
+
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        ("a" * 1_000_000, False),  # cut before it is looked at
+        (b"a" * 1_000_000, False),
+        (None, False),
+        ({"rows": [{"name": "a", "size": 1, "ok": True}] * 100}, False),
+        ([0] * 100_000, True),
+        ({"text": "a" * 100_000}, True),
+        ([10**1_000_000], True),
+        (dict.fromkeys(range(10000)), True),
+        ([[[["a" * 70_000]]]], True),
+        (Shown(), True),
+        ([Shown()], True),
+    ],
+)
+def test_only_small_values_of_json_and_texts_are_not_large(value, large) -> None:
+    assert is_large(value) is large
+
+
+async def test_a_value_that_contains_itself_is_rendered_all_the_same(play):
+    @tool(risk="read")
+    async def look() -> Any:
+        """Look."""
+        value: list[Any] = []
+        value.append(value)
+        return value
+
+    assert (await play([call("look"), "ok"], tools=[look])).results == [("call_1", "ok", "[[...]]")]
+
+
+async def test_a_large_value_returned_at_the_time_out_is_reported(play):
+    @tool(risk="read", timeout=1)
+    async def look() -> Any:
+        """Look until it is cancelled."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return {"rows": ["found"] * 10_000}
+
+    run = await play([call("look"), "ok"], tools=[look])
+
+    [(_, outcome, text)] = run.results
+    assert outcome == "timed_out"
+    assert text.startswith('look did not finish within 1 s and was ended.\n{"rows": ["found", "found"')
+
+
+class Places(BaseModel):
+    names: list[str]
+
+    @field_validator("names")
+    @classmethod
+    def _remember(cls, value: list[str]) -> list[str]:
+        THREADS.append(threading.get_ident())
+        return value
+
+
+THREADS: list[int] = []
+
+
+async def test_a_long_object_that_is_the_answer_is_validated_in_a_thread(play):
+    @tool(risk="read")
+    def look() -> str:
+        """Look."""
+        return ""
+
+    THREADS.clear()
+    names = ["Rome" * 5] * 5_000
+    run = await play([call("submit_output", {"names": names})], tools=[look], output_type=Places)
+
+    assert run.events[-1].data["output"] == {"names": names}
+    assert len(json.dumps(names)) > 100_000
+    assert THREADS
+    assert threading.get_ident() not in THREADS
+
+
+async def test_a_session_of_100_000_rows_does_not_hold_the_loop_in_each_round(play):
+    rows = [
+        row
+        for number in range(50_000)
+        for row in (UserMessage(content=f"{number}"), AssistantMessage(content=f"it is {number}"))
+    ]
+    compactor, longest = ContextCompactor(threshold_chars=1_000), list[float]()
+    while len(longest) < 3 and min(longest, default=1.0) >= 0.05 * slowdown():  # one may be a hiccup of the machine
+        async with longest_hold() as hold:
+            run = await play(["a summary of it all", "ok"], session=play.session(messages=rows), compactor=compactor)
+        longest.append(hold.longest)
+        assert run.outline[-1] == "final:answer"
+        assert len(run.session.messages) < 20
+    assert min(longest) < 0.05 * slowdown()

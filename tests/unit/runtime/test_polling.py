@@ -1,0 +1,187 @@
+"""A call whose last result was pending waits before it is repeated, and longer each time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agenticx.runtime import StopSignal
+from agenticx.runtime.calls.result_text import reports_pending
+from agenticx.testing import call
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.registry import tool
+from tests.support.jumping_clock import LoopClock
+
+pytestmark = pytest.mark.anyio
+
+
+def job(states):
+    """Return a tool that returns one state after the other, and the list of the times of its calls."""
+    remaining, asked = iter(states), []
+
+    @tool(risk="read", timeout=0.5)
+    async def job_status(id: int = 1) -> str:
+        """Say how the job stands."""
+        asked.append(LoopClock().monotonic())
+        return next(remaining)
+
+    return job_status, asked
+
+
+def waits(run):
+    """Return the (limit, elapsed) of each wait that was reported."""
+    shown = [event.data for event in run.events_of("stall")]
+    assert all((data["phase"], data["action"]) == ("tool", "waiting") for data in shown)
+    return [(data["limit_seconds"], data["elapsed_seconds"]) for data in shown]
+
+
+async def test_a_pending_job_is_asked_again_after_one_two_four_and_then_eight_seconds(play):
+    status, asked = job([*["queued"] * 6, "done"])
+    run = await play([*[call("job_status")] * 7, "ok"], tools=[status])
+
+    assert asked == pytest.approx([0, 1, 3, 7, 15, 23, 31])
+    assert waits(run) == [(1, 0), (2, 0), (4, 0), (8, 0), (8, 0), (8, 0)]
+    again = ["round_start", "tool_call_delta", "tool_call:job_status", "stall:tool", "tool_result:ok"]
+    assert run.outline[5:10] == again
+    assert {outcome for _, outcome, _ in run.results} == {"ok"}, "the wait is no part of the tool's own time"
+
+
+async def test_a_changed_result_starts_again_at_one_second_and_a_finished_job_is_not_waited_for(play):
+    status, asked = job(["queued", "queued", "running 10 %", "running 20 %", "done", "done"])
+    await play([*[call("job_status")] * 6, "ok"], tools=[status])
+
+    assert asked == pytest.approx([0, 1, 3, 4, 5, 5])
+
+
+async def test_the_time_since_the_last_result_counts(play):
+    status, asked = job(["pending"] * 3)
+
+    @tool(risk="read")
+    async def think() -> str:
+        """Take a moment and a half."""
+        await asyncio.sleep(1.5)
+        return f"thought at {LoopClock().monotonic()}"
+
+    script = [call("job_status"), call("think"), call("job_status"), call("think"), call("job_status"), "ok"]
+    run = await play(script, tools=[status, think])
+
+    assert asked == pytest.approx([0, 1.5, 3.5])
+    assert waits(run) == [(2, 1.5)]
+
+
+async def test_other_arguments_and_equal_calls_within_one_round_do_not_wait(play):
+    status, asked = job(["pending"] * 4)
+    twice = [call("job_status", {"id": 1}), call("job_status", {"id": 1})]
+    run = await play([twice, call("job_status", {"id": 2}), call("job_status", {"id": 1}), "ok"], tools=[status])
+
+    assert asked == pytest.approx([0, 0, 0, 1])
+    assert waits(run) == [(1, 0)]
+
+
+async def test_a_call_that_may_change_something_is_not_held_up(play):
+    @tool(risk="read", read_only=False)
+    def submit() -> str:
+        """Submit."""
+        return "pending"
+
+    run = await play([call("submit"), call("submit"), "ok"], tools=[submit])
+
+    assert run.events_of("stall") == []
+
+
+async def test_a_command_that_only_looks_is_waited_for_as_well(play):
+    (play.workspace / "job.state").write_text("queued\n")
+    look = call("bash_exec", {"command": "cat job.state"})
+    run = await play([look, look, "ok"], tools=builtin_tools())
+
+    assert [result for _, _, result in run.results] == ["queued\n[exit code 0]"] * 2
+    assert [limit for limit, _ in waits(run)] == [1]
+
+
+async def test_the_stop_button_ends_the_wait(play):
+    status, asked = job(["queued"] * 2)
+    stop, times = StopSignal(), []
+
+    def press(event):
+        if event.type == "stall":
+            asyncio.get_running_loop().call_later(0.5, stop.set)
+        times.append(LoopClock().monotonic())
+
+    run = await play([call("job_status")] * 2, tools=[status], stop=stop, on=press)
+
+    assert run.outline[-3:] == ["stall:tool", "tool_result:cancelled", "error:stopped"]
+    assert times[-1] - 0.5 < 0.2
+    assert asked == [0]
+
+
+async def test_a_job_that_stays_pending_is_a_loop_after_twenty_four_rounds(play):
+    status, asked = job(["running"] * 24)
+    run = await play([call("job_status")] * 24, tools=[status], max_tool_rounds=30)
+
+    assert [event.data["code"] for event in run.events_of("error")] == ["loop_warning", "loop_detected"]
+    assert len(asked) == 24
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pending",
+        "The job is still RUNNING.",
+        "in progress",
+        "IN_PROGRESS",
+        "The report is not ready yet",
+        "not yet finished",
+        "Waiting for 2 of 3 replicas",
+        '{"id": 4, "status": "queued"}',
+        '{"job": {"state": "Building", "url": "https://done.example"}}',
+        '[{"status": "completed"}, {"status": "in_progress"}]',
+        "name: web\nstatus: starting\n" + "log line\n" * 100,
+        "log line\n" * 2_000 + "Waiting for web to start ...",
+        "Build 12 is still building",
+        "It hasn't been deployed yet.",
+        "0% complete",
+        "log line\n" * 100 + "Progress: 40 %",
+        "You are in the queue.",
+        "pod/web  ContainerCreating",
+        "NAME   READY   STATUS\n" + "web   1/1   Running\n" * 40 + "db   0/1   Pending",
+        "| job | runner | state |\n" * 30 + "| web | ubuntu | queued |",
+        '{"done": false}',
+        '{"progress": 40}',
+        "Status: läuft",
+        "noch nicht fertig",
+        "en cours",
+        "处理中",
+        "実行中です",
+    ],
+)
+def test_pending(text):
+    assert reports_pending(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "done",
+        "no jobs are running",
+        "nothing pending",
+        "the server is not running",
+        '{"status": "completed", "note": "was pending"}',
+        '{"pending_reviews": 0}',
+        '{"done": true, "percent": 100}',
+        "100% complete",
+        "error rate 40%",
+        "still failing",
+        "nothing is in the queue",
+        "NAME   READY   STATUS\n" + "web   1/1   Running\n" * 40,
+        "While a job is pending, it is not ready yet, and whoever is waiting for it may ask again, as it is running\n"
+        * 9,
+        "        self.status = RUNNING\n        return self.pending or waiting(self)\n" * 9,
+        "a long text about running a marathon " * 20,
+        "running " * 10_000,
+        "[" * 3_000,
+    ],
+)
+def test_not_pending(text):
+    assert not reports_pending(text)

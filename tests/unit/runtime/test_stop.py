@@ -1,0 +1,341 @@
+"""The stop button: whatever runs, the turn ends at once, answers its calls and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, StopSignal
+from agenticx.testing import ScriptedModel, call, hang, say
+from agenticx.tools.base import ToolContext
+from agenticx.tools.registry import tool
+from tests.support.jumping_clock import LoopClock
+from tests.support.patience import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
+
+LIMIT = 0.2
+
+
+class TimedStop:
+    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
+
+    def __init__(self, press_at):
+        self.signal = StopSignal()
+        self.pressed = 0.0
+        self.ended = 0.0
+        self._press_at = press_at
+
+    def press(self):
+        if not self.pressed:
+            self.pressed = LoopClock().monotonic()
+            self.signal.set()
+
+    def __call__(self, event):
+        if event.type == self._press_at:
+            asyncio.get_running_loop().call_later(0.005, self.press)
+        if event.terminal:
+            self.ended = LoopClock().monotonic()
+
+    @property
+    def seconds(self):
+        assert self.pressed, "the button was pressed"
+        return self.ended - self.pressed
+
+
+STOPPED = {"text": "the turn was stopped", "code": "stopped", "fatal": True}
+
+
+async def test_before_the_first_event_is_read(play):
+    stop = StopSignal()
+    stop.set()
+    run = await play(ScriptedModel([]), stop=stop)
+
+    assert [event.type.value for event in run.events] == ["turn_started", "state", "error"]
+    assert run.terminal == STOPPED
+    assert run.rows == [("user", "go")]
+
+
+async def test_in_the_stream_shown_text_stays(play):
+    stop = TimedStop("token")
+    run = await play([[say("I was say"), hang()]], stop=stop.signal, on=stop)
+
+    assert run.outline == ["turn_started", "round_start", "token", "error:stopped"]
+    assert run.rows == [("user", "go"), ("partial", "I was say")]
+    assert stop.seconds < LIMIT
+
+
+async def test_in_a_tool_every_call_is_answered(play):
+    @tool(risk="write")
+    async def work(n: int) -> None:
+        """Work forever on the second."""
+        if n == 2:
+            await asyncio.Event().wait()
+
+    stop = TimedStop("tool_result")
+    run = await play(
+        [[call("work", {"n": n}) for n in (1, 2, 3)]],
+        tools=[work],
+        gate=AutoApproveConfirmGate(),
+        session=play.session(permission_mode="auto"),
+        stop=stop.signal,
+        on=stop,
+    )
+
+    assert run.outline == [
+        "turn_started",
+        "round_start",
+        "tool_call_delta",
+        *["tool_call:work"] * 3,
+        "tool_result:ok",
+        "tool_result:cancelled",
+        "tool_result:cancelled",
+        "error:stopped",
+    ]
+    assert [text for *_, text in run.results[1:]] == [
+        "Cancelled: the turn ended before this call was answered; whether it took effect is not known.",
+        "Cancelled: the turn ended before this call began to run.",
+    ]
+    assert stop.seconds < LIMIT
+
+
+async def test_among_parallel_calls_those_that_had_finished_keep_their_results(play):
+    stop = TimedStop("tool_progress")
+
+    @tool(risk="read")
+    async def look(n: int, context: ToolContext) -> str:
+        """Hang on the first."""
+        if n == 1:
+            await asyncio.Event().wait()
+        if n == 3:
+            context.emit("tool_progress", {"output": "nearly"})
+        return f"saw {n}"
+
+    run = await play([[call("look", {"n": n}) for n in (1, 2, 3)]], tools=[look], stop=stop.signal, on=stop)
+
+    assert [outcome for _, outcome, _ in run.results] == ["cancelled", "ok", "ok"]
+    assert [text for *_, text in run.results[1:]] == ["saw 2", "saw 3"]
+    assert stop.seconds < LIMIT
+
+
+async def test_among_parallel_calls_a_finished_one_is_answered_as_its_hook_left_it(play):
+    class Redact(AgentHook):
+        async def after_tool_call(self, name, arguments, result, context):
+            return result.replace("hunter2", "…")
+
+    stop = TimedStop("tool_progress")
+
+    @tool(risk="read")
+    async def look(n: int, context: ToolContext) -> str:
+        """Hang on the first, fail on the second."""
+        if n == 1:
+            await asyncio.Event().wait()
+        if n == 2:
+            raise ValueError("no")
+        context.emit("tool_progress", {"output": "nearly"})
+        return "hunter2"
+
+    run = await play(
+        [[call("look", {"n": n}) for n in (1, 2, 3)]],
+        tools=[look],
+        hooks=HookRegistry([Redact()]),
+        stop=stop.signal,
+        on=stop,
+    )
+
+    assert [outcome for _, outcome, _ in run.results] == ["cancelled", "error", "ok"]
+    assert run.results[2][2] == "…"
+
+
+async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
+    class Slow(AgentHook):
+        async def after_tool_call(self, name, arguments, result, context):
+            await asyncio.Event().wait()
+
+    stop = TimedStop("tool_call")
+
+    @tool(risk="read")
+    async def secret() -> str:
+        """Tell."""
+        return "hunter2"
+
+    run = await play([call("secret")], tools=[secret], hooks=HookRegistry([Slow()]), stop=stop.signal, on=stop)
+
+    assert [outcome for _, outcome, _ in run.results] == ["cancelled"]
+    assert "hunter2" not in run.results[0][2]
+    assert stop.seconds < LIMIT
+
+
+async def test_in_a_tool_that_ignores_cancellation(play):
+    release = asyncio.Event()
+
+    @tool(risk="read")
+    async def deaf() -> None:
+        """Hear nothing."""
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    stop = TimedStop("tool_call")
+    before = asyncio.all_tasks()
+    events = []
+    async for event in play.runtime(ScriptedModel([call("deaf")])).run_turn(
+        "go", play.session(), stop.signal, tools=[deaf]
+    ):
+        events.append(event)
+        stop(event)
+    release.set()
+    await asyncio.wait(asyncio.all_tasks() - before)
+
+    assert [event.type.value for event in events][-3:] == ["tool_result", "state", "error"]
+    assert stop.seconds < LIMIT
+
+
+async def test_in_a_tool_that_blocks_its_thread(play):
+    release = threading.Event()
+
+    @tool(risk="read")
+    def block() -> None:
+        """Block."""
+        release.wait(PATIENCE)
+
+    stop = TimedStop("tool_call")
+    run = await play([call("block")], tools=[block], stop=stop.signal, on=stop)
+    release.set()
+
+    assert run.outline[-2:] == ["tool_result:cancelled", "error:stopped"]
+    assert stop.seconds < LIMIT
+
+
+async def test_background_work_continues_after_the_terminal_event(play):
+    order: list[str] = []
+
+    async def clean_up():
+        await asyncio.sleep(0.02)
+        order.append("cleaned up")
+
+    @tool(risk="read")
+    async def work(context: ToolContext) -> None:
+        """Work."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            context.add_background_task(clean_up())
+
+    stop = TimedStop("tool_call")
+
+    def on(event):
+        stop(event)
+        if event.terminal:
+            order.append("terminal")
+
+    await play([call("work")], tools=[work], stop=stop.signal, on=on)
+
+    assert order == ["terminal", "cleaned up"]
+
+
+async def test_in_compaction_the_history_stays_as_it_was(play):
+    history = [
+        row
+        for n in range(15)
+        for row in (UserMessage(content=f"question {n}"), AssistantMessage(content=f"answer {n}"))
+    ]
+    stop = TimedStop("round_start")
+    run = await play([hang()], session=play.session(messages=list(history)), stop=stop.signal, on=stop)
+
+    assert run.outline == ["turn_started", "round_start", "error:stopped"]
+    assert run.session.messages[:-1] == history
+    assert stop.seconds < LIMIT
+
+
+async def _forever(*_):
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    "point", ["before_model", "after_model", "before_tool_call", "after_tool_call", "on_agent_end"]
+)
+async def test_in_a_hook(play, point):
+    @tool(risk="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    hook = type("Hanging", (AgentHook,), {point: lambda self, *args: _forever()})()
+    start = {"before_model": "round_start", "after_model": "usage", "on_agent_end": "usage"}.get(point, "tool_call")
+    stop = TimedStop(start)
+    script = ["Hello."] if "tool" not in point else [[say("Hello."), call("look")]]
+    model = ScriptedModel(script)
+    run = await play(
+        ScriptedModel([]) if point == "before_model" else model,
+        tools=[look],
+        hooks=HookRegistry([hook], limit=0.5),
+        stop=stop.signal,
+        on=stop,
+    )
+
+    assert run.outline[-1] == ("final:answer" if point == "on_agent_end" else "error:stopped")
+    assert stop.seconds < LIMIT
+    shown = "".join(event.data["text"] for event in run.events_of("token"))
+    assert shown == "".join(r[1] for r in run.rows if r[0] in {"assistant", "partial"}), "what was shown stays"
+
+
+async def test_in_the_hooks_of_a_turn_that_had_already_failed(play):
+    hook = type("Hanging", (AgentHook,), {"on_agent_end": lambda self, *args: _forever()})()
+    stop = TimedStop("tool_result")
+    run = await play(
+        [call("nope")], hooks=HookRegistry([hook], limit=0.5), max_tool_rounds=1, stop=stop.signal, on=stop
+    )
+
+    assert run.outline[-1] == "error:max_rounds"
+    assert stop.seconds < LIMIT
+
+
+async def test_by_a_plain_function(play):
+    pressed = False
+    run_to = TimedStop("token")
+
+    def should_stop():
+        return pressed
+
+    def on(event):
+        nonlocal pressed
+        run_to(event)
+        pressed = pressed or event.type == "token"
+
+    run = await play([[say("I was"), hang()]], stop=should_stop, on=on)
+
+    assert run.outline[-1] == "error:stopped"
+
+
+async def test_a_should_stop_that_raises_counts_as_stop(play):
+    def should_stop():
+        raise RuntimeError("broken button")
+
+    run = await play(ScriptedModel([]), stop=should_stop)
+
+    assert run.terminal == STOPPED
+
+
+async def test_from_another_thread(play):
+    stop = StopSignal()
+
+    def on(event):
+        if event.type == "token":
+            threading.Thread(target=stop.set).start()
+
+    run = await play([[say("I was"), hang()]], stop=stop, on=on)
+
+    assert run.outline[-1] == "error:stopped"
+
+
+async def test_after_the_end_nothing_happens(play):
+    stop = StopSignal()
+    run = await play(["Hello."], stop=stop, on=lambda event: stop.set() if event.terminal else None)
+
+    assert run.outline == ["turn_started", "round_start", "token", "final:answer"]

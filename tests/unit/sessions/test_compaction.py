@@ -1,0 +1,248 @@
+"""Compaction across turns and processes: stored once, and a useless summary is not requested again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.attachments import make_attachment
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime.compactor import is_summary
+from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
+from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.state import read_front
+from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.hub.session_cache import SessionCache
+from agenticx.settings import load_settings
+from tests.support.patience import PATIENCE, PatientClock
+
+pytestmark = pytest.mark.anyio
+
+LONGER = "A summary that is longer than all of it. " * 200
+QUESTION = "What is there to say of this? " * 20
+
+
+async def wait_for_turn_ends(store: SqliteStore, session_id: str, turns: int) -> None:
+    """Wait until that many turns have ended."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while sum(event.terminal for event in await store.read(session_id, 0, 10_000)) < turns:
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+            wakeup.clear()
+
+
+@pytest.mark.promise("D4")
+async def test_a_summary_longer_than_its_messages_is_not_requested_again_by_the_next_turns(
+    tmp_path: Path,
+) -> None:
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
+    script = [*["Yes."] * 7, LONGER, *["Yes."] * 4, "A summary.", "Yes."]
+    asked: list[int] = []
+    for number in range(12):  # each turn in a process of its own
+        store = SqliteStore(tmp_path / "sessions.db")
+        if not number:
+            await store.create(record)
+        model = ScriptedModel(script)
+        hub = Hub(
+            store,
+            models=lambda _name, model=model: model,
+            tools=lambda _record: [],
+            settings=settings,
+            clock=PatientClock(),
+        )
+        await hub.submit(record.id, TurnRequest(input=QUESTION))
+        await wait_for_turn_ends(store, record.id, number + 1)
+        asked.append(len(model.requests))
+        script = script[len(model.requests) :]
+        await hub.close()
+        await store.aclose()
+    assert asked == [1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 2], "in vain with 15 rows, so again with 23"
+
+
+# --- what was compacted -----------------------------------------------------------------------------------------------
+
+FILE = make_attachment("f.txt", b"what is in it")
+
+
+class CountingStore(SqliteStore):
+    """A store that counts the messages of each append; while `broken`, it refuses those of a compaction."""
+
+    broken = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.brought: list[tuple[int, int]] = []
+
+    async def append(self, *args: Any, state: SessionState | None = None, **more: Any) -> Sequence[StoredEvent]:
+        if self.broken and state is not None and state.compacted:
+            raise StoreError("the disk is full")
+        if state is not None:
+            self.brought.append((len(state.messages), len(state.compacted)))
+        return await super().append(*args, state=state, **more)
+
+
+@dataclass
+class CompactionHarness:
+    """A folder with one session, over which each hub is made anew."""
+
+    folder: Path
+    session_id: str = ""
+    turns: int = 0
+
+    async def open(self) -> tuple[Hub, CountingStore]:
+        store = CountingStore(self.folder / "sessions.db")
+        if not self.session_id:
+            record = SessionRecord(name="Named", workspace=str(self.folder), created_at="2026-01-01T00:00:00.000Z")
+            await store.create(record)
+            self.session_id = record.id
+        settings = load_settings({"home": self.folder / "home", "compaction_threshold_messages": 8}, environ={})
+        model = ScriptedModel([f"Reply {number}." for number in range(40)])
+        hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
+        return hub, store
+
+    async def run_turn(self, hub: Hub, store: SqliteStore) -> None:
+        files = (FILE,) if self.turns == 1 else ()
+        await hub.submit(self.session_id, TurnRequest(input=f"{self.turns}: {QUESTION}", attachments=files))
+        self.turns += 1
+        await wait_for_turn_ends(store, self.session_id, self.turns)
+
+    async def run_turns(self, turns: int = 20) -> list[Message]:
+        """Run turns, each in a process of its own, and return all messages as they were before compaction."""
+        everything: list[Message] = []
+        for _ in range(turns):
+            hub, store = await self.open()
+            await self.run_turn(hub, store)
+            everything = await all_messages(store, self.session_id)
+            await hub.close()
+            await store.aclose()
+        return everything
+
+
+async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
+    kept = await store.session_state(session_id)
+    front, compacted = read_front(kept.state_json)
+    stored = await store.compacted_messages(session_id)
+    assert len(stored) == compacted
+    return [*stored, *kept.messages[front:]]
+
+
+@pytest.mark.promise("D4")
+async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
+    assert not any(map(is_summary, everything))
+    hub, store = await harness.open()
+    assert sum(map(is_summary, (await store.session_state(harness.session_id)).messages)) >= 2
+    assert [(message.message_id) for message in everything if isinstance(message, UserMessage)] == [
+        message["message_id"] for message in await read_messages(store, harness.session_id) if message["role"] == "user"
+    ]
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    hub, store = await harness.open()
+    for _ in range(20):
+        await harness.run_turn(hub, store)
+    assert (
+        sum(compacted for _, compacted in store.brought) == len(await store.compacted_messages(harness.session_id)) > 20
+    )
+    assert {messages for messages, compacted in store.brought if not compacted} == {1}
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns(15)
+    hub, store = await harness.open()
+    store.broken = True
+    before = len(await store.compacted_messages(harness.session_id))
+    while not any(event.type == "error" for event in await store.read(harness.session_id, 0, 10_000)):
+        await harness.run_turn(hub, store)
+    assert len(await store.compacted_messages(harness.session_id)) == before
+    store.broken = False
+    for _ in range(6):
+        await harness.run_turn(hub, store)
+    assert len(await store.compacted_messages(harness.session_id)) > before
+    now = await all_messages(store, harness.session_id)
+    assert now[: len(everything)] == everything
+    asked = [message.content.partition(":")[0] for message in now if isinstance(message, UserMessage)]
+    assert asked == list(map(str, range(harness.turns)))
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    hub, store = await harness.open()
+    for _ in range(20):
+        await harness.run_turn(hub, store)
+    await hub.close()
+    live = await SessionCache(store).open(await store.get(harness.session_id))
+    assert (live.session.compacted, live.session.replacement_count) == (
+        [],
+        read_front((await store.session_state(harness.session_id)).state_json)[0],
+    )
+    assert live.session.stored_compacted == len(await store.compacted_messages(harness.session_id))
+    await store.aclose()
+
+
+async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
+    request = everything[2]
+    assert isinstance(request, UserMessage)
+    assert request.attachments == (FILE,)
+    rewound = await hub.rewind(harness.session_id, request.message_id)
+    assert list((await store.session_state(harness.session_id)).messages) == everything[:3]
+    assert await store.compacted_messages(harness.session_id) == ()
+    assert rewound.undo is not None
+    await hub.rewind(harness.session_id, rewound.undo)
+    texts = [message.content for message in (await store.session_state(harness.session_id)).messages]
+    assert [text.removesuffix("\n[attached: f.txt]") for text in texts] == [message.content for message in everything]
+    await harness.run_turn(hub, store)
+    assert len(await all_messages(store, harness.session_id)) == 42
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
+    compacted = await store.compacted_messages(harness.session_id)
+    await hub.rewind(harness.session_id, everything[-3].message_id)
+    assert await store.compacted_messages(harness.session_id) == compacted
+    assert await all_messages(store, harness.session_id) == everything[:-2]
+    await hub.rewind(harness.session_id, None)
+    assert (await store.session_state(harness.session_id)).messages == []
+    assert await store.compacted_messages(harness.session_id) == ()
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path) -> None:
+    harness = CompactionHarness(tmp_path)
+    everything = await harness.run_turns()
+    hub, store = await harness.open()
+    now = "2026-01-01T00:00:00.000Z"
+    complete = await fork(store, harness.session_id, now=now)
+    assert await all_messages(store, complete.id) == everything
+    assert (await store.session_state(complete.id)).messages == (await store.session_state(harness.session_id)).messages
+    early = await fork(store, harness.session_id, everything[2].message_id, now=now)
+    assert (await store.session_state(early.id)).messages == everything[:3]
+    assert await store.compacted_messages(early.id) == ()
+    await hub.close()
+    await store.aclose()

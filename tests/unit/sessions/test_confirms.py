@@ -1,0 +1,111 @@
+"""One question has one answer, also if a stop or the end of the program comes at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agenticx.messages import ToolMessage
+from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
+from agenticx.sessions import Hub
+from tests.support.patience import PATIENCE
+from tests.support.sessions import SessionHarness
+from tests.unit.sessions.test_hub import wait_for_event, wait_for_turn_end
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
+
+YES, NO = ConfirmAnswer(approved=True), ConfirmAnswer(approved=False)
+
+
+def answering(hub: Hub, question: ConfirmRequest, answer: ConfirmAnswer = YES) -> asyncio.Task[ConfirmAnswer]:
+    return asyncio.create_task(hub.confirms.answer(question.id, answer, digest=question.digest))
+
+
+async def decided(hub: Hub, question: ConfirmRequest) -> None:
+    """Return in the very step in which the gate has an answer, before the turn has received it."""
+    async with asyncio.timeout(PATIENCE):
+        while hub.gate.decided(question.id) is None:
+            await asyncio.sleep(0)
+
+
+async def test_an_answer_at_the_moment_of_a_stop_is_the_one_in_the_log(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    giving = answering(hub, question)
+    await decided(hub, question)
+    await hub.stop(harness.session_id)
+    assert await giving == YES
+    assert await harness.responses() == [(True, "user")]
+    assert await hub.confirms.answer(question.id, YES, digest=question.digest) == YES
+    await harness.close(hub)
+
+
+async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    await hub.stop(harness.session_id)
+    assert await harness.responses() == [(False, "stop")]
+    with pytest.raises(ConfirmClosed):
+        await hub.confirms.answer(question.id, YES, digest=question.digest)
+    assert await harness.store.journal_entry("answered", question.id) is None
+    await harness.close(hub)
+
+
+@pytest.mark.parametrize("when", ["before", "at the same time", "after"])
+async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_after_the_next_start(
+    harness: SessionHarness, when: str
+) -> None:
+    hub, question = await harness.open_with_question()
+    steps: dict[str, Callable[[], Any]] = {
+        "before": lambda: asyncio.gather(answering(hub, question), hub.close()),
+        "at the same time": lambda: asyncio.gather(hub.close(), answering(hub, question)),
+        "after": lambda: None,
+    }
+    if (both := steps[when]()) is not None:
+        await both
+    await hub.close()
+    assert [one.id for one in await hub.confirms.pending()] == [question.id]
+    assert await hub.confirms.answer(question.id, YES, digest=question.digest) == YES
+    with pytest.raises(ConfirmClosed):
+        await hub.confirms.answer(question.id, NO, digest=question.digest)
+    await harness.store.aclose()
+    hub = await harness.open("done")
+    assert await harness.responses() == [(True, "user")]
+    assert harness.noted_texts == ["x"]
+    await harness.close(hub)
+
+
+async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    giving = answering(hub, question)
+    await decided(hub, question)
+    await hub.close()
+    assert await giving == YES
+    assert await harness.responses() == [(True, "user")]
+    await harness.store.aclose()
+
+
+async def test_a_record_change_during_a_parked_turn_does_not_store_its_cancelled_call(
+    harness: SessionHarness,
+) -> None:
+    hub, question = await harness.open_with_question()
+    await hub.close()
+    await hub.change(harness.session_id, {"pinned": True})
+    await harness.store.aclose()
+    hub = await harness.open("done")
+    await hub.confirms.answer(question.id, YES, digest=question.digest)
+    await wait_for_turn_end(harness.store, harness.session_id)
+    (request,) = harness.model.requests
+    results = [message.content for message in request.messages if isinstance(message, ToolMessage)]
+    assert results == ["noted x"]
+    await harness.close(hub)
+
+
+async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHarness) -> None:
+    hub, question = await harness.open_with_question()
+    await harness.close(hub)
+    hub = await harness.open("done")
+    await hub.confirms.answer(question.id, YES, digest=question.digest)
+    assert await wait_for_event(harness.store, harness.session_id, "session_changed") == {"name": "Note something"}
+    await harness.close(hub)

@@ -1,0 +1,82 @@
+"""Forks of a session: their own ids, and the texts that a search finds in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, TurnRequest
+from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.search import MATCHES_SHOWN
+from agenticx.settings import load_settings
+from tests.support.patience import PATIENCE, PatientClock
+from tests.support.sessions import SessionHarness
+
+pytestmark = pytest.mark.anyio
+
+NOW = "2026-01-01T00:00:00.000Z"
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota")
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "sessions.db")
+    yield opened
+    await opened.aclose()
+
+
+async def compacted_session(store: Store, tmp_path: Path) -> str:
+    """Create a session with one word per message whose first messages are compacted."""
+    record = SessionRecord(name="Old", workspace=str(tmp_path), created_at=NOW)
+    await store.create(record)
+    settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
+    model = ScriptedModel(["A letter. " * 50] * 20)
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
+    for turn, word in enumerate(WORDS, 1):
+        news = asyncio.Event()
+        await hub.submit(record.id, TurnRequest(input=f"{word} " * 100))
+        with store.subscribe(record.id, news):
+            while sum(event.terminal for event in await store.read(record.id, 0, 10_000)) < turn:
+                await asyncio.wait_for(news.wait(), PATIENCE)
+                news.clear()
+    await hub.close()
+    return record.id
+
+
+async def found(store: Store, word: str) -> set[str]:
+    return {found.record.id for found in await store.search(word)}
+
+
+async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(store: Store, tmp_path: Path) -> None:
+    old = await compacted_session(store, tmp_path)
+    assert "alpha" not in str((await store.session_state(old)).messages)
+    shown = await read_messages(store, old)
+    whole = (await fork(store, old, now=NOW)).id
+    upto_beta = (await fork(store, old, shown[2]["message_id"], now=NOW)).id
+    of_a_fork = (await fork(store, whole, now=NOW)).id
+    everywhere = {old, whole, upto_beta, of_a_fork}
+    assert [await found(store, word) for word in ("alpha", "beta")] == [everywhere] * 2
+    assert [await found(store, word) for word in ("gamma", "zeta", "iota")] == [everywhere - {upto_beta}] * 3
+    matches = {one.record.id: [match.message_id for match in one.matches] for one in await store.search("letter")}
+    answers = [message["message_id"] for message in shown if message["role"] == "assistant"]
+    assert matches[upto_beta] == answers[:1]
+    assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
+
+
+async def test_an_open_question_has_a_new_id_in_a_fork(
+    harness: SessionHarness,
+) -> None:
+    hub, question = await harness.open_with_question()
+    made = await fork(harness.store, harness.session_id, now=NOW)
+    events = [json.loads(event.frame_json) for event in await harness.store.read(made.id, 0, 1000)]
+    asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
+    assert asked["id"] == closed["id"] != question.id
+    assert (closed["approved"], closed["by"]) == (False, "stop")
+    assert [one.id for one in await hub.confirms.pending()] == [question.id]
+    await harness.close(hub)

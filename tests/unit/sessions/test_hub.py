@@ -1,0 +1,480 @@
+"""The hub: running turns, and how each of them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SessionBusy, SessionNotFound, StoreError
+from agenticx.llms.base import ChatModel
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.messages import SystemMessage
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import (
+    Hub,
+    HubClosed,
+    MemoryStore,
+    SessionRecord,
+    SessionState,
+    Store,
+    StoredEvent,
+    TurnConflict,
+    TurnRecord,
+    TurnRequest,
+)
+from agenticx.sessions.history import transcript
+from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
+from agenticx.settings import load_settings
+from agenticx.tools.registry import tool
+from tests.support.patience import PATIENCE, PatientClock, comes_true
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="write")
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+@tool(risk="read")
+def look() -> str:
+    """Look around."""
+    return "nothing"
+
+
+async def hub_with(
+    model: ChatModel,
+    tmp_path: Path,
+    *,
+    store: Store | None = None,
+    tools: Sequence[Any] = (note,),
+    clock: PatientClock | None = None,
+) -> tuple[Hub, Store, str]:
+    store = store or MemoryStore()
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    clock = clock or PatientClock()
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
+    return hub, store, record.id
+
+
+async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
+    """Return the session's log once it holds that many terminal events."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while True:
+            wakeup.clear()
+            events = list(await store.read(session_id, 0, 10_000))
+            if sum(event.terminal for event in events) >= ends:
+                return events
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+
+
+async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
+    """Return the data of the first event of that type, once it is stored."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while True:
+            wakeup.clear()
+            for event in await store.read(session_id, 0, 10_000):
+                if event.type == type_:
+                    return json.loads(event.frame_json)["data"]
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+
+
+def types(events: Sequence[StoredEvent]) -> list[str]:
+    return [str(event.type) for event in events if event.type not in ("state", "usage")]
+
+
+async def test_a_started_turn_is_stored_and_ends(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path)
+    turn = await hub.start(session_id, TurnRequest(input="hi"))
+    assert turn.after_seq == 0
+    assert await store.last_seq(session_id) >= 1
+    events = await wait_for_turn_end(store, session_id)
+    assert types(events) == ["turn_started", "round_start", "token", "final"]
+    assert {event.turn_id for event in events} == {turn.id}
+    assert transcript(events)[1:] == [
+        {"message_id": json.loads(events[-1].frame_json)["data"]["message_id"], "role": "assistant", "content": "hello"}
+    ]
+    assert hub.running_turn_id(session_id) is None
+
+
+async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_nothing(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    starts = [hub.start(session_id, TurnRequest(input=str(number))) for number in range(64)]
+    outcomes = await asyncio.gather(*starts, return_exceptions=True)
+    assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 63
+    await hub.stop(session_id)
+    events = await wait_for_turn_end(store, session_id)
+    assert types(events).count("turn_started") == 1
+    assert types(events)[-1] == "error"
+
+
+async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel(["one", "two"]), tmp_path)
+    request = TurnRequest(input="hi", client_turn_id="c1")
+    first, second = await asyncio.gather(hub.start(session_id, request), hub.start(session_id, request))
+    assert first == second
+    await wait_for_turn_end(store, session_id)
+    assert await hub.start(session_id, request) == first
+    with pytest.raises(TurnConflict, match="c1"):
+        await hub.start(session_id, TurnRequest(input="other", client_turn_id="c1"))
+    assert (await hub.start(session_id, TurnRequest(input="next"))).id != first.id
+    await wait_for_turn_end(store, session_id, ends=2)
+
+
+async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()], "again"]), tmp_path)
+    turn = await hub.start(session_id, TurnRequest(input="hi"))
+    stopped = await hub.stop(session_id)
+    assert stopped is not None
+    assert stopped.id == turn.id
+    events = await wait_for_turn_end(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
+    assert await hub.stop(session_id) is None
+    await hub.start(session_id, TurnRequest(input="more"))
+    await wait_for_turn_end(store, session_id, ends=2)
+
+
+async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([call("note", {"text": "x"}), "done"]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    asked = await wait_for_event(store, session_id, "confirm_required")
+    assert [question.id for question in hub.gate.pending(session_id)] == [asked["id"]]
+    hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    events = await wait_for_turn_end(store, session_id)
+    assert types(events) == [
+        "turn_started",
+        "round_start",
+        "tool_call_delta",
+        "tool_call",
+        "confirm_required",
+        "confirm_response",
+        "tool_result",
+        "round_start",
+        "token",
+        "final",
+    ]
+    messages = transcript(events)
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1]["tool_calls"][0]["name"] == "note"
+    assert messages[2]["content"] == "noted x"
+    assert messages[2]["tool_call_id"] == messages[1]["tool_calls"][0]["id"]
+
+
+async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_id(tmp_path: Path) -> None:
+    scripted = [call("look", {}, id="call_0"), "done"]
+    hub, store, first = await hub_with(ScriptedModel(scripted * 2), tmp_path, tools=[look])
+    second = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(second)
+    for session_id in (first, second.id):
+        turn = await hub.start(session_id, TurnRequest(input="hi"))
+        await wait_for_turn_end(store, session_id)
+        (began,) = await store.turn_journal(session_id, turn.id)
+        assert (began.kind, began.data) == ("began", {"call_id": "call_0", "name": "look", "arguments": "{}"})
+
+
+async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(tmp_path: Path) -> None:
+    random_id = "call_9XkD0fLlqJhYw2Zs8TnB4mQe"
+    again = [[call("look", {}, id="call_0"), call("look", {}, id=random_id)], "done"]
+    first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
+    await first.start(session_id, TurnRequest(input="hi"))
+    events = await wait_for_turn_end(store, session_id)
+    summary = SessionState([SystemMessage(content="A summary of the earlier messages.")])
+    changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
+    await store.append(session_id, None, [changed], expected_seq=events[-1].seq, state=summary)
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    model = ScriptedModel(again)
+    second = Hub(
+        store, models=lambda _name: model, tools=lambda _record: [look], settings=settings, clock=PatientClock()
+    )
+    await second.start(session_id, TurnRequest(input="more"))
+    events = await wait_for_turn_end(store, session_id, ends=2)
+    calls = [json.loads(event.frame_json)["data"]["tool_call_id"] for event in events if event.type == "tool_call"]
+    assert calls[0] != "call_0"
+    assert calls[1] == random_id
+
+
+class FailingStore(MemoryStore):
+    """A store whose `nth` append fails, and those after it up to `times`."""
+
+    def __init__(self, nth: int, error: Exception, times: int = 1) -> None:
+        super().__init__()
+        self._left, self._error, self._times = nth, error, times
+
+    async def append(
+        self,
+        session_id: str,
+        turn_id: str | None,
+        events: Sequence[RuntimeEvent],
+        *,
+        expected_seq: int,
+        **beside: Any,
+    ) -> Sequence[StoredEvent]:
+        self._left -= 1
+        if -self._times < self._left <= 0:
+            raise self._error
+        return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
+
+
+async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
+    store = FailingStore(2, StoreError("disk full"))
+    slow = ScriptedModel([[say("a"), hang()], "better"])
+    hub, _, session_id = await hub_with(slow, tmp_path, store=store)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await wait_for_turn_end(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
+    await hub.start(session_id, TurnRequest(input="again"))
+    assert types(await wait_for_turn_end(store, session_id, ends=2))[-1] == "final"
+
+
+async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(tmp_path: Path) -> None:
+    store = FailingStore(2, StoreError("disk full"), times=4)
+    clock = PatientClock({1.0: 0.001, 2.0: 0.002, 4.0: 0.004})
+    hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await wait_for_turn_end(store, session_id)
+    assert types(events) == ["turn_started", "error"]
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "storage"
+    await hub.close()
+
+
+async def test_a_failed_claim_that_had_committed_does_not_block_the_session(tmp_path: Path) -> None:
+    class Unanswering(MemoryStore):
+        failures = 1
+
+        async def claim(self, turn: TurnRecord) -> TurnRecord:
+            claimed = await super().claim(turn)
+            if self.failures:
+                self.failures -= 1
+                raise StoreError("the disk did not answer")
+            return claimed
+
+    hub, store, session_id = await hub_with(ScriptedModel(["better"]), tmp_path, store=Unanswering())
+    with pytest.raises(StoreError, match="did not answer"):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.start(session_id, TurnRequest(input="again"))
+    assert "final" in types(await wait_for_turn_end(store, session_id))
+
+
+async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
+    store = FailingStore(2, RuntimeError("a bug"))
+    hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    events = await wait_for_turn_end(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"] == {
+        "text": "The turn failed because of an error in AgenticX.",
+        "code": "internal",
+        "fatal": True,
+    }
+
+
+async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
+    store = FailingStore(1, StoreError("disk full"))
+    hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
+    with pytest.raises(StoreError, match="disk full"):
+        await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
+    assert await store.last_seq(session_id) == 0
+    await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
+    await wait_for_turn_end(store, session_id)
+
+
+async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_id(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    record = await hub.change(session_id, {"name": "new", "tools": ("note",)})
+    assert (record.name, record.tools) == ("new", ("note",))
+    assert await wait_for_event(store, session_id, "session_changed") == {"name": "new", "tools": ["note"]}
+    await hub.stop(session_id)
+    events = await wait_for_turn_end(store, session_id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.turn_id for event in events if event.type == "session_changed"] == [None]
+
+
+async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
+    model = ScriptedModel([[say("a"), hang()]])
+    hub, store, session_id = await hub_with(model, tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.delete(session_id)
+    await comes_true(lambda: model.open_streams == 0)
+    with pytest.raises(SessionNotFound):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    assert await store.read_all(0, 10) == []
+
+
+async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(tmp_path: Path) -> None:
+    for yields in range(0, 60, 2):
+        hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]] * 4), tmp_path)
+        posts = [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi", when_busy="queue"))) for _ in "abc"]
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        deleting = asyncio.create_task(hub.delete(session_id))
+        posts += [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi"))) for _ in "de"]
+        await deleting
+        for result in await asyncio.gather(*posts, return_exceptions=True):
+            assert isinstance(result, TurnRecord | SessionNotFound | SessionBusy)
+        assert await store.read_all(0, 10) == []
+        await hub.close()
+
+
+async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
+    hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await hub.close()
+    events = await wait_for_turn_end(store, session_id)
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
+    with pytest.raises(HubClosed):
+        await hub.start(session_id, TurnRequest(input="hi"))
+    await comes_true(lambda: not [task for task in asyncio.all_tasks() if "agx" in task.get_name()])
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def token(text: str, offset: int, message_id: str = "m", **more: Any) -> RuntimeEvent:
+    return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": offset, **more})
+
+
+async def test_events_that_arrive_while_a_batch_is_written_become_the_next_batch() -> None:
+    gate = asyncio.Event()
+    batches: list[list[Any]] = []
+
+    async def source() -> AsyncGenerator[RuntimeEvent, None]:
+        yield token("a", 0)
+        await asyncio.sleep(0)
+        yield token("b", 1)
+        yield RuntimeEvent(EventType.STATE, {"state": "done"})
+        gate.set()
+
+    async def write(batch: Sequence[RuntimeEvent]) -> None:
+        await gate.wait()
+        batches.append([event.data.get("text", "state") for event in batch])
+
+    await EventBatcher(write).drain(source())
+    assert batches == [["a"], ["b", "state"]]
+
+
+async def test_a_source_that_runs_ahead_waits_for_the_writer() -> None:
+    ahead = 0
+    most_ahead = 0
+
+    async def source() -> AsyncGenerator[RuntimeEvent, None]:
+        nonlocal ahead, most_ahead
+        for number in range(100):
+            ahead += 1
+            most_ahead = max(most_ahead, ahead)
+            yield RuntimeEvent(EventType.STATE, {"state": number})
+
+    async def write(batch: Sequence[RuntimeEvent]) -> None:
+        nonlocal ahead
+        await asyncio.sleep(0)
+        ahead -= len(batch)
+
+    await EventBatcher(write, max_events=10).drain(source())
+    assert ahead == 0
+    assert most_ahead <= 21
+
+
+async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> None:
+    class SlowStore(MemoryStore):
+        async def append(self, session_id: str, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
+            await asyncio.sleep(0.01)
+            return await super().append(session_id, *args, **kwargs)
+
+    logs_seen: list[list[str]] = []
+
+    @tool(risk="read")
+    async def peek() -> str:
+        """Read the log."""
+        logs_seen.append(types(await store.read(session_id, 0, 100)))
+        return "done"
+
+    hub, store, session_id = await hub_with(
+        ScriptedModel([call("peek", {}), "done"]), tmp_path, store=SlowStore(), tools=[peek]
+    )
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await wait_for_turn_end(store, session_id)
+    assert [one[-1] for one in logs_seen] == ["tool_call"]
+
+
+async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
+    closed: list[str] = []
+
+    async def source(fail: bool) -> AsyncGenerator[RuntimeEvent, None]:
+        try:
+            yield token("a", 0)
+            if fail:
+                raise LookupError("source")
+            await asyncio.get_running_loop().create_future()
+        finally:
+            closed.append("closed")
+
+    async def refuse(_batch: Sequence[RuntimeEvent]) -> None:
+        raise ValueError("writer")
+
+    async def accept(_batch: Sequence[RuntimeEvent]) -> None:
+        return None
+
+    with pytest.raises(ValueError, match="writer"):
+        await EventBatcher(refuse).drain(source(False))
+    with pytest.raises(LookupError, match="source"):
+        await EventBatcher(accept).drain(source(True))
+    assert closed == ["closed", "closed"]
+
+
+async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
+    waiting = token("", 0, waiting=True, elapsed_seconds=8.0)
+    thought = RuntimeEvent(EventType.THINKING, {"text": "hm", "message_id": "m", "offset": 0})
+    batch = [waiting, token("a", 0), token("b", 1), thought, token("c", 2), token("d", 0, "n"), token("e", 1, "n")]
+    assert merge_deltas(batch) == [
+        waiting,
+        token("ab", 0),
+        thought,
+        token("c", 2),
+        token("de", 0, "n"),
+    ]
+
+
+async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Path) -> None:
+    model = ScriptedModel(["one", "two"])
+    hub, store, session_id = await hub_with(model, tmp_path)
+    await hub.start(session_id, TurnRequest(input="first"))
+    await wait_for_turn_end(store, session_id)
+    for _ in range(300):
+        other = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(other)
+        await hub.change(other.id, {"name": "another"})
+    await hub.start(session_id, TurnRequest(input="second"))
+    await wait_for_turn_end(store, session_id, ends=2)
+    assert [message.content for message in model.requests[-1].messages if message.role != "system"] == [
+        "first",
+        "one",
+        "second",
+    ]
+
+
+async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_continues(tmp_path: Path) -> None:
+    @tool(risk="read")
+    async def begin(where: str) -> str:
+        """Begin a turn of this session, of none, or after the store failed."""
+        if where == "store":
+            raise StoreError("another store has no room")
+        turn = await hub.start(session_id if where == "here" else "ses_none", TurnRequest(input="again"))
+        return turn.id
+
+    calls = [call("begin", {"where": where}) for where in ("here", "nowhere", "store")]
+    hub, store, session_id = await hub_with(ScriptedModel([calls, "done"]), tmp_path, tools=[begin])
+    await hub.start(session_id, TurnRequest(input="go"))
+
+    events = await wait_for_turn_end(store, session_id)
+    results = [json.loads(event.frame_json)["data"] for event in events if event.type == "tool_result"]
+    assert [(data["outcome"], data["result"].startswith("Error: ")) for data in results] == [("error", True)] * 3
+    assert types(events)[-1] == "final"

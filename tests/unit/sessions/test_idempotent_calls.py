@@ -1,0 +1,117 @@
+"""Calls that had begun when the process died: run again only if their tools are idempotent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRequest
+from agenticx.settings import load_settings
+from agenticx.testing import check_grammar
+from agenticx.tools.base import Assessment
+from agenticx.tools.registry import tool
+from tests.support.patience import PATIENCE, PatientClock
+
+pytestmark = pytest.mark.anyio
+
+
+class MortalStore:
+    """A store that raises on every use once it is `dead`, as if the process had died."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.dead = store, False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.dead:
+            raise StoreError("the process is dead")
+        return getattr(self._store, name)
+
+
+async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str, Any]]:
+    """Return the session's log once it has an event of that type."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while True:
+            wakeup.clear()
+            events = [json.loads(event.frame_json) for event in await store.read(session_id, 0, 10_000)]
+            if any(event["type"] == until for event in events):
+                return events
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+
+
+@pytest.mark.parametrize("idempotent", [True, False, None])
+async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
+    tmp_path: Path, idempotent: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, runs = asyncio.Event(), list[str]()
+
+    @tool(risk="read", idempotent=idempotent)
+    async def look(what: str) -> str:
+        """Look at something."""
+        runs.append(what)
+        begun.set()
+        if len(runs) == 1:
+            await asyncio.Event().wait()
+        return f"seen {what}"
+
+    @tool(read_only=True, assess=lambda _arguments, _context: Assessment(risk="execute"))
+    def ask() -> str:
+        """Look at something that one must ask for."""
+        return "asked"
+
+    inner = SqliteStore(tmp_path / "sessions.db")
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await inner.create(record)
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+
+    def hub_on(store: Any, model: ScriptedModel) -> Hub:
+        return Hub(
+            store,
+            models=lambda _name: model,
+            tools=lambda _record: [look, ask],
+            settings=settings,
+            clock=PatientClock(),
+        )
+
+    dying = MortalStore(inner)
+    first = hub_on(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]))
+    await first.submit(record.id, TurnRequest(input="go"))
+    await begun.wait()
+    (asked,) = (
+        one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")
+    )
+    dying.dead = True
+
+    second = hub_on(inner, ScriptedModel(["Done."]))
+    caplog.set_level(logging.INFO, logger="agenticx")
+    await second.recover()
+    if idempotent is not False:
+        yes = ConfirmAnswer(approved=True)
+        await second.confirms.answer(asked["data"]["id"], yes, digest=asked["data"]["digest"])
+    events = await envelopes(inner, record.id, "error" if idempotent is False else "final")
+    check_grammar(events)
+    results = [(one["data"]["outcome"], one["data"]["name"]) for one in events if one["type"] == "tool_result"]
+    if idempotent is False:
+        assert (results, runs) == ([("unknown", "look"), ("cancelled", "ask")], ["it"])
+        assert [re.sub(r" (session|turn)='\w+'|call_id='\w+'", "", line) for line in caplog.messages[-4:]] == [
+            "confirm tool_name='ask'  approved=False by='restart'",
+            "tool_call tool_name='look'  outcome='unknown'",
+            "tool_call tool_name='ask'  outcome='cancelled'",
+            "turn rounds=1 reason='interrupted' error='The program ended while this turn was running.'",
+        ]
+    else:
+        assert (results, runs) == ([("ok", "look"), ("ok", "ask")], ["it", "it"])
+    await second.close()
+    with suppress(StoreError):
+        await first.close()
+    await inner.aclose()

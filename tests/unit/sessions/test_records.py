@@ -1,0 +1,96 @@
+"""A session's name and its event in the log, whenever the program ends in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel, hang, say
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
+from agenticx.settings import load_settings
+from tests.support.patience import PatientClock
+from tests.unit.sessions.test_hub import wait_for_turn_end
+
+pytestmark = pytest.mark.anyio
+
+
+class DyingStore(SqliteStore):
+    """A store that writes nothing from the first event of a type on, as if the process had died there."""
+
+    def __init__(self, path: Path, *, before: EventType) -> None:
+        super().__init__(path)
+        self._before = before
+        self._dead = False
+
+    async def append(
+        self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], **beside: Any
+    ) -> Sequence[StoredEvent]:
+        self._dead = self._dead or any(event.type == self._before for event in events)
+        if self._dead:
+            raise StoreError("the process has died")
+        return await super().append(session_id, turn_id, events, **beside)
+
+
+def make_hub(store: SqliteStore, home: Path, *script: Any) -> Hub:
+    settings = load_settings({"home": home}, environ={})
+    model = ScriptedModel(script)
+    return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
+
+
+async def create_session(store: SqliteStore, home: Path) -> str:
+    record = SessionRecord(workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    return record.id
+
+
+async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
+    events = await store.read(session_id, 0, 1000)
+    return [json.loads(event.frame_json)["data"]["name"] for event in events if event.type == "session_changed"]
+
+
+@pytest.mark.parametrize("death", [EventType.FINAL, EventType.SESSION_CHANGED])
+async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
+    tmp_path: Path, death: EventType
+) -> None:
+    store = DyingStore(tmp_path / "sessions.db", before=death)
+    session_id = await create_session(store, tmp_path)
+    hub = make_hub(store, tmp_path, "done")
+    await hub.start(session_id, TurnRequest(input="Fix the build"))
+    await hub.close()
+    assert (await store.get(session_id)).name == "Fix the build"
+    await store.aclose()
+    for _ in range(2):
+        again = SqliteStore(tmp_path / "sessions.db")
+        await make_hub(again, tmp_path).recover()
+        assert await announced_names(again, session_id) == ["Fix the build"]
+        await again.aclose()
+
+
+async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    session_id = await create_session(store, tmp_path)
+    hub = make_hub(store, tmp_path, [say("a"), hang()])
+    await hub.start(session_id, TurnRequest(input="Fix the build"))
+    await hub.change(session_id, {"name": "Mine"})
+    await hub.stop(session_id)
+    await wait_for_turn_end(store, session_id)
+    await hub.close()
+    await make_hub(store, tmp_path).recover()
+    assert await announced_names(store, session_id) == ["Mine"]
+    assert await store.open_journal_entries("named", "told") == []
+    await store.aclose()
+
+
+async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path) -> None:
+    store = DyingStore(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
+    session_id = await create_session(store, tmp_path)
+    with pytest.raises(StoreError):
+        await make_hub(store, tmp_path).change(session_id, {"name": "Mine"})
+    assert (await store.get(session_id)).name is None
+    await store.aclose()

@@ -1,0 +1,156 @@
+"""Rewinds that are interrupted by a storage failure or the end of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SessionBusy, StoreError
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRecord, TurnRequest
+from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.history.transcript import read_conversation
+from agenticx.settings import load_settings
+from agenticx.tools.builtin import builtin_tools
+from tests.support.patience import PATIENCE, PatientClock
+
+pytestmark = pytest.mark.anyio
+
+
+class FailingStore(MemoryStore):
+    """A store that refuses appends while `broken`."""
+
+    broken = False
+
+    async def append(self, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
+        if self.broken:
+            raise StoreError("the disk is full")
+        return await super().append(*args, **kwargs)
+
+
+def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
+    tools = builtin_tools()
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    snapshots = SnapshotFolder(tmp_path / "home" / "snapshots")
+    return Hub(
+        store,
+        models=lambda _name: model,
+        tools=lambda _record: tools,
+        settings=settings,
+        snapshots=snapshots,
+        clock=PatientClock(),
+    )
+
+
+async def session_in(store: Store, workspace: Path) -> str:
+    workspace.mkdir()
+    record = SessionRecord(name="x", workspace=str(workspace), permission_mode="auto", created_at="2026-01-01")
+    await store.create(record)
+    return record.id
+
+
+async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
+    """Run one turn to its end."""
+    turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
+    with store.subscribe(session_id, news):
+        while not any(event.terminal for event in await store.read(session_id, turn.after_seq or 0, 1000)):
+            news.clear()
+            await asyncio.wait_for(news.wait(), PATIENCE)
+
+
+async def message_texts(store: Store, session_id: str) -> list[str]:
+    _, conversation = await read_conversation(store, session_id)
+    return [message["content"] for message in conversation.messages()]
+
+
+def a_write_and_more() -> ScriptedModel:
+    return ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written", "more"])
+
+
+async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
+    store, model = FailingStore(), a_write_and_more()
+    hub = hub_over(store, model, tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    await run_turn(hub, store, session_id, "one")
+    before = await message_texts(store, session_id)
+    store.broken = True
+    with pytest.raises(StoreError):
+        await hub.rewind(session_id, None)
+    store.broken = False
+    assert await message_texts(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
+    done = await hub.rewind(session_id, None)
+    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "unchanged")]
+    assert (await message_texts(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)
+    await run_turn(hub, store, session_id, "two")
+    assert [message.content for message in model.requests[-1].messages if message.role == "user"] == ["two"]
+    await hub.close()
+
+
+async def test_a_process_that_died_in_a_rewind_leaves_the_session_free(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_over(store, a_write_and_more(), tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    await run_turn(hub, store, session_id, "one")
+    await hub.close()
+    await store.claim(TurnRecord(session_id=session_id, input=""))  # as a rewind does, before anything else
+    await store.aclose()
+
+    again = SqliteStore(tmp_path / "sessions.db")
+    hub = hub_over(again, ScriptedModel(["hello"]), tmp_path)
+    await hub.recover()
+    assert (await hub.rewind(session_id, None)).files[0].outcome == "removed"
+    await run_turn(hub, again, session_id, "two")
+    assert await message_texts(again, session_id) == ["two", "hello"]
+    await hub.close()
+    await again.aclose()
+
+
+async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
+    store, model = MemoryStore(), ScriptedModel(["hello"] * 60)
+    hub = hub_over(store, model, tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    for _ in range(20):
+        work = [hub.start(session_id, TurnRequest(input="x")), hub.rewind(session_id, None)]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} <= {SessionBusy}
+        await wait_until_idle(hub, store, session_id)
+    await hub.close()
+
+
+async def wait_until_idle(hub: Hub, store: Store, session_id: str) -> None:
+    """Wait until nothing runs any more."""
+    news = asyncio.Event()
+    with store.subscribe(session_id, news):
+        while hub.running_turn_id(session_id) is not None:
+            news.clear()
+            if hub.running_turn_id(session_id) is not None:
+                await asyncio.wait_for(news.wait(), PATIENCE)
+
+
+async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path) -> None:
+    model = ScriptedModel([f"answer {number}" for number in range(12)] * 2)
+    store, settings = (
+        MemoryStore(),
+        load_settings(
+            {"home": tmp_path / "home", "compaction_threshold_messages": 8, "compaction_retain_messages": 4}, environ={}
+        ),
+    )
+    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
+    session_id = await session_in(store, tmp_path / "work")
+    for number in range(7):
+        await run_turn(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
+    everything = await message_texts(store, session_id)
+    assert len((await store.session_state(session_id)).messages) < len(everything)
+    _, conversation = await read_conversation(store, session_id)
+    second_answer = conversation.path()[3].id
+    await hub.rewind(session_id, second_answer)
+    assert [
+        getattr(message, "content", "") for message in (await store.session_state(session_id)).messages
+    ] == everything[:4]
+    assert len(await store.search("question")) == 1
+    assert [len(await store.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
+    await hub.close()

@@ -1,0 +1,199 @@
+"""Tests of the tools that list folders and read files."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.tools import decide
+from agenticx.tools.builtin.files import file_read, list_files
+from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
+from tests.support.patience import longest_hold
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_folder_is_listed_by_name_with_hidden_files_and_links(runner) -> None:
+    (runner.workspace / "src").mkdir()
+    (runner.workspace / "src" / "deep").mkdir()
+    (runner.workspace / "src" / "deep" / "x.py").touch()
+    (runner.workspace / ".hidden").touch()
+    (runner.workspace / "a\nb").touch()
+    (runner.workspace / "link").symlink_to("src")
+    (runner.workspace / ".git").mkdir()
+    (runner.workspace / ".git" / "HEAD").touch()
+
+    assert await runner.call(list_files) == ".git/\n.hidden\na⟨U+000A⟩b\nlink -> src\nsrc/".replace("⟨U+000A⟩", "\n")
+    assert await runner.call(list_files, path="src", depth=2) == "src/deep/\nsrc/deep/x.py"
+    assert await runner.call(list_files, path="src/deep/") == "src/deep/x.py"
+
+
+async def test_an_empty_folder_is_reported_as_empty(runner) -> None:
+    assert await runner.call(list_files) == "(an empty folder)"
+
+
+async def test_a_long_listing_is_cut_with_the_number_of_omitted_entries(runner) -> None:
+    for number in range(600):
+        (runner.workspace / f"f{number:03}").touch()
+    lines = (await runner.call(list_files)).splitlines()
+    assert (len(lines), lines[-2:]) == (501, ["f499", "[… and 100 more; list a folder further down to see them]"])
+
+
+@pytest.mark.parametrize("text", ["one\ntwo\n", "no end", "\n", "crlf\r\nlines\r\n", "é漢字\n"])
+async def test_a_text_file_is_returned_unchanged(runner, text) -> None:
+    (runner.workspace / "f").write_bytes(text.encode())
+    assert await runner.call(file_read, path="f") == text
+
+
+async def test_an_empty_file_is_reported_as_empty(runner) -> None:
+    (runner.workspace / "f").touch()
+    assert await runner.call(file_read, path="f") == "(an empty file)"
+
+
+async def test_a_part_of_a_file_begins_with_its_line_numbers(runner) -> None:
+    (runner.workspace / "f").write_text("".join(f"line {n}\n" for n in range(1, 5001)))
+
+    part = await runner.call(file_read, path="f", offset=11, limit=2)
+    assert part == "[lines 11-12 of 5,000, 48,893 bytes; read on with offset 13]\nline 11\nline 12"
+    assert (await runner.call(file_read, path="f", offset=4999)) == (
+        "[lines 4,999-5,000 of 5,000, 48,893 bytes]\nline 4999\nline 5000"
+    )
+    whole = await runner.call(file_read, path="f")
+    assert whole.startswith("[lines 1-2,000 of 5,000, 48,893 bytes; read on with offset 2001]\nline 1\n")
+    with pytest.raises(ToolError, match="'f' has 5,000 lines; offset 5001 is past its end"):
+        await runner.call(file_read, path="f", offset=5001)
+
+
+async def test_long_lines_are_cut_and_the_result_is_bounded(runner) -> None:
+    (runner.workspace / "f").write_text("\n".join("x" * 5_000 for _ in range(100)))
+    result = await runner.call(file_read, path="f")
+    assert result.startswith(
+        "[lines 1-11 of 100, 500,099 bytes; read on with offset 12; 11 of these lines are cut at 2,000 characters]\n"
+    )
+    assert result.endswith("x… [5,000 characters]")
+    assert len(result) < 24_200
+
+
+async def test_a_huge_file_is_read_in_bounded_memory(runner) -> None:
+    with (runner.workspace / "f").open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(10 * 1024**3)
+    with pytest.raises(ToolError, match="'f' is a binary file of 10,737,418,240 bytes and cannot be shown as text"):
+        await runner.call(file_read, path="f")
+
+
+async def test_a_binary_file_is_refused_with_its_size_and_invalid_utf8_is_replaced(runner) -> None:
+    (runner.workspace / "b").write_bytes(b"\x7fELF\0\0")
+    (runner.workspace / "latin").write_bytes(b"caf\xe9\n")
+    (runner.workspace / "bom").write_bytes(b"\xef\xbb\xbfhello\n")
+
+    with pytest.raises(ToolError, match="'b' is a binary file of 6 bytes and cannot be shown as text"):
+        await runner.call(file_read, path="b")
+    assert await runner.call(file_read, path="latin") == "[some bytes are not UTF-8 and show as \ufffd]\ncaf\ufffd"
+    assert await runner.call(file_read, path="bom") == "hello\n"
+
+
+async def test_arguments_out_of_range_are_refused(runner) -> None:
+    for wrong in ({"path": "f", "offset": 0}, {"path": "f", "limit": 0}, {"path": "f", "offset": "1"}):
+        with pytest.raises(InvalidArguments):
+            await runner.call(file_read, **wrong)
+
+
+async def test_a_private_folder_in_a_workspace_is_neither_listed_nor_read(workspace, make_runner) -> None:
+    home = workspace / "agx-home"
+    home.mkdir()
+    (home / "token").write_text("secret")
+    runner = make_runner(workspace, protected_roots=(home,))
+
+    assert await runner.call(list_files) == "(an empty folder)"
+    for path in ("agx-home/token", "agx-home"):
+        with pytest.raises(ToolError, match="holds the keys and settings of AgenticX itself, which no tool reads"):
+            await runner.call(file_read, path=path)
+    inner = make_runner(home / "project", protected_roots=(home,))
+    inner.workspace.mkdir()
+    (inner.workspace / "f").write_text("fine")
+    assert await inner.call(file_read, path="f") == "fine"
+
+
+# --- files with secrets -----------------------------------------------------------------------------------------------
+
+SECRET_FILES = """
+    .env .env.local prod.env .netrc _netrc .npmrc .pypirc .pgpass .git-credentials id_rsa id_ed25519_work id_rsa.bak
+    server.pem tls.key store.p12 .aws/config .ssh/known_hosts credentials credentials.json secrets.yaml app-secrets.toml
+    client_secret_1.json service-account.json .docker/config.json terraform.tfstate PROD.PEM
+"""
+PLAIN_FILES = """
+    env.py .env.example .env.sample id_rsa.pub secrets.py credentials.go keys.md key monkey.txt src/secret_names.py
+    .github/config README.md environment token.ts
+"""
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto", "plan"])
+def test_reading_a_file_that_usually_holds_secrets_is_asked_about_in_every_mode(runner, mode) -> None:
+    (runner.workspace / "notes").symlink_to(".env")
+    for path in [*SECRET_FILES.split(), "notes"]:
+        assessment = runner.assess(file_read, path=path)
+        assert (path, decide(mode, assessment).decision) == (path, "ask")
+        assert assessment.reasons == ("It usually holds keys or passwords, which the model's provider would see.",)
+    for path in PLAIN_FILES.split():
+        assert (path, decide(mode, runner.assess(file_read, path=path)).decision) == (path, "allow")
+
+
+def test_a_changed_link_changes_the_binding(runner) -> None:
+    (runner.workspace / "notes").touch()
+    shown = runner.assess(file_read, path="notes").binding
+    (runner.workspace / "notes").unlink()
+    (runner.workspace / "notes").symlink_to("other")
+    assert runner.assess(file_read, path="notes").binding != shown
+
+
+LARGE = {
+    "line breaks": b"\n" * 30_000_000,
+    "one line": b"a" * 30_000_000,
+    "no UTF-8": b"\xff" * 30_000_000,
+    "not ASCII": "é\n".encode() * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("family", LARGE)
+async def test_reading_a_large_file_does_not_block_the_event_loop(runner, family) -> None:
+    (runner.workspace / "f").write_bytes(LARGE[family])
+    async with longest_hold() as hold:
+        result = await runner.call(file_read, path="f")
+    assert result.startswith("[")
+    assert hold.longest < 0.1
+
+
+async def test_a_part_behind_millions_of_lines_is_found(runner) -> None:
+    (runner.workspace / "f").write_bytes(b"\n" * 1_000_000 + "é here\nthere".encode())
+    part = await runner.call(file_read, path="f", offset=1_000_001)
+    assert part == "[lines 1,000,001-1,000,002 of 1,000,002, 1,000,013 bytes]\né here\nthere"
+    with pytest.raises(ToolError, match=r"has 1,000,002 lines; offset 1000003 is past its end"):
+        await runner.call(file_read, path="f", offset=1_000_003)
+
+
+@given(st.lists(st.sampled_from([b"\n", b"a", b"\r", "é".encode(), b"\xe9", b"\xf0\x9f", b"x" * 9])), st.integers(0, 9))
+def test_lines_are_those_of_the_decoded_text(chunks, skipped) -> None:
+    content = b"".join(chunks)
+    lines = content.decode("utf-8", "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    assert count_lines(content) == len(lines)
+    assert is_valid_utf8(content) == (content.decode("utf-8", "ignore").encode() == content)
+    assert [*iter_lines(content, skipped, 5)] == [TextLine(line[:5], len(line)) for line in lines[skipped:]]
+
+
+def test_lines_across_chunk_boundaries_are_complete() -> None:
+    for shift in range(4):
+        content = b"x" * (256 * 1024 - 4 + shift) + "é\n😀\n\n".encode() * 200_000
+        lines = content.decode().split("\n")[:-1]
+        assert count_lines(content) == len(lines)
+        assert is_valid_utf8(content)
+        for skipped in (0, 1, 99_999, 299_999, 599_999, 600_000):
+            expected = [TextLine(line[:5], len(line)) for line in lines[skipped : skipped + 5]]
+            assert [*islice(iter_lines(content, skipped, 5), 5)] == expected

@@ -1,0 +1,173 @@
+"""The Anthropic wire over real sockets; `test_sockets` has what all wires do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.llms import ModelRequest, complete, resolve_model
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
+from agenticx.testing.fake_openai import FakeOpenAIServer
+from agenticx.testing.provider_replies import RawReply, body
+from tests.support.wires.replies import sse
+from tests.support.wires.rules_anthropic import violations
+from tests.support.wires.served import ANTHROPIC, HELLO, KEY
+from tests.unit.wires.anthropic.test_anthropic_reply import (
+    END,
+    block,
+    failed,
+    piece,
+    signed,
+    start,
+    stop,
+    text,
+    thought,
+)
+
+pytestmark = pytest.mark.anyio
+
+model_at, failure = ANTHROPIC.at, ANTHROPIC.failure
+HI = [start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1)]
+
+
+def refusal(status: int, type_: str, message: str = "m") -> RawReply:
+    return RawReply(json.dumps(failed(type_, message)).encode(), status, "application/json")
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
+    async with FakeOpenAIServer([body(sse(*HI, END))]) as server:
+        async with model_at(server.base_url.removesuffix("/v1") + ending, api_key=KEY) as model:
+            await complete(model, HELLO)
+        (request,) = server.requests
+    assert (request.path, request.headers["x-api-key"]) == ("/v1/messages", KEY)
+    assert (request.headers["anthropic-version"], "authorization" in request.headers) == ("2023-06-01", False)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "asked", "sent"),
+    [
+        ("m", {}, None, 8192),
+        ("m", {}, 9, 9),
+        ("m", {"max_output_tokens": 500}, None, 500),
+        ("claude-3-haiku-20240307", {}, None, 4096),
+        ("claude-3-5-haiku-latest", {}, None, 8192),
+        ("claude-3-7-sonnet-latest", {}, None, 32_000),
+        ("claude-sonnet-4-5-20250929", {}, None, 32_000),
+        ("claude-sonnet-4-5-20250929", {}, 64_000, 64_000),
+    ],
+)
+async def test_the_output_limit_is_the_requests_or_a_usual_one(
+    model: str, options: dict[str, Any], asked: int | None, sent: int
+) -> None:
+    async with FakeOpenAIServer([body(sse(*HI, END))]) as server, model_at(server.base_url, model, **options) as opened:
+        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=asked))
+        assert server.requests[0].json["max_tokens"] == sent
+
+
+async def test_an_output_limit_that_is_too_high_is_lowered_to_the_models_from_then_on() -> None:
+    too_many = refusal(
+        400, "invalid_request_error", "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens"
+    )
+    replies = [too_many, *[body(sse(*HI, END))] * 2]
+    async with FakeOpenAIServer(replies) as server, model_at(server.base_url) as model:
+        assert [(await complete(model, HELLO))[0].text for _ in range(2)] == ["hi", "hi"]
+        assert [request.json["max_tokens"] for request in server.requests] == [8192, 4096, 4096]
+
+
+async def test_a_server_that_refuses_every_limit_is_not_asked_for_ever() -> None:
+    too_many = refusal(400, "invalid_request_error", "max_tokens: 8192 > 4096")
+    assert (await failure(too_many, too_many)).code == "provider.bad_request"
+
+
+# --- a turn -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None:
+    thinks = [
+        start(input_tokens=10, cache_read_input_tokens=90),
+        *block(0, "thinking", thought("hm"), signed("s"), thinking="", signature=""),
+        *block(1, "redacted_thinking", data="x"),
+        *block(2, "text", text("Let me look."), text=""),
+        *block(3, "tool_use", piece('{"at": '), piece('"a"}'), id="toolu_1", name="look", input={}),
+        *block(4, "tool_use", piece('{"at": "b"}'), id="toolu_2", name="look", input={}),
+        stop("tool_use", output_tokens=5),
+        END,
+    ]
+
+    def look(at: str) -> str:
+        """Look at something."""
+        return f"{at} is there"
+
+    session = Session()
+    async with (
+        FakeOpenAIServer([body(sse(*thinks)), body(sse(*HI, END))]) as server,
+        model_at(server.base_url, thinking={"type": "adaptive"}) as model,
+    ):
+        events = [
+            event async for event in AgentRuntime(model, AutoApproveConfirmGate()).run_turn("go", session, tools=[look])
+        ]
+        first, second = [request.json for request in server.requests]
+    assert events[-1].data["text"] == "hi"
+    assert [event.data["input_tokens"] for event in events if event.type == "usage"] == [100, 3]
+    assert (violations(first), violations(second)) == ([], [])
+    assert second["messages"][-2:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "redacted_thinking", "data": "x"},
+                {"type": "text", "text": "Let me look."},
+                {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "a"}},
+                {"type": "tool_use", "id": "toolu_2", "name": "look", "input": {"at": "b"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a is there"},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_2",
+                    "content": "b is there",
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+        },
+    ]
+    assert second["thinking"] == {"type": "adaptive"}
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests() -> None:
+    error = await failure(refusal(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"))
+    assert (error.code, error.retryable, error.status) == ("context_overflow", False, 400)
+
+
+# --- its name -----------------------------------------------------------------------------------------------------
+
+
+def test_the_catalog_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(SettingsError, match="ANTHROPIC_API_KEY"):
+        resolve_model("anthropic:claude-sonnet-4-5")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    model = resolve_model("anthropic:claude-sonnet-4-5")
+    assert (model.name, model.context_window) == ("anthropic:claude-sonnet-4-5", 200_000)
+    assert repr(model) == "AnthropicModel('anthropic:claude-sonnet-4-5', host='api.anthropic.com')"
+
+
+async def test_the_base_url_can_be_moved_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeOpenAIServer([body(sse(*HI, END))]) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
+        reply, error = await complete(resolve_model("anthropic:m"), HELLO)
+    assert (reply.text, error) == ("hi", None)

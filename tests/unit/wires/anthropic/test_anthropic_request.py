@@ -1,0 +1,382 @@
+"""Request bodies of the Anthropic wire, checked against the API's rules, and to the types of the provider's own SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.wires.anthropic._request import request_body
+from agenticx.messages import (
+    AssistantMessage,
+    Message,
+    ProviderState,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from agenticx.runtime.sanitize import sanitize
+from tests.support.wires import sdk_types
+from tests.support.wires.rules_anthropic import violations
+
+LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+CACHED = {"cache_control": {"type": "ephemeral"}}
+HELLO = UserMessage(content="hello")
+
+
+def body_of(
+    *messages: Message, thinking: dict[str, Any] | None = None, max_tokens: int = 100, **options: Any
+) -> dict[str, Any]:
+    """Return the request for these messages after checking it against the rules."""
+    request = ModelRequest(messages=messages, **options)
+    body = json.loads(request_body(request, model="m", max_tokens=max_tokens, thinking=thinking))
+    assert violations(body) == []
+    return body
+
+
+def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
+    """Role and blocks of each message, texts as strings, without marks for the cache."""
+    return [
+        (row["role"], [_short(block) for block in row["content"]]) for row in body_of(*messages, **options)["messages"]
+    ]
+
+
+def _short(block: dict[str, Any]) -> Any:
+    block = {name: value for name, value in block.items() if name != "cache_control"}
+    return block["text"] if block.keys() == {"type", "text"} else block
+
+
+def use(id_: str, name: str = "look", **input_: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id_, "name": name, "input": input_}
+
+
+def answered(id_: str, content: str | None = "seen", **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id_, **fields, **({} if content is None else {"content": content})}
+
+
+def assistant(text: str = "", *calls: str, state: ProviderState | None = None) -> AssistantMessage:
+    asked = tuple(ToolCall(id=id_, name="look") for id_ in calls)
+    return AssistantMessage(content=text, tool_calls=asked, provider_state=state)
+
+
+def result(id_: str, content: str = "seen", **fields: Any) -> ToolMessage:
+    return ToolMessage(tool_call_id=id_, name="look", content=content, **fields)
+
+
+def own(*content: dict[str, Any], wire: str = "anthropic", model: str = "m") -> ProviderState:
+    return ProviderState(wire=wire, model=model, payload={"content": list(content)})
+
+
+THOUGHT = {"type": "thinking", "thinking": "t", "signature": "s"}
+REDACTED = {"type": "redacted_thinking", "data": "x"}
+SAID = {"type": "text", "text": "a"}
+CALLED = {"type": "tool_use"}
+SEARCHED = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": 1}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+]
+
+
+# --- one request --------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_request() -> None:
+    body = body_of(
+        SystemMessage(content="Be brief."),
+        SystemMessage(content="[compacted] We spoke."),
+        HELLO,
+        assistant("Let me look.", "toolu_1"),
+        result("toolu_1"),
+        tools=[LOOK],
+    )
+    assert body == {
+        "model": "m",
+        "max_tokens": 100,
+        "stream": True,
+        "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "[compacted] We spoke.", **CACHED}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, use("toolu_1")]},
+            {"role": "user", "content": [answered("toolu_1", **CACHED)]},
+        ],
+        "tools": [
+            {
+                "name": "look",
+                "description": "Looks.",
+                "input_schema": {"type": "object", "properties": {"at": {"type": "string"}}},
+            }
+        ],
+    }
+
+
+# --- order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("messages", "rows"),
+    [
+        pytest.param(
+            [HELLO, UserMessage(content="again", injected=True)], [("user", ["hello", "again"])], id="neighbours"
+        ),
+        pytest.param(
+            [HELLO, assistant("a"), assistant("b", "1"), result("1"), HELLO],
+            [("user", ["hello"]), ("assistant", ["a", "b", use("1")]), ("user", [answered("1"), "hello"])],
+            id="results before what else the user says",
+        ),
+        pytest.param(
+            [assistant("a"), HELLO],
+            [("user", ["[The conversation begins with your own words.]"]), ("assistant", ["a"]), ("user", ["hello"])],
+            id="begun by the assistant",
+        ),
+        pytest.param(
+            [HELLO, assistant("a \n")],
+            [("user", ["hello"]), ("assistant", ["a \n"]), ("user", ["[Go on.]"])],
+            id="ended by the assistant",
+        ),
+        pytest.param([], [("user", ["[Go on.]"])], id="nothing"),
+        pytest.param(
+            [HELLO, assistant(" \n"), UserMessage(content="\t"), HELLO], [("user", ["hello", "hello"])], id="blanks"
+        ),
+        pytest.param(
+            [HELLO, SystemMessage(content="note"), assistant("a"), HELLO],
+            [("user", ["hello", "note"]), ("assistant", ["a"]), ("user", ["hello"])],
+            id="a system row in the middle",
+        ),
+        pytest.param(
+            [HELLO, result("9", "late")], [("user", ["hello", "[result of look] late"])], id="a result of no call"
+        ),
+    ],
+)
+def test_order(messages: list[Message], rows: list[tuple[str, list[Any]]]) -> None:
+    assert rows_of(*messages) == rows
+
+
+# --- calls and results --------------------------------------------------------------------------------------------
+
+
+def test_ids_that_the_api_refuses_are_made_fitting_for_call_and_result_alike() -> None:
+    ids = ["call|1", "call/1", "", "ok_1-A"]
+    _, (_, calls), (_, results) = rows_of(HELLO, assistant("", *ids), *(result(id_, id_ or "none") for id_ in ids))
+    sent = [block["id"] for block in calls]
+    assert sent == [block["tool_use_id"] for block in results]
+    assert len(set(sent)) == 4
+    assert sent[3] == "ok_1-A"
+    assert rows_of(HELLO, assistant("", *ids), *(result(id_) for id_ in ids))[1][1] == calls
+
+
+def test_an_id_that_comes_again_gets_another_one() -> None:
+    rows = rows_of(HELLO, *[assistant("", "1"), result("1")] * 3, assistant("", "1_2"), result("1_2"))
+    assert [block["id"] for role, blocks in rows if role == "assistant" for block in blocks] == [
+        "1",
+        "1_2",
+        "1_3",
+        "1_2_2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "block"),
+    [
+        pytest.param(result("1", ""), answered("1", None), id="empty"),
+        pytest.param(result("1", "no", outcome="denied"), answered("1", "no", is_error=True), id="error"),
+        pytest.param(
+            result("1", " ", outcome="timed_out"), answered("1", "timed out", is_error=True), id="empty error"
+        ),
+    ],
+)
+def test_results(message: ToolMessage, block: dict[str, Any]) -> None:
+    assert rows_of(HELLO, assistant("", "1"), message)[2] == ("user", [block])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "input_"),
+    [
+        ('{"at": "é"}', {"at": "é"}),
+        ("", {}),
+        ("[1]", {"malformed_arguments": "[1]"}),
+        ('{"at": ', {"malformed_arguments": '{"at": '}),
+        ('{"at": NaN}', {"malformed_arguments": '{"at": NaN}'}),
+    ],
+)
+def test_arguments_go_back_as_an_object(arguments: str, input_: dict[str, Any]) -> None:
+    call = ToolCall(id="1", name="look", arguments=arguments)
+    rows = rows_of(HELLO, AssistantMessage(tool_calls=(call,)), result("1"))
+    assert rows[1] == ("assistant", [use("1", **input_)])
+
+
+def test_a_tool_name_that_the_api_refuses_is_the_same_in_tools_and_calls() -> None:
+    call = ToolCall(id="1", name="our.look")
+    body = body_of(
+        HELLO, AssistantMessage(tool_calls=(call,)), result("1"), tools=[ToolSchema("our.look", "Looks.", {})]
+    )
+    assert body["tools"][0]["name"] == body["messages"][1]["content"][0]["name"] != "our.look"
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"), [("auto", None), ("none", {"type": "none"}), ("required", {"type": "any"})]
+)
+def test_tool_choice(choice: Any, sent: dict[str, Any] | None) -> None:
+    assert body_of(HELLO, tools=[LOOK], tool_choice=choice).get("tool_choice") == sent
+    assert "tool_choice" not in body_of(HELLO, tool_choice=choice)
+
+
+def test_a_conversation_with_calls_and_no_tools_declares_those_it_used_and_forbids_them() -> None:
+    body = body_of(HELLO, assistant("", "1", "2"), result("1"), result("2"))
+    assert body["tools"] == [{"name": "look", "input_schema": {"type": "object"}}]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_schemas_are_those_of_plain_objects() -> None:
+    tools = [ToolSchema("look", "", {"anyOf": [{"required": ["a"]}], "properties": {"a": {"anyOf": [{}]}}})]
+    assert body_of(HELLO, tools=tools)["tools"][0]["input_schema"] == {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{}]}},
+    }
+
+
+# --- what the model itself said -----------------------------------------------------------------------------------
+
+
+def test_what_this_model_said_goes_back_block_by_block() -> None:
+    blank = {"type": "text", "text": "\n"}
+    state = own(THOUGHT, REDACTED, SAID, *SEARCHED, blank, {**CALLED, "caller": {"type": "direct"}}, CALLED)
+    rows = rows_of(HELLO, assistant("a\n", "1", "2", state=state), result("1"), result("2"))
+    called = [{**use("1"), "caller": {"type": "direct"}}, use("2")]
+    assert rows[1] == ("assistant", [THOUGHT, REDACTED, "a", *SEARCHED, *called])
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        pytest.param(own(THOUGHT, SAID, CALLED, model="other"), "a", id="another model"),
+        pytest.param(own(THOUGHT, SAID, CALLED, wire="gemini"), "a", id="another wire"),
+        pytest.param(own(THOUGHT, SAID, CALLED), "b", id="another text"),
+        pytest.param(own(THOUGHT, SAID), "a", id="another number of calls"),
+        pytest.param(ProviderState(wire="anthropic", model="m", payload={}), "a", id="nothing kept"),
+    ],
+)
+def test_what_another_model_said_goes_back_as_text_and_calls(state: ProviderState, text: str) -> None:
+    assert rows_of(HELLO, assistant(text, "1", state=state), result("1"))[1] == ("assistant", [text, use("1")])
+
+
+def test_a_thought_that_led_to_nothing_is_left_out() -> None:
+    blank = {"type": "text", "text": " "}
+    assert rows_of(HELLO, assistant(" ", state=own(THOUGHT, blank)), HELLO) == [("user", ["hello", "hello"])]
+
+
+def test_the_kept_state_is_not_changed_by_a_request() -> None:
+    state = own(THOUGHT, SAID, CALLED)
+    before = state.model_dump_json()
+    body_of(HELLO, assistant("a", "1", state=state), result("1"))
+    assert state.model_dump_json() == before
+
+
+# --- thinking -----------------------------------------------------------------------------------------------------
+
+BUDGET = {"type": "enabled", "budget_tokens": 2048}
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "thinks"),
+    [
+        pytest.param([HELLO], {}, True, id="a new turn"),
+        pytest.param([HELLO], {"max_tokens": 2048}, False, id="no room"),
+        pytest.param([HELLO], {"tools": [LOOK], "tool_choice": "required"}, False, id="a forced call"),
+        pytest.param([HELLO, assistant("", "1"), result("1")], {}, False, id="a turn begun by another model"),
+        pytest.param(
+            [HELLO, assistant("", "1", state=own(THOUGHT, CALLED)), result("1"), assistant("", "2"), result("2")],
+            {},
+            True,
+            id="a turn begun with a thought",
+        ),
+        pytest.param([HELLO, assistant("", "1"), result("1"), assistant("a"), HELLO], {}, True, id="the turn after it"),
+    ],
+)
+def test_thinking_is_asked_for_where_the_api_permits_it(
+    messages: list[Message], options: dict[str, Any], thinks: bool
+) -> None:
+    body = body_of(*messages, thinking=BUDGET, **{"max_tokens": 4096, **options})
+    assert body.get("thinking") == (BUDGET if thinks else None)
+
+
+# --- any conversation ---------------------------------------------------------------------------------------------
+
+_texts = st.sampled_from(["", " ", "words", "é\n", "more words "])
+_ids = st.sampled_from(["", "a", "b", "call|1", "call/1", "toolu_01", "ü" * 200])
+_names = st.sampled_from(["look", "our.look", "mcp/tool name", "x" * 200])
+_arguments = st.sampled_from(["", "{}", '{"x": 1}', "[1]", '{"x"', '"text"'])
+_outcomes = st.sampled_from(["ok", "error", "denied", "unknown"])
+_kept = st.lists(
+    st.sampled_from([[THOUGHT], [REDACTED], [SAID], [CALLED], [{**SAID, "text": " "}], SEARCHED]), max_size=6
+).map(lambda groups: own(*[block for group in groups for block in group]))
+_calls = st.lists(st.builds(ToolCall, id=_ids, name=_names, arguments=_arguments), max_size=3).map(tuple)
+_said = st.builds(AssistantMessage, content=_texts, tool_calls=_calls, provider_state=st.none() | _kept)
+
+
+def _consistent(message: AssistantMessage) -> AssistantMessage:
+    """Return the message with text and calls as in its provider state, so that the state is used."""
+    if message.provider_state is None:
+        return message
+    content = message.provider_state.payload["content"]
+    count = sum(block["type"] == "tool_use" for block in content)
+    return message.model_copy(
+        update={
+            "content": "".join(block["text"] for block in content if block["type"] == "text"),
+            "tool_calls": tuple(ToolCall(id=f"c{number}", name="look") for number in range(count)),
+        }
+    )
+
+
+_histories = st.lists(
+    st.one_of(
+        st.builds(UserMessage, content=_texts),
+        st.builds(SystemMessage, content=_texts),
+        st.builds(ToolMessage, tool_call_id=_ids, name=_names, content=_texts, outcome=_outcomes),
+        _said,
+        _said.map(_consistent),
+    ),
+    max_size=14,
+)
+_requests = st.builds(
+    ModelRequest,
+    messages=_histories.map(sanitize),
+    tools=st.sampled_from([(), (LOOK,), (LOOK, ToolSchema("our.look", "", {"oneOf": []}))]),
+    tool_choice=st.sampled_from(["auto", "none", "required"]),
+)
+_thinking = st.sampled_from([None, BUDGET, {"type": "adaptive"}])
+
+
+def _built(request: ModelRequest, thinking: dict[str, Any] | None) -> dict[str, Any]:
+    return json.loads(request_body(request, model="m", max_tokens=4096, thinking=thinking))
+
+
+@pytest.mark.promise("D5")
+@given(_requests, _thinking)
+def test_any_sanitised_conversation_becomes_a_request_that_keeps_the_rules(
+    request: ModelRequest, thinking: dict[str, Any] | None
+) -> None:
+    body = _built(request, thinking)
+    assert violations(body) == []
+    assert body == _built(request, thinking)
+    sent = [block for row in body["messages"] for block in row["content"] if block["type"] == "tool_result"]
+    assert len(sent) == sum(isinstance(message, ToolMessage) for message in request.messages)
+
+
+@sdk_types.needs_sdk("anthropic")
+@given(_requests, _thinking)
+def test_any_request_is_what_the_providers_own_sdk_would_send(
+    request: ModelRequest, thinking: dict[str, Any] | None
+) -> None:
+    assert sdk_types.faults("anthropic", _built(request, thinking)) == []
+
+
+def test_lone_surrogates_become_the_replacement_character() -> None:
+    assert rows_of(UserMessage(content="a\ud83db")) == [("user", ["a\ufffdb"])]

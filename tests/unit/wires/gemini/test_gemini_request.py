@@ -1,0 +1,318 @@
+"""Request bodies of the Gemini wire, checked against the API's rules, and to the types of the provider's own SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
+from agenticx.llms.wires.gemini._schema import accepted_schema
+from agenticx.messages import (
+    AssistantMessage,
+    Message,
+    ProviderState,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from agenticx.runtime.sanitize import sanitize
+from tests.support.histories import broken_histories
+from tests.support.wires import sdk_types
+from tests.support.wires.rules_gemini import violations
+
+NEW, OLD = "gemini-3-pro", "gemini-2.5-flash"
+LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+WAIT = ToolSchema("wait", "Waits.", {"type": "object", "properties": {}})
+HELLO = UserMessage(content="hello")
+SIGNED = {"thoughtSignature": "c2lnbmVk"}
+UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
+
+
+def body_of(
+    *messages: Message,
+    model: str = NEW,
+    dialect: GeminiDialect | None = None,
+    replay_state: bool = True,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the request for these messages after checking it against the rules."""
+    request = ModelRequest(messages=messages, **options)
+    body = json.loads(
+        request_body(
+            request, model=model, dialect=dialect or GeminiDialect(include_thoughts=False), replay_state=replay_state
+        )
+    )
+    assert violations(body, signed=model == NEW) == []
+    return body
+
+
+def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
+    """Role and parts of each content, plain texts as strings."""
+    return [
+        (row["role"], [part["text"] if part.keys() == {"text"} else part for part in row["parts"]])
+        for row in body_of(*messages, **options)["contents"]
+    ]
+
+
+def assistant(
+    text: str = "", *calls: str, state: ProviderState | None = None, arguments: str = "{}"
+) -> AssistantMessage:
+    asked = tuple(ToolCall(id=id_, name="look", arguments=arguments) for id_ in calls)
+    return AssistantMessage(content=text, tool_calls=asked, provider_state=state)
+
+
+def result(id_: str, content: str = "seen", **fields: Any) -> ToolMessage:
+    return ToolMessage(tool_call_id=id_, name="look", content=content, **fields)
+
+
+def own(*parts: dict[str, Any], wire: str = "gemini", model: str = NEW) -> ProviderState:
+    return ProviderState(wire=wire, model=model, payload={"parts": list(parts)})
+
+
+def asked(name: str = "look", *, args: dict[str, Any] | None = None, id: str | None = None) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": args or {}} | ({"id": id} if id else {})}
+
+
+def answered(
+    content: str = "seen", *, key: str = "output", name: str = "look", id: str | None = None
+) -> dict[str, Any]:
+    return {"functionResponse": {"name": name, "response": {key: content}} | ({"id": id} if id else {})}
+
+
+# --- one request --------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_request() -> None:
+    body = body_of(
+        SystemMessage(content="Be brief."),
+        SystemMessage(content="[compacted] We spoke."),
+        HELLO,
+        assistant("Let me look.", "call_1", arguments='{"at": "it"}'),
+        result("call_1"),
+        tools=[LOOK, WAIT],
+        tool_choice="required",
+        max_output_tokens=100,
+        dialect=GeminiDialect(),
+    )
+    assert body == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}, {"text": "[compacted] We spoke."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "hello"}]},
+            {"role": "model", "parts": [{"text": "Let me look."}, {**asked(args={"at": "it"}), **UNSIGNED}]},
+            {"role": "user", "parts": [answered()]},
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {"name": "look", "description": "Looks.", "parametersJsonSchema": LOOK.parameters},
+                    {"name": "wait", "description": "Waits."},
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+        "generationConfig": {"maxOutputTokens": 100, "thinkingConfig": {"includeThoughts": True}},
+    }
+
+
+def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
+    body = body_of(
+        SystemMessage(content="Be brief."),
+        HELLO,
+        dialect=GeminiDialect(include_thoughts=False, system_instruction=False),
+    )
+    assert body == {"contents": [{"role": "user", "parts": [{"text": "Be brief."}, {"text": "hello"}]}]}
+
+
+# --- order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("messages", "rows"),
+    [
+        pytest.param(
+            [HELLO, UserMessage(content="again", injected=True)], [("user", ["hello", "again"])], id="neighbours"
+        ),
+        pytest.param(
+            [HELLO, assistant("a"), assistant("b", "1", "2"), result("1"), result("2", "no", outcome="denied"), HELLO],
+            [
+                ("user", ["hello"]),
+                ("model", ["a", "b", {**asked(), **UNSIGNED}, asked()]),
+                ("user", [answered(), answered("no", key="error"), "hello"]),
+            ],
+            id="results of parallel calls and what else the user says",
+        ),
+        pytest.param(
+            [assistant("a"), HELLO],
+            [("user", ["[The conversation begins here.]"]), ("model", ["a"]), ("user", ["hello"])],
+            id="begun by the assistant",
+        ),
+        pytest.param(
+            [HELLO, assistant("a")],
+            [("user", ["hello"]), ("model", ["a"]), ("user", ["[Go on.]"])],
+            id="ended by the assistant",
+        ),
+        pytest.param([], [("user", ["[Go on.]"])], id="nothing"),
+        pytest.param([UserMessage(content=""), HELLO], [("user", ["hello"])], id="empty text"),
+    ],
+)
+def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Message], rows: Any) -> None:
+    assert rows_of(*messages) == rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "args"),
+    [
+        ("", {}),
+        ("{", {"malformed_arguments": "{"}),
+        ("[1]", {"malformed_arguments": "[1]"}),
+        ('{"a": NaN}', {"malformed_arguments": '{"a": NaN}'}),
+        ('{"a":1}', {"a": 1}),
+    ],
+)
+def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, args: dict[str, Any]) -> None:
+    rows = rows_of(HELLO, assistant("", "1", arguments=arguments), result("1"), model=OLD)
+    assert rows[1:2] == [("model", [asked(args=args)])]
+
+
+def test_text_that_is_no_unicode_is_replaced() -> None:
+    assert rows_of(UserMessage.model_construct(role="user", content="a\ud800b")) == [("user", ["a\ufffdb"])]
+
+
+# --- what goes back as it came ------------------------------------------------------------------------------------
+
+THOUGHT = {"text": "t", "thought": True}
+STATE = own(
+    THOUGHT, {"text": "a"}, {**SIGNED, "functionCall": {"name": "look", "id": "f1"}}, {"functionCall": {"name": "look"}}
+)
+
+
+def test_the_same_model_gets_its_parts_back_with_signatures_and_its_own_ids() -> None:
+    rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1", "x"), result("2", "y"))
+    assert rows[1:] == [
+        ("model", [THOUGHT, "a", {**SIGNED, **asked(id="f1")}, asked()]),
+        ("user", [answered("x", id="f1"), answered("y")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"model": OLD})), id="another model's"),
+        pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"wire": "other"})), id="another wire's"),
+        pytest.param(assistant("a", "1", "2", state=own(THOUGHT, {"text": "a"})), id="calls added"),
+        pytest.param(assistant("a", "1", "2", state=own(*STATE.payload["parts"], {"text": "b"})), id="text changed"),
+        pytest.param(
+            assistant("a", "1", "2", state=ProviderState(wire="gemini", model=NEW, payload={})), id="no parts"
+        ),
+    ],
+)
+def test_what_is_another_model_s_or_was_changed_goes_back_as_plain_text_and_calls(message: AssistantMessage) -> None:
+    rows = rows_of(HELLO, message, result("1"), result("2"))
+    assert rows[1:] == [("model", ["a", {**asked(), **UNSIGNED}, asked()]), ("user", [answered(), answered()])]
+
+
+def test_a_server_that_refuses_its_parts_gets_text() -> None:
+    rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), replay_state=False)
+    assert rows[1] == ("model", ["a", {**asked(), **UNSIGNED}, asked()])
+
+
+def test_models_that_sign_nothing_get_calls_without_a_signature() -> None:
+    assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [asked()])
+
+
+# --- tools --------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
+    tools = [ToolSchema(name, "", {}) for name in ("look", "3d_view", "-")]
+    declared = [row["name"] for row in body_of(HELLO, tools=tools)["tools"][0]["functionDeclarations"]]
+    originals = sent_tool_names(ModelRequest(messages=[HELLO], tools=tools)).originals
+    assert (declared[0], originals) == ("look", {declared[1]: "3d_view", declared[2]: "-"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted"),
+    [
+        ({"type": "string", "format": "uuid", "examples": ["a"]}, {"type": "string"}),
+        ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
+        ({"const": "a"}, {"enum": ["a"]}),
+        ({"enum": ["a", None]}, {}),
+        ({"type": "integer", "exclusiveMinimum": 0, "minimum": 0}, {"type": "integer", "minimum": 0}),
+        (
+            {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/A"}]},
+            {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/A"}]},
+        ),
+        ({"definitions": {"A": {"$schema": "x"}}}, {"$defs": {"A": {}}}),
+        ({"$ref": "#/$defs/A", "description": "d"}, {"$ref": "#/$defs/A"}),
+        ({"allOf": [{"$ref": "#/$defs/A"}], "default": 1}, {"$ref": "#/$defs/A"}),
+        ({"allOf": [{"type": "string"}], "title": "t"}, {"type": "string", "title": "t"}),
+        ({"allOf": [{"type": "string"}, {"minLength": 1}]}, {}),
+        ({"type": "array", "items": True, "prefixItems": [{"not": {}}]}, {"type": "array", "prefixItems": [{}]}),
+        ({"additionalProperties": {"pattern": "a", "if": {}}}, {"additionalProperties": {"pattern": "a"}}),
+        ({"additionalProperties": False}, {"additionalProperties": False}),
+        (
+            {"properties": {"pattern": {"type": ["string", "null"]}}},
+            {"properties": {"pattern": {"type": ["string", "null"]}}},
+        ),
+    ],
+)
+def test_a_schema_keeps_what_gemini_knows(schema: dict[str, Any], accepted: dict[str, Any]) -> None:
+    assert accepted_schema(schema) == accepted
+
+
+# --- any conversation ---------------------------------------------------------------------------------------------
+
+_SIGNATURES = st.sampled_from([{}, SIGNED])
+
+
+@st.composite
+def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
+    """What a model may have said: the message's own parts, or others, of this model or another."""
+    parts: list[dict[str, Any]] = [THOUGHT] if draw(st.booleans()) else []
+    if message.content:
+        parts.append({"text": message.content, **draw(_SIGNATURES)})
+    for index, call in enumerate(message.tool_calls):
+        identity = {"name": call.name} | ({"id": f"f{index}"} if draw(st.booleans()) else {})
+        parts.append({"functionCall": identity, **(SIGNED if index == 0 else {})})
+    if draw(st.booleans()):
+        parts.append({"text": "", **SIGNED})
+    if draw(st.integers(0, 4)) == 0:
+        parts = draw(st.permutations(parts))[1:]
+    model, wire = draw(st.sampled_from([NEW, NEW, OLD])), draw(st.sampled_from(["gemini", "gemini", "ollama"]))
+    return draw(st.sampled_from([None, own(*parts, model=model, wire=wire)]))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    return [
+        row.model_copy(update={"provider_state": draw(_states(row))}) if isinstance(row, AssistantMessage) else row
+        for row in sanitize(draw(broken_histories()))
+    ]
+
+
+@pytest.mark.promise("D5")
+@given(histories(), st.sampled_from([NEW, OLD]), st.booleans())
+def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
+    history: list[Message], model: str, replay_state: bool
+) -> None:
+    body = body_of(*history, model=model, replay_state=replay_state, tools=[LOOK])
+    texts = [row.content for row in history if row.role != "tool" and row.content]
+    parts = [
+        *body.get("systemInstruction", {"parts": []})["parts"],
+        *(p for row in body["contents"] for p in row["parts"]),
+    ]
+    said = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+    assert said.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
+
+
+@sdk_types.needs_sdk("gemini")
+@given(histories())
+def test_every_request_fits_the_types_of_the_provider_s_sdk(history: list[Message]) -> None:
+    body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
+    assert sdk_types.faults("gemini", body) == []

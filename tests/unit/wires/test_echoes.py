@@ -1,0 +1,219 @@
+"""Replay of a model's own reasoning: servers that want it, servers that refuse it, downgrades."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from agenticx.llms.base import ModelRequest, ToolSchema, complete
+from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.wires.anthropic import AnthropicModel
+from agenticx.llms.wires.anthropic import _request as _anthropic_request
+from agenticx.llms.wires.gemini import _request as _gemini_request
+from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
+from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
+from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
+from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
+from agenticx.testing import FakeOpenAIServer
+from agenticx.testing.provider_replies import RawReply, body, status
+from tests.support.wires import rules_anthropic
+from tests.support.wires.replies import sse
+from tests.support.wires.wires import WIRES
+from tests.unit.wires.anthropic.test_anthropic_reply import END, block, start, stop, text
+from tests.unit.wires.test_switch_matrix import SECRET, own_ids, rounds, text_of
+
+pytestmark = pytest.mark.anyio
+
+LOOK = ToolCall(id="c", name="look")
+LOOKING = ToolSchema("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
+SEEN = ToolMessage(tool_call_id="c", name="look", content="r")
+BACK_PLEASE = "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+def thought(model: str | None, **more: Any) -> AssistantMessage:
+    """What `model` said over Chat Completions; None for what no wire remembers anything of."""
+    state = ProviderState(wire="openai-chat", model=model, payload={"field": "reasoning_content"}) if model else None
+    return AssistantMessage(**more, provider_state=state)
+
+
+async def asked(model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Sequence[Message]) -> list[list[Any]]:
+    """Return the reasoning of each answer in each request for these histories."""
+    for history in histories:
+        assert (await complete(model, ModelRequest(messages=history)))[1] is None
+    await model.aclose()
+    return [
+        [row.get("reasoning_content") for row in request.json["messages"] if row["role"] == "assistant"]
+        for request in server.requests
+    ]
+
+
+# --- Chat Completions -------------------------------------------------------------------------------------------------
+
+HISTORY = [
+    *(UserMessage(content="x"), thought("m", reasoning="hm", tool_calls=(LOOK,)), SEEN),
+    *(thought("another", reasoning="no", tool_calls=(LOOK,)), SEEN),
+    *(thought(None, tool_calls=(LOOK,)), SEEN, thought(None, content="so"), UserMessage(content="y")),
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "echoed"),
+    [
+        ("deepseek", ["hm", *["(not known)"] * 3]),
+        ("moonshot", ["hm", *["(not known)"] * 3]),
+        ("zai", ["hm", None, None, None]),
+        ("openrouter", ["hm", None, None, None]),
+        ("groq", [None] * 4),
+        ("cerebras", [None] * 4),
+        ("mistral", [None] * 4),
+        ("xai", [None] * 4),
+        ("vllm", [None] * 4),
+    ],
+)
+async def test_each_provider_gets_the_reasoning_that_it_takes(
+    provider: str, echoed: list[Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGX_HOME", str(tmp_path))
+    async with FakeOpenAIServer(["ok"]) as server:
+        model = resolve_model(f"{provider}:m", base_url=server.base_url)
+        assert isinstance(model, OpenAIChatModel)
+        assert await asked(model, server, HISTORY) == [echoed]
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        BACK_PLEASE,
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        "Missing reasoning_content field in the assistant message at message index 2.",
+    ],
+)
+async def test_a_server_that_misses_reasoning_gets_it_from_then_on(complaint: str) -> None:
+    async with FakeOpenAIServer([status(400, complaint), "so", "and"]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url)
+        sent = await asked(model, server, HISTORY, HISTORY)
+    assert sent == [[None] * 4, ["hm", *["(not known)"] * 3], ["hm", *["(not known)"] * 3]]
+
+
+async def test_reasoning_that_came_in_details_is_given_back_in_words_as_well_where_it_is_missed() -> None:
+    details = [{"type": "reasoning.text", "text": "hm"}]
+    state = ProviderState(wire="openai-chat", model="m", payload={"field": "reasoning", "details": details})
+    history = [UserMessage(content="x"), AssistantMessage(content="y", reasoning="hm", provider_state=state)]
+    async with FakeOpenAIServer([status(400, BACK_PLEASE), "so"]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(returns_reasoning=True))
+        assert await asked(model, server, history) == [[None], ["hm"]]
+        assert [request.json["messages"][1]["reasoning_details"] for request in server.requests] == [details] * 2
+
+
+async def test_a_server_that_is_never_content_is_asked_no_more() -> None:
+    async with FakeOpenAIServer([status(400, BACK_PLEASE)] * 2) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url)
+        _, error = await complete(model, ModelRequest(messages=HISTORY))
+        await model.aclose()
+    assert error is not None
+    assert (error.code, BACK_PLEASE in str(error)) == ("provider.bad_request", True)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "'messages.1' : for 'role:assistant' … (property 'reasoning_content' is unsupported)",
+        "messages.2.assistant.reasoning_content: property 'messages.2.assistant.reasoning_content' is unsupported",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+    ],
+)
+async def test_reasoning_that_a_server_refuses_is_left_out_of_that_request(complaint: str) -> None:
+    async with FakeOpenAIServer([status(400, complaint), "so"]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(returns_reasoning=True))
+        assert await asked(model, server, HISTORY) == [["hm", None, None, None], [None] * 4]
+
+
+# --- Anthropic, and all wires without anything as it came -----------------------------------------------------------
+
+PLAIN: dict[str, Callable[[ModelRequest], bytes]] = {
+    "anthropic": lambda request: _anthropic_request.request_body(
+        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, replay_state=False
+    ),
+    "gemini": lambda request: _gemini_request.request_body(
+        request, model="m", dialect=_gemini_request.GeminiDialect(), replay_state=False
+    ),
+    "openai_chat": lambda request: _openai_chat_request.request_body(
+        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, replay_state=False
+    ),
+    "openai_responses": lambda request: _openai_responses_request.request_body(
+        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, replay_state=False
+    ),
+}
+"""The wires that can be refused what they want back, and how each asks once they were."""
+
+HI = body(sse(start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1), END))
+STATE = ProviderState(
+    wire="anthropic",
+    model="m",
+    payload={
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "eA=="},
+            {"type": "text", "text": "Let me see."},
+            {"type": "tool_use", "id": "c", "name": "look", "input": {}},
+        ]
+    },
+)
+OWN = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(LOOK,), provider_state=STATE)
+
+
+def refused(message: str) -> RawReply:
+    return status(400, message, error_type="invalid_request_error")
+
+
+@pytest.mark.promise("D5")
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.",
+        "messages.1.content.8: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+        "modified. These blocks must remain as they were in the original response.",
+        "messages.1.content.1.redacted_thinking.data: Invalid data in `redacted_thinking` block",
+    ],
+)
+async def test_thoughts_that_are_refused_are_left_out_and_the_request_keeps_the_rules(complaint: str) -> None:
+    history = [UserMessage(content="x"), OWN, SEEN]
+    async with FakeOpenAIServer([refused(complaint), HI]) as server:
+        model = AnthropicModel(
+            "m", base_url=server.base_url, thinking={"type": "enabled", "budget_tokens": 1024}, max_output_tokens=4096
+        )
+        reply, error = await complete(model, ModelRequest(messages=history))
+        await model.aclose()
+    assert (reply.text, error) == ("hi", None)
+    first, second = (request.json for request in server.requests)
+    assert [row["type"] for row in first["messages"][1]["content"]] == [
+        *["thinking", "redacted_thinking", "text", "tool_use"],
+    ]
+    assert [row["type"] for row in second["messages"][1]["content"]] == ["text", "tool_use"]
+    assert ("thinking" in first, "thinking" in second) == (True, False)
+    assert [rules_anthropic.violations(request) for request in (first, second)] == [[], []]
+
+
+@pytest.mark.parametrize("then", sorted(PLAIN))
+@pytest.mark.parametrize("first", sorted(WIRES))
+def test_without_anything_as_it_came_every_wire_still_says_it_all(first: str, then: str) -> None:
+    history = rounds(WIRES[first], own_ids(WIRES[first], 2), own_ids(WIRES[first], 1, 2))
+    body = json.loads(PLAIN[then](ModelRequest(messages=history, tools=[LOOKING])))
+    assert WIRES[then].violations(body) == []
+    said = text_of(body)
+    assert SECRET not in said
+    assert all(word in said for word in ("Look around.", "Let me see.", "look", "seen"))
+
+
+async def test_what_is_refused_for_another_reason_is_not_sent_twice() -> None:
+    history = [UserMessage(content="x"), OWN, SEEN]
+    async with FakeOpenAIServer([refused("messages: at least one message is required")]) as server:
+        model = AnthropicModel("m", base_url=server.base_url)
+        _, error = await complete(model, ModelRequest(messages=history))
+        await model.aclose()
+    assert error is not None
+    assert error.code == "provider.bad_request"

@@ -1,0 +1,43 @@
+"""Recorded streams, read by every wire's parser without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
+from tests.support.wires.replies import deltas_of, read_with
+from tests.support.wires.wires import WIRES, Wire
+
+ALL: list[Any] = [
+    pytest.param(wire, *param.values, marks=param.marks, id=f"{wire.name}-{param.id}")
+    for wire in WIRES.values()
+    if wire.streams
+    for param in recordings(wire.streams)
+]
+
+
+@pytest.mark.promise("C2")
+@pytest.mark.parametrize("chunking", CHUNKINGS)
+@pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=60)
+def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Recording, chunking: Chunking) -> None:
+    actual = outcome(*read_with(wire.parser("m"), pieces(recording.body, chunking)))
+    assert actual == recording.judge(actual)
+
+
+@pytest.mark.promise("C2")
+@pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=20)
+def test_chunking_of_a_recorded_stream_makes_no_difference(wire: Wire, recording: Recording) -> None:
+    replies = [repr(read_with(wire.parser("m"), pieces(recording.body, chunking))) for chunking in CHUNKINGS]
+    assert replies == [replies[0]] * len(CHUNKINGS)
+
+
+@pytest.mark.parametrize(("wire", "recording"), ALL)
+@pytest.mark.cases(quick=20)
+def test_a_parser_that_is_done_returns_nothing_at_the_end(wire: Wire, recording: Recording) -> None:
+    parser = wire.parser("m")
+    list(deltas_of(parser, [recording.body]))
+    assert parser.end() == []
