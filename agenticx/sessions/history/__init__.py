@@ -1,1 +1,1 @@
-"""What was said, derived from the log: transcript, forks, rebuilt and interrupted turns, exports."""
+"""Conversations derived from the log: transcript, forks, rebuilt and interrupted turns, exports."""

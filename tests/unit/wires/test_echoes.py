@@ -34,7 +34,7 @@ BACK_PLEASE = "The `reasoning_content` in the thinking mode must be passed back 
 
 
 def thought(model: str | None, **more: Any) -> AssistantMessage:
-    """What `model` said over Chat Completions; None for what no wire remembers anything of."""
+    """Return a reply of `model` over Chat Completions; with None, a reply without provider state."""
     state = ProviderState(wire="openai-chat", model=model, payload={"field": "reasoning_content"}) if model else None
     return AssistantMessage(**more, provider_state=state)
 

@@ -1,4 +1,4 @@
-"""The SDKs' own types take what each wire sends, and tell what is wrong with anything else."""
+"""Tests that the SDKs' own types accept the requests of each wire and report errors in other requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_text_that_is_no_text_is_found(wire: str) -> None:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a body, but for those inside of schemas and arguments, where anything may stand."""
+    """Yield every object of a body except those inside schemas and arguments, whose fields are free."""
     if isinstance(value, list):
         for inner in value:
             yield from _objects(inner)

@@ -31,7 +31,7 @@ def wire(request: pytest.FixtureRequest) -> Served:
 
 
 def of_each_wire(found: Callable[[str], list[Any]]) -> list[Any]:
-    """Parameters `wire` and another one, which is what `found` has for the wire's recorded streams."""
+    """Return parameters of two values: each wire with recorded streams, and each value that `found` has for them."""
     return [
         pytest.param(wire, *param.values, marks=param.marks, id=f"{wire.name}-{param.id}")
         for wire in SERVED

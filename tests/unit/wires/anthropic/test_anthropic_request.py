@@ -1,4 +1,4 @@
-"""Request bodies of the Anthropic wire, checked against the API's rules, and to the types of the provider's own SDK."""
+"""Tests of the request bodies of the Anthropic wire against the API's rules and the SDK's types."""
 
 from __future__ import annotations
 

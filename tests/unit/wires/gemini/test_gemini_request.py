@@ -1,4 +1,4 @@
-"""Request bodies of the Gemini wire, checked against the API's rules, and to the types of the provider's own SDK."""
+"""Tests of the request bodies of the Gemini wire against the API's rules and the SDK's types."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ _SIGNATURES = st.sampled_from([{}, SIGNED])
 
 @st.composite
 def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
-    """What a model may have said: the message's own parts, or others, of this model or another."""
+    """Draw the provider state of a reply: the message's own parts or others, of this model or another, or none."""
     parts: list[dict[str, Any]] = [THOUGHT] if draw(st.booleans()) else []
     if message.content:
         parts.append({"text": message.content, **draw(_SIGNATURES)})

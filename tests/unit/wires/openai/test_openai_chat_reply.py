@@ -1,4 +1,4 @@
-"""Replies of the Chat Completions parser, without a network: recorded streams and odd ones written by hand."""
+"""Tests of the Chat Completions parser without a network: recorded streams and unusual ones."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ _calls = st.lists(st.builds(ToolCall, id=_ids, name=_names, arguments=_arguments
 
 @st.composite
 def replies(draw: st.DrawFn) -> AssistantMessage:
-    """A reply with the output behind it, which may be another model's or have been changed since."""
+    """Draw a reply with its output items as provider state, which may be of another model or changed since."""
     text, calls = draw(_texts), draw(_calls)
     output: list[dict[str, Any]] = []
     if draw(st.booleans()):
