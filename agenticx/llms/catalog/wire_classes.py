@@ -23,7 +23,7 @@ class Wire:
 
     def load(self) -> Callable[..., ChatModel]:
         """Return the model class; the first call imports what it needs, which takes up to a tenth of a second."""
-        return getattr(import_module(f"agenticx.llms.{self.package}"), self.class_name)
+        return getattr(import_module(f"agenticx.llms.wires.{self.package}"), self.class_name)
 
     def build(self, model: str, provider: Provider, facts: ModelFacts, **connection: str | None) -> ChatModel:
         """Build the model that `provider` calls `model`; `connection` is `name`, `base_url` and `api_key`."""
