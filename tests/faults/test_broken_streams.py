@@ -17,14 +17,14 @@ from agenticx.testing import GrammarError
 from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
 from tests.faults.test_closing import Crowd
 from tests.faults.test_large_logs import large_log_figures
-from tests.server import test_slow_readers as slow_readers
-from tests.server import test_streams as streams
+from tests.server.streams import test_slow_readers as slow_readers
 from tests.support.faults import broken
 from tests.support.faults.checker import findings
 from tests.support.faults.plan_model import plan
 from tests.support.faults.servers import World, server_forker
 from tests.support.patience import PATIENCE, PatientClock
 from tests.support.playing import Player
+from tests.support.server import heartbeats, stream_checks
 from tests.support.server.running import Studio, note, running_studio
 from tests.support.server.serving import agx_serve
 
@@ -51,10 +51,10 @@ async def test_what_a_large_log_costs_shows_that_all_of_it_is_read(tmp_path: Pat
 async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
     tmp_path: Path, mutant: str, words: str
 ) -> None:
-    async with running_studio(tmp_path, ScriptedModel([streams.many_events(600)] * TRIES)) as studio:
+    async with running_studio(tmp_path, ScriptedModel([stream_checks.many_events(600)] * TRIES)) as studio:
         break_(studio, mutant)
         for _ in range(TRIES):  # who is always up to date shows nothing
-            if found := await streams.resume_differences(studio, readers=2, hops=10, events=600):
+            if found := await stream_checks.resume_differences(studio, readers=2, hops=10, events=600):
                 break
     assert found
     assert all(one.startswith(words) for one in found), found
@@ -74,10 +74,10 @@ async def test_odd_cursors_show_the_one_that_has_no_answer(
 ) -> None:
     async with running_studio(tmp_path) as studio:
         session_id = await studio.session()
-        log = [frame.raw for frame in await streams.run_turn(studio, session_id)]
+        log = [frame.raw for frame in await stream_checks.run_turn(studio, session_id)]
         break_(studio, mutant)
         with pytest.raises(error, match=words):
-            await streams.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
+            await stream_checks.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
 
 
 @pytest.mark.promise("B2")
@@ -85,7 +85,7 @@ async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Pat
     async with running_studio(tmp_path) as studio:
         break_(studio, "fails at an odd cursor")
         with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=" 500 ")):
-            await streams.check_odd_cursors_of_all(studio)
+            await stream_checks.check_odd_cursors_of_all(studio)
 
 
 @pytest.mark.promise("B3")
@@ -110,10 +110,10 @@ async def test_dead_readers_show_what_is_left_of_them(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
-        session_id = await streams.start_running_turn(studio)
+        session_id = await stream_checks.start_running_turn(studio)
         break_(studio, mutant)
         for _ in range(TRIES):  # on a slow machine some are dead before they are met, and some not yet found to be
-            found = await streams.leaks_of_aborted_readers(studio, session_id, 30, seconds=1)
+            found = await stream_checks.leaks_of_aborted_readers(studio, session_id, 30, seconds=1)
             if found.get(what) in left:
                 break
     assert found.get(what) in left, found
@@ -131,11 +131,11 @@ async def test_dead_readers_show_what_is_left_of_them(
     ],
 )
 async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
-    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.SHORT_HEARTBEAT_INTERVAL)
-    async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
+    model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
+    async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
         break_(studio, mutant)
         with pytest.raises(TimeoutError):
-            await streams.check_heartbeats(studio, state, seconds=1.5)
+            await heartbeats.check_heartbeats(studio, state, seconds=1.5)
 
 
 @pytest.mark.promise("B6")
@@ -145,7 +145,7 @@ async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: 
 async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
-        assert all(missing not in words for words in await streams.last_types_before_close(studio))
+        assert all(missing not in words for words in await stream_checks.last_types_before_close(studio))
 
 
 @pytest.mark.promise("B6")
@@ -210,7 +210,7 @@ async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant:
     async with running_studio(tmp_path) as studio:
         break_(studio, mutant)
         with pytest.raises((AssertionError, json.JSONDecodeError), match=r"torn frames|column"):
-            await streams.check_framing(studio, streams.odd_events(100))
+            await stream_checks.check_framing(studio, stream_checks.odd_events(100))
 
 
 def test_every_broken_server_is_to_be_found_by_a_test() -> None:

@@ -1,6 +1,7 @@
 """A turn in a process of its own whose memory is measured.
 
-Usage: `python -m tests.support.faults.measured_call WIRE URL CLOCKS`. The growth of its memory is printed as JSON. The first request warms up, the second is measured under `CLOCKS`, settings
+Usage: `python -m tests.support.faults.measured_call WIRE URL CLOCKS`.
+The growth of its memory is printed as JSON. The first request warms up, the second is measured under `CLOCKS`, settings
 as JSON; no other clock runs out.
 """
 

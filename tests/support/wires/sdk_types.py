@@ -123,7 +123,7 @@ def _strict(type_: Any) -> Check:
 
 
 def _closed(schema: Any) -> Any:
-    """Return a core schema whose objects forbid unknown fields and whose iterables are lists, so their items are read."""
+    """Return a core schema whose objects forbid unknown fields and whose iterables are lists with checked items."""
     if isinstance(schema, list | tuple):
         return type(schema)(_closed(item) for item in schema)
     if not isinstance(schema, Mapping):

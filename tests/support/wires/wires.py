@@ -56,7 +56,7 @@ class Wire:
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
 
     def violations(self, body: dict[str, Any]) -> list[str]:
-        """Return the rules that a body breaks: a strict server's, and those of the provider's SDK types if installed."""
+        """Return the rules that a body breaks: a strict server's, and those of the SDK's types if installed."""
         return self.rules(body) + sdk_types.faults(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:

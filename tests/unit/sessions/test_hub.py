@@ -27,7 +27,7 @@ from agenticx.sessions import (
     TurnRecord,
     TurnRequest,
 )
-from agenticx.sessions.history import transcript
+from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool

@@ -53,7 +53,7 @@ CASES = [
 
 
 def mutated(body: bytes, wire: Wire, rng: random.Random) -> bytes:
-    """Return the body with garbled bytes, or with values of its events replaced, or with an event dropped or repeated."""
+    """Return the body with garbled bytes, with values of its events replaced, or with an event dropped or repeated."""
     separator = b"\n" if wire.ending == "ndjson" else b"\n\n"
     events = body.replace(b"\r\n", b"\n").split(separator)
     match rng.randrange(4):
