@@ -124,8 +124,7 @@ def tool(
     declared harmless: the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
     `idempotent` (a call that a crash interrupted may be run again) and `parallel` (calls may run concurrently with
     others of the round, at most 8 at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by
-    its arguments.
-    Raises `TypeError` for a generator function, whose calls have no result.
+    its arguments. Raises `TypeError` for a generator function, whose calls have no result.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:

@@ -27,8 +27,8 @@ from agenticx.sessions import (
     Submission,
     TurnConflict,
     TurnRequest,
+    transcript,
 )
-from agenticx.sessions.history import transcript
 from agenticx.sessions.hub.queue import QueuedMessage
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
