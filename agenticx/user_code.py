@@ -112,7 +112,7 @@ async def abandon(task: asyncio.Future[Any], what: str) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
-        _log.warning("foreign code ignores cancellation and is left behind", what=what)
+        _log.warning("user code ignores cancellation and is left behind", what=what)
         task.add_done_callback(_retrieve_exception)
     else:
         _retrieve_exception(task)

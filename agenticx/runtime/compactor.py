@@ -14,7 +14,7 @@ Differences to seed 002:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import is_not
@@ -26,8 +26,8 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck.model import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, clean_text
-from agenticx.runtime.row_text import render, snippets
+from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.runtime.row_text import count_attachment_characters, count_characters, iter_texts, render, snippets
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
@@ -40,8 +40,8 @@ __all__ = [
     "ContextCompactor",
     "UsageCallback",
     "estimate_tokens",
-    "history_size",
     "is_summary",
+    "rows_size",
 ]
 
 UsageCallback = Callable[[Usage], None]
@@ -187,7 +187,7 @@ class ContextCompactor:
             messages,
             model.context_window,
             input_tokens or 0,
-            size=history_size(messages),
+            size=rows_size(messages),
             name=_THREAD,
         )
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
@@ -207,7 +207,7 @@ class ContextCompactor:
 
     def _plan(self, messages: Sequence[Message], input_tokens: int) -> _SummaryPlan:
         tokens = max(estimate_tokens(messages), input_tokens)
-        return _SummaryPlan(self._parts(messages), _characters(messages), tokens)
+        return _SummaryPlan(self._parts(messages), count_characters(messages), tokens)
 
     async def compact(
         self,
@@ -222,7 +222,7 @@ class ContextCompactor:
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=rows_size(messages), name=_THREAD)
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
     async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
@@ -230,7 +230,7 @@ class ContextCompactor:
         parts = plan.parts
         rows, summary = await _summarize(parts, summarizer)
         result = [*rows, *parts.kept]
-        if _characters(result) >= plan.characters:
+        if count_characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
         after, replacement_count = estimate_tokens(result), len(rows) + len(parts.carried)
@@ -252,7 +252,7 @@ class ContextCompactor:
             most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
         if most_rows is not None and len(messages) > most_rows and _row_count(messages) > most_rows:
             return True
-        if most_chars is not None and _characters(messages) > most_chars * share:
+        if most_chars is not None and count_characters(messages) > most_chars * share:
             return True
         if window is None:
             return False
@@ -265,10 +265,10 @@ class ContextCompactor:
         The rows that it replaces must be longer than what takes their place, and a large tail must not cause a few
         small rows to be summarised in every round.
         """
-        return self._is_worth_asking(self._parts(messages), _characters(messages))
+        return self._is_worth_asking(self._parts(messages), count_characters(messages))
 
     def _is_worth_asking(self, parts: _Parts, whole: int) -> bool:
-        size = _characters(parts.new)
+        size = count_characters(parts.new)
         gain = size - len(_current_request(parts.new, parts.kept))
         if gain < _SUMMARY_CHARS:
             return False
@@ -280,7 +280,7 @@ class ContextCompactor:
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return the rows and characters of a history, to be passed to `has_changed` later."""
-        return len(messages), _characters(messages)
+        return len(messages), count_characters(messages)
 
     def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
         """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
@@ -290,7 +290,7 @@ class ContextCompactor:
         rows, characters = before
         if not rows <= len(messages) < rows + self.retain_recent_messages:
             return True
-        return _characters(messages) >= characters * GROWTH
+        return count_characters(messages) >= characters * GROWTH
 
     def _parts(self, messages: Sequence[Message]) -> _Parts:
         cut, pruned = self._tail_start(messages), self._pruned(messages)
@@ -337,7 +337,7 @@ class _Summarizer:
 
     async def summary(self, rows: Sequence[Message]) -> str | None:
         """Return the model's summary of `rows`, or None if it fails or takes too long."""
-        text = await run_sized(render, rows, size=history_size(rows), name=_THREAD)
+        text = await run_sized(render, rows, size=rows_size(rows), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -383,14 +383,14 @@ async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Messa
     answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=history_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=rows_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     rows = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(row) for row in rows], _summaries_limit(summarizer.model)
-    if not earlier or _characters(plain) <= limit:
+    if not earlier or count_characters(plain) <= limit:
         return rows, summary
     merged = None if answer is None else await summarizer.summary(plain)
-    if merged is not None and len(merged) < _characters(plain):
+    if merged is not None and len(merged) < count_characters(plain):
         text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
         return [SystemMessage(content=f"{text}{request or carried}")], merged
     return _truncate_summaries(rows, plain, request or carried, limit), summary
@@ -407,7 +407,7 @@ def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: 
 
     Below that they are kept as they are, and the next compaction tries to merge them again.
     """
-    if _characters(plain) <= 2 * limit:
+    if count_characters(plain) <= 2 * limit:
         return rows
     share = limit // len(plain)
     texts = (row.content if len(row.content) <= share else f"{row.content[:share]}…" for row in plain)
@@ -419,40 +419,19 @@ def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: 
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """Return a rough token count: one per four bytes of UTF-8, the usual rule of thumb for English and code."""
-    texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in _texts(messages))
-    return (texts + _attachment_weight(messages)) // _TOKEN_CHARS
+    texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in iter_texts(messages))
+    return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
 
 
-def history_size(messages: Sequence[Message]) -> int:
+def rows_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each row and not at each character."""
     return _ROW_CHARS * len(messages)
-
-
-def _characters(messages: Sequence[Message]) -> int:
-    return sum(map(len, _texts(messages))) + _attachment_weight(messages)
 
 
 def _row_count(messages: Sequence[Message]) -> int:
     """Return the number of rows, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
-
-
-def _attachment_weight(messages: Sequence[Message]) -> int:
-    return sum(
-        attachment.estimated_chars
-        for message in messages
-        if isinstance(message, UserMessage)
-        for attachment in message.attachments
-    )
-
-
-def _texts(messages: Sequence[Message]) -> Iterator[str]:
-    for message in messages:
-        yield message.content
-        if isinstance(message, AssistantMessage):
-            for call in message.tool_calls:
-                yield call.arguments
 
 
 def is_summary(message: Message) -> bool:

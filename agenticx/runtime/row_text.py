@@ -1,4 +1,4 @@
-"""The transcript of a history, as the input of a summary."""
+"""The texts of a history: its transcript as the input of a summary, and its size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage
 
-__all__ = ["render", "snippets"]
+__all__ = ["count_attachment_characters", "count_characters", "iter_texts", "render", "snippets"]
 
 _SNIPPET_CHARS = 200
 _INPUT_CHARS = 400_000
@@ -54,3 +54,27 @@ def snippets(messages: Sequence[Message]) -> str:
     """Return the beginning of each row, the fallback for a summary on the AgentRuntime page."""
     rows = (_render_row(message) for message in messages)
     return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
+
+
+def count_characters(messages: Sequence[Message]) -> int:
+    """Return the characters of a history, its attachments by their estimates."""
+    return sum(map(len, iter_texts(messages))) + count_attachment_characters(messages)
+
+
+def count_attachment_characters(messages: Sequence[Message]) -> int:
+    """Return the characters that stand for the attachments of a history."""
+    return sum(
+        attachment.estimated_chars
+        for message in messages
+        if isinstance(message, UserMessage)
+        for attachment in message.attachments
+    )
+
+
+def iter_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the contents of the rows and the arguments of their calls."""
+    for message in messages:
+        yield message.content
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                yield call.arguments

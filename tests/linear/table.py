@@ -98,31 +98,35 @@ EXEMPT: dict[str, str] = {
     f"agenticx.{name}": reason
     for reason, names in {
         "the rows of their wires go through it": """
-            llms._values.arguments_json llms._values.items_in llms._values.fields_in llms._values.text_in
-            llms._values.count_in llms._values.cost_in llms._json_events.malformed_reply
-            llms._failures.blocked_prompt_error llms.openai_chat._parts.ReasoningDetails
-            llms.openai_chat._parts.parse_usage
-            llms.openai_responses._request.input_items llms.gemini._request.contents llms.ollama._request.message_rows
-            llms.openai_responses._request.sent_tool_names llms.anthropic._request.sent_tool_names
-            llms.gemini._request.sent_tool_names llms.ollama._request.sent_tool_names
+            llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
+            llms.json_values.text_in
+            llms.json_values.count_in llms.json_values.cost_in llms.wires.json_events.malformed_reply
+            llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
+            llms.wires.openai_chat._parts.parse_usage
+            llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
+            llms.wires.ollama._request.message_rows
+            llms.wires.openai_responses._request.sent_tool_names llms.wires.anthropic._request.sent_tool_names
+            llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary tools.protected.protection_reason
-            llms._failures.hide_secrets llms.think_blocks.ThinkBlockModel llms.xml_tools.XmlToolModel
-            runtime.output.OutputType runtime.question.describe_size tools.output.ProgressEmitter
-            sessions.sqlite._packs.decode_event sessions.sqlite._packs.segment_lines
-            sessions.sqlite._packs.line_position
-            sessions.sqlite._packs.envelope_bytes sessions.transcript.tool_call_ids
-            sessions.transcript.searchable_path_texts
-            cli.render.JsonLinesOutput cli.render.TerminalOutput logs.hidden_members
+            runtime.compactor.is_summary runtime.row_text.count_characters
+            runtime.row_text.count_attachment_characters runtime.row_text.iter_texts tools.protected.protection_reason
+            llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
+            llms.wrappers.xml_tools.XmlToolModel
+            runtime.structured_output.OutputType runtime.calls.question.describe_size tools.output.ProgressEmitter
+            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
+            sessions.store.sqlite._segments.line_position
+            sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids
+            sessions.history.transcript.searchable_path_texts
+            cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput logs.hidden_members
         """,
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
-            llms._failures.status_error llms.xml_format.render_tools
-            llms.openai_responses._request.tool_rows llms.anthropic._request.accepted_output_schema
-            llms.anthropic._request.tool_name llms.gemini._request.function_declarations
-            llms.gemini._request.tool_names llms.ollama._request.tool_rows tools.protected.is_within
-            tools.protected.changes_bare_repository cli.render.output_for
+            llms.transport.errors.status_error llms.wrappers.xml_format.render_tools
+            llms.wires.openai_responses._request.tool_rows llms.wires.anthropic._request.accepted_output_schema
+            llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
+            llms.wires.gemini._request.tool_names llms.wires.ollama._request.tool_rows tools.protected.is_within
+            tools.protected.changes_bare_repository cli.terminal.output.output_for
         """,
         "it carries events and looks at none of their texts": "sessions.hub.batches.EventBatcher",
     }.items()

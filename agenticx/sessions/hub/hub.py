@@ -20,7 +20,7 @@ from agenticx.sessions.history.interrupted import resume_point
 from agenticx.sessions.hub.confirms import DurableConfirmations
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.queue import QueuedMessage
-from agenticx.sessions.hub.queue_runner import QueueDispatcher, turn_record
+from agenticx.sessions.hub.queue_dispatcher import QueueDispatcher, turn_record
 from agenticx.sessions.hub.records import RecordUpdater
 from agenticx.sessions.hub.rewind import RewindResult, rewind
 from agenticx.sessions.hub.session_cache import SessionCache
@@ -33,7 +33,7 @@ from agenticx.sessions.hub.submission import (
     check_same_input,
 )
 from agenticx.sessions.hub.titles import title_of
-from agenticx.sessions.hub.turns import TurnRunner
+from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.settings import Settings

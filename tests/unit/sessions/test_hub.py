@@ -26,8 +26,8 @@ from agenticx.sessions import (
     TurnConflict,
     TurnRecord,
     TurnRequest,
+    transcript,
 )
-from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
