@@ -19,8 +19,8 @@ from agenticx.sessions import (
     StoredEvent,
     Submission,
     TurnRequest,
+    transcript,
 )
-from agenticx.sessions.history.transcript import transcript
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool

@@ -1,4 +1,4 @@
-"""Tests that no process of a shell call is left running: stop, time-out, crash, attacks of the command."""
+"""Tests that no process of a shell call is left running: stop, time-out, crash, attacks."""
 
 from __future__ import annotations
 
