@@ -73,7 +73,7 @@ HISTORY = [
         ("vllm", [None] * 4),
     ],
 )
-async def test_each_provider_gets_the_reasoning_that_it_takes(
+async def test_each_provider_gets_the_reasoning_that_it_accepts(
     provider: str, echoed: list[Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
@@ -91,14 +91,14 @@ async def test_each_provider_gets_the_reasoning_that_it_takes(
         "Missing reasoning_content field in the assistant message at message index 2.",
     ],
 )
-async def test_a_server_that_misses_reasoning_gets_it_from_then_on(complaint: str) -> None:
+async def test_reasoning_is_sent_from_then_on_to_a_server_that_requires_it(complaint: str) -> None:
     async with FakeOpenAIServer([status(400, complaint), "so", "and"]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url)
         sent = await asked(model, server, HISTORY, HISTORY)
     assert sent == [[None] * 4, ["hm", *["(not known)"] * 3], ["hm", *["(not known)"] * 3]]
 
 
-async def test_reasoning_that_came_in_details_is_given_back_in_words_as_well_where_it_is_missed() -> None:
+async def test_reasoning_details_are_sent_as_text_as_well_to_a_server_that_requires_it() -> None:
     details = [{"type": "reasoning.text", "text": "hm"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"field": "reasoning", "details": details})
     history = [UserMessage(content="x"), AssistantMessage(content="y", reasoning="hm", provider_state=state)]
@@ -108,7 +108,7 @@ async def test_reasoning_that_came_in_details_is_given_back_in_words_as_well_whe
         assert [request.json["messages"][1]["reasoning_details"] for request in server.requests] == [details] * 2
 
 
-async def test_a_server_that_is_never_content_is_asked_no_more() -> None:
+async def test_a_second_demand_for_reasoning_fails_the_call() -> None:
     async with FakeOpenAIServer([status(400, BACK_PLEASE)] * 2) as server:
         model = OpenAIChatModel("m", base_url=server.base_url)
         _, error = await complete(model, ModelRequest(messages=HISTORY))
@@ -125,7 +125,7 @@ async def test_a_server_that_is_never_content_is_asked_no_more() -> None:
         "messages.1.content.0: Invalid `signature` in `thinking` block",
     ],
 )
-async def test_reasoning_that_a_server_refuses_is_left_out_of_that_request(complaint: str) -> None:
+async def test_refused_reasoning_is_left_out_of_the_request(complaint: str) -> None:
     async with FakeOpenAIServer([status(400, complaint), "so"]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(returns_reasoning=True))
         assert await asked(model, server, HISTORY) == [["hm", None, None, None], [None] * 4]
@@ -180,7 +180,7 @@ def refused(message: str) -> RawReply:
         "messages.1.content.1.redacted_thinking.data: Invalid data in `redacted_thinking` block",
     ],
 )
-async def test_thoughts_that_are_refused_are_left_out_and_the_request_keeps_the_rules(complaint: str) -> None:
+async def test_refused_thinking_is_left_out_and_the_request_is_valid(complaint: str) -> None:
     history = [UserMessage(content="x"), OWN, SEEN]
     async with FakeOpenAIServer([refused(complaint), HI]) as server:
         model = AnthropicModel(
@@ -200,7 +200,7 @@ async def test_thoughts_that_are_refused_are_left_out_and_the_request_keeps_the_
 
 @pytest.mark.parametrize("then", sorted(PLAIN))
 @pytest.mark.parametrize("first", sorted(WIRES))
-def test_without_anything_as_it_came_every_wire_still_says_it_all(first: str, then: str) -> None:
+def test_without_provider_state_every_wire_sends_all_text_and_calls(first: str, then: str) -> None:
     history = rounds(WIRES[first], own_ids(WIRES[first], 2), own_ids(WIRES[first], 1, 2))
     body = json.loads(PLAIN[then](ModelRequest(messages=history, tools=[LOOKING])))
     assert WIRES[then].violations(body) == []
@@ -209,7 +209,7 @@ def test_without_anything_as_it_came_every_wire_still_says_it_all(first: str, th
     assert all(word in said for word in ("Look around.", "Let me see.", "look", "seen"))
 
 
-async def test_what_is_refused_for_another_reason_is_not_sent_twice() -> None:
+async def test_a_request_that_is_refused_for_another_reason_is_not_repeated() -> None:
     history = [UserMessage(content="x"), OWN, SEEN]
     async with FakeOpenAIServer([refused("messages: at least one message is required")]) as server:
         model = AnthropicModel("m", base_url=server.base_url)

@@ -43,7 +43,7 @@ def framed(wire: str, event: dict[str, Any]) -> Iterator[bytes]:
         pytest.param({"detail": "no such thing"}, None, id="FastAPI"),
     ],
 )
-async def test_a_refusal_is_told_in_the_providers_own_sentence(body: Any, kind: str | None) -> None:
+async def test_the_error_has_the_sentence_of_the_provider(body: Any, kind: str | None) -> None:
     head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
     async with pieces_server(lambda: [json.dumps(body).encode()], head=head) as server:
         model = OpenAIChatModel("m", base_url=f"{server.base_url}/v1")
@@ -55,7 +55,7 @@ async def test_a_refusal_is_told_in_the_providers_own_sentence(body: Any, kind: 
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(("head", "piece"), [("", "<"), ("", "<a"), ("", "<script>"), ("<script>", "</styl")])
-def test_a_complaint_of_nothing_but_markup_is_read_in_linear_time(head: str, piece: str) -> None:
+def test_an_error_text_of_markup_is_read_in_linear_time(head: str, piece: str) -> None:
     def complain(size: int) -> None:
         for wire, complaint in COMPLAINING.items():
             words = head + piece * (size // len(piece))
@@ -81,7 +81,7 @@ KEY = "sk-test-KEYKEYKEY1234567890"
         pytest.param(f"no {KEY[:15]}", id="cut"),
     ],
 )
-async def test_a_key_that_a_complaint_quotes_in_any_writing_is_not_told(quoted: str) -> None:
+async def test_a_key_that_an_error_quotes_in_any_spelling_is_masked(quoted: str) -> None:
     body = json.dumps({"error": {"message": f"{quoted} is wrong", "type": quoted}}).encode()
     for status in (b"400 Bad Request", b"200 OK"):
         head = b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\n"
@@ -94,7 +94,7 @@ async def test_a_key_that_a_complaint_quotes_in_any_writing_is_not_told(quoted: 
         assert (error.provider_type or "").endswith("[key]")
 
 
-async def test_why_gemini_blocks_a_prompt_is_one_short_line() -> None:
+async def test_the_reason_of_a_blocked_gemini_prompt_is_one_short_line() -> None:
     blocked = {
         "blockReason": "\x1b]0;x\x07SAFETY" + "S" * 5000,
         "blockReasonMessage": "\x1b[31mred\u202e\r\n" + "L" * 5000,

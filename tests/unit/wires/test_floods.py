@@ -69,7 +69,7 @@ def fed_until_given_up(wire: str, chunks: Iterator[bytes]) -> int:
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(("wire", "flood"), [pytest.param(w, f, id=f"{w}-{what}") for w, what, f in FLOODS])
-def test_what_never_ends_is_given_up(wire: str, flood: Callable[[int], Any]) -> None:
+def test_an_endless_reply_is_ended_at_a_limit(wire: str, flood: Callable[[int], Any]) -> None:
     head, tail = (b"", b"\n") if WIRES[wire].ending == "ndjson" else (b"data: ", b"\n\n")
     events = (head + json.dumps(flood(number)).encode() + tail for number in count())
     assert fed_until_given_up(wire, events) < MOST_BYTES
@@ -94,7 +94,7 @@ def grown_and_ended(text: str) -> bytes:
         pytest.param("openai_responses", grown_and_ended("x"), grown_and_ended("x" * 100), id="a text that ends"),
     ],
 )
-def test_pieces_that_may_be_the_last_are_read_in_linear_time(wire: str, head: bytes, piece: bytes) -> None:
+def test_many_small_chunks_are_read_in_linear_time(wire: str, head: bytes, piece: bytes) -> None:
     def read_pieces(count: int) -> None:
         parser = WIRES[wire].parser("m")
         parser.feed(head)
@@ -107,6 +107,6 @@ def test_pieces_that_may_be_the_last_are_read_in_linear_time(wire: str, head: by
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_event_without_end_is_given_up(wire: str) -> None:
+def test_an_endless_event_is_ended_at_a_limit(wire: str) -> None:
     body = iter([b"data: ", *[PIECE.encode()] * 1000])
     assert fed_until_given_up(wire, body) < MOST_BYTES / 2

@@ -50,7 +50,7 @@ def names_of(*names: str, tools: Sequence[str] = ()) -> ToolNames:
 
 @pytest.mark.parametrize("rule", RULES)
 @given(st.text(max_size=100), st.integers(1, 1000))
-def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule, text: str, number: int) -> None:
+def test_a_fitted_identifier_is_valid_and_deterministic(rule: IdentifierRule, text: str, number: int) -> None:
     fitted = rule.fit(text, number)
     assert rule.allows(fitted)
     assert rule.fit(text, number) == fitted
@@ -67,7 +67,7 @@ def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule
         (GEMINI, "a" * 64),
     ],
 )
-def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
+def test_a_valid_identifier_is_unchanged(rule: IdentifierRule, text: str) -> None:
     assert rule.fit(text) == text
 
 
@@ -79,12 +79,12 @@ def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
         *((GEMINI, text) for text in ("3d", "-a", "a|b")),
     ],
 )
-def test_what_does_not_fit_is_sent_otherwise(rule: IdentifierRule, text: str) -> None:
+def test_an_invalid_identifier_is_replaced(rule: IdentifierRule, text: str) -> None:
     assert not rule.allows(text)
     assert rule.allows(rule.fit(text))
 
 
-def test_fitting_is_linear_in_what_a_model_wrote() -> None:
+def test_fitting_takes_linear_time() -> None:
     assert grows_linearly(lambda size: OPENAI.fit("é" * size * 10))
 
 
@@ -94,7 +94,7 @@ _names = st.sampled_from(["a", "a.b", "a b", "a_b", OPENAI.fit("a.b"), OPENAI.fi
 
 
 @given(st.lists(_names, max_size=8), st.lists(_names, max_size=4, unique=True))
-def test_no_two_names_are_sent_alike_and_each_leads_back(called: list[str], tools: list[str]) -> None:
+def test_sent_names_are_distinct_and_can_be_mapped_back(called: list[str], tools: list[str]) -> None:
     names = names_of(*called, tools=tools)
     sent = {name: names.sent_name(name) for name in {*called, *tools}}
     assert len(set(sent.values())) == len(sent)
@@ -103,20 +103,20 @@ def test_no_two_names_are_sent_alike_and_each_leads_back(called: list[str], tool
     assert all(sent[name] == name for name in tools if OPENAI.allows(name))
 
 
-def test_a_declared_name_keeps_its_place_before_one_that_would_be_fitted_to_it() -> None:
+def test_a_valid_declared_name_takes_precedence_over_a_fitted_one() -> None:
     taken = OPENAI.fit("files.read")
     names = names_of(tools=["files.read", taken])
     assert (names.sent_name(taken), names.sent_name("files.read")) == (taken, OPENAI.fit("files.read", 2))
 
 
-def test_an_invented_name_that_another_name_was_sent_under_is_told_apart() -> None:
+def test_an_undeclared_name_equal_to_a_sent_name_is_replaced() -> None:
     invented = OPENAI.fit("files.read")
     names = names_of(invented, tools=["files.read"])
     assert names.originals == {invented: "files.read", f"{invented}_2": invented}
 
 
 @given(st.lists(st.sampled_from(["a", "a_2", "a b", "n" * 70, "n" * 64, ""]), max_size=30))
-def test_no_two_calls_are_sent_alike_and_each_result_finds_its_call(ids: list[str]) -> None:
+def test_sent_call_ids_are_distinct_and_results_get_those_of_their_calls(ids: list[str]) -> None:
     fitting = CallIds(OPENAI)
     sent: list[str] = []
     for id_ in ids:
@@ -131,7 +131,7 @@ def test_no_two_calls_are_sent_alike_and_each_result_finds_its_call(ids: list[st
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_what_was_sent_stays_as_it_was_when_the_conversation_goes_on(wire: Wire) -> None:
+def test_a_longer_conversation_begins_with_the_same_request_items(wire: Wire) -> None:
     """Prompt caches are keyed on the beginning of a request."""
     rounds = [calling((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
     shorter = [HELLO, *(message for round_ in rounds[:4] for message in round_), UserMessage(content="on")]
@@ -153,7 +153,7 @@ def _sent_names(body: Any) -> list[str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-async def test_a_model_calls_tools_by_the_names_it_was_told_and_we_get_ours(wire: Wire) -> None:
+async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) -> None:
     history = [HELLO, *calling(("c1", "multi_tool_use.parallel"), ("c2", "files.read")), UserMessage(content="again")]
     body = wire.request(history, tools=TOOLS)
     assert wire.violations(body) == []
@@ -173,7 +173,7 @@ async def test_a_model_calls_tools_by_the_names_it_was_told_and_we_get_ours(wire
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_what_a_provider_wants_back_goes_back_also_where_a_tool_has_another_name_there(wire: Wire) -> None:
+def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: Wire) -> None:
     request = ModelRequest(messages=[HELLO], tools=TOOLS)
     name = _sent_names(json.loads(wire.body(request, "m")))[0]
     parser = wire.parser("m")
@@ -201,7 +201,7 @@ def chat_messages(*messages: Message, **dialect: Any) -> list[dict[str, Any]]:
     return body["messages"]
 
 
-def test_ids_of_kimi_that_have_dots_and_colons_go_back_as_they_came() -> None:
+def test_kimi_ids_with_dots_and_colons_are_sent_unchanged() -> None:
     rows = HELLO, *calling(("functions.look:0", "look"))
     _, said, result = chat_messages(*rows, dotted_call_ids=True)
     assert (said["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
@@ -209,7 +209,7 @@ def test_ids_of_kimi_that_have_dots_and_colons_go_back_as_they_came() -> None:
     assert said["tool_calls"][0]["id"] == result["tool_call_id"] == "functions_look_0_ec000204"
 
 
-def test_a_reasoning_detail_that_names_its_call_names_it_as_the_call_is_sent() -> None:
+def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
     """OpenRouter gives the signature of a call of Gemini in a detail with the call's id."""
     long = "tool_look_" + "x" * 60
     details = [{"type": "reasoning.encrypted", "data": "x", "id": long}, {"type": "reasoning.text", "id": "other"}]
@@ -220,7 +220,7 @@ def test_a_reasoning_detail_that_names_its_call_names_it_as_the_call_is_sent() -
     assert [detail["id"] for detail in said["reasoning_details"]] == [sent, "other"]
 
 
-def test_items_of_a_gateway_go_back_without_ids_that_are_too_long_but_for_reasoning() -> None:
+def test_too_long_item_ids_of_a_gateway_are_omitted_except_for_reasoning() -> None:
     long = "x" * 400
     output = [
         {"type": "reasoning", "id": long, "summary": [], "encrypted_content": "x"},
@@ -237,7 +237,7 @@ def test_items_of_a_gateway_go_back_without_ids_that_are_too_long_but_for_reason
     assert WIRES["openai_responses"].violations(body) == []
 
 
-def test_a_search_of_the_provider_s_own_with_an_id_that_it_refuses_is_left_out() -> None:
+def test_a_web_search_call_with_an_invalid_id_is_left_out() -> None:
     search = {"type": "web_search_call", "id": "ws_" + "x" * 62, "status": "completed"}
     part = {"type": "output_text", "text": "Found.", "annotations": []}
     said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
@@ -246,7 +246,7 @@ def test_a_search_of_the_provider_s_own_with_an_id_that_it_refuses_is_left_out()
     assert body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Found."}]
 
 
-def test_a_block_of_the_provider_s_own_with_an_id_that_it_refuses_goes_as_text() -> None:
+def test_a_reply_with_an_invalid_server_tool_id_is_sent_as_text() -> None:
     block = {"type": "server_tool_use", "id": "srv|1", "name": "web_search", "input": {}}
     content = [block, {"type": "web_search_tool_result", "tool_use_id": "srv|1", "content": []}]
     payload = {"content": [*content, {"type": "text", "text": "Found."}]}
@@ -271,7 +271,7 @@ class Duck:
 
 
 @pytest.mark.anyio
-async def test_a_duck_typed_model_gets_rows_that_fit_and_we_get_our_names_back() -> None:
+async def test_a_duck_typed_model_gets_valid_names_and_its_calls_are_mapped_back() -> None:
     duck = Duck()
     history = [HELLO, *calling(("x" * 41, "multi_tool_use.parallel"))]
     reply, error = await complete(adapt(duck), ModelRequest(messages=history, tools=TOOLS))
@@ -296,7 +296,7 @@ class Obliging:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", [*ODD_NAMES, "a/b", "a>b", "mcp: read\nfile"])
-async def test_a_model_with_tools_in_its_prompt_calls_any_of_them(name: str) -> None:
+async def test_a_model_with_tools_in_its_prompt_can_call_a_tool_of_any_name(name: str) -> None:
     """It is told a name that a tag can hold, and the call comes back under ours."""
     history = [HELLO, *calling(("c1", name)), UserMessage(content="again")]
     model = Obliging()

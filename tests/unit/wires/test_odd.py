@@ -23,7 +23,7 @@ from tests.support.wires.wires import WIRES, read, refusals
 ALL = [pytest.param(oddity, id=f"{oddity.wire.name}-{oddity.name}") for oddity in ODDITIES]
 
 
-def test_each_oddity_has_an_outcome_and_each_wire_its_oddities() -> None:
+def test_each_malformed_stream_has_an_outcome_and_each_wire_has_a_folder() -> None:
     folders = sorted(Path(__file__).with_name("odd").iterdir())
     assert [folder.name for folder in folders if folder.is_dir()] == sorted(WIRES)
     for folder in folders:
@@ -36,7 +36,7 @@ def test_each_oddity_has_an_outcome_and_each_wire_its_oddities() -> None:
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=200)
-def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: Chunking) -> None:
+def test_a_malformed_stream_has_the_expected_outcome(oddity: Oddity, chunking: Chunking) -> None:
     assert outcome(*read(oddity.wire.parser("m"), pieces(oddity.body, chunking))) == oddity.expected
 
 
@@ -44,7 +44,9 @@ def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: C
 @pytest.mark.anyio
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=60)
-async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: Oddity, tmp_path: Path) -> None:
+async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_continue(
+    oddity: Oddity, tmp_path: Path
+) -> None:
     """The server says the odd thing to every request, so that a reply with calls is met again with their results.
 
     Only the calls of a reply that came to its own end run, and none whose arguments may be read in two ways.

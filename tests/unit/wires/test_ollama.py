@@ -27,14 +27,14 @@ HI = ndjson(said("hi"), end())
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/api/"])
-async def test_the_address_is_the_server_s(ending: str) -> None:
+async def test_the_request_goes_to_the_chat_path_of_the_server(ending: str) -> None:
     async with FakeOpenAIServer([HI]) as server:
         async with model_at(server.base_url.removesuffix("/v1") + ending) as model:
             await complete(model, HELLO)
         assert [request.path for request in server.requests] == ["/api/chat"]
 
 
-async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None:
+async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
     def look(at: str) -> str:
         """Look at something."""
         return f"{at} is there"
@@ -76,7 +76,7 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
         ("OLLAMA_BASE_URL", "http://box:9/v1", "box:9"),
     ],
 )
-def test_the_catalog_finds_the_server(
+def test_the_server_address_comes_from_the_environment(
     variable: str | None, value: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OLLAMA_HOST", "OLLAMA_BASE_URL"):

@@ -54,7 +54,7 @@ WHOLE = lines(
 )
 
 
-def test_text_thoughts_and_calls_in_any_chunking() -> None:
+def test_text_reasoning_and_calls_in_any_chunking() -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(WHOLE, chunking))
         assert (reply.text, reply.reasoning, reply.stop, error) == ("Let me look: ö", "hm", "tool_calls", None)
@@ -68,7 +68,7 @@ def test_text_thoughts_and_calls_in_any_chunking() -> None:
 
 
 @pytest.mark.promise("C3")
-def test_a_body_cut_between_lines_is_complete_only_with_its_end() -> None:
+def test_a_body_cut_between_lines_is_complete_only_with_its_last_line() -> None:
     rows = WHOLE.splitlines(keepends=True)
     for count in range(len(rows) + 1):
         reply, error = read([b"".join(rows[:count])])
@@ -76,12 +76,12 @@ def test_a_body_cut_between_lines_is_complete_only_with_its_end() -> None:
 
 
 @pytest.mark.promise("C3")
-def test_a_line_that_was_cut_brings_nothing() -> None:
+def test_a_truncated_line_is_ignored() -> None:
     reply, error = read([lines(said("a")) + lines(said("b"))[:-9]])
     assert (reply.text, reply.complete, error) == ("a", False, None)
 
 
-def test_a_last_line_without_a_line_end_counts() -> None:
+def test_a_last_line_without_line_end_is_read() -> None:
     assert read([lines(said("a"), end())[:-1]])[0].complete
 
 
@@ -94,7 +94,7 @@ def test_a_last_line_without_a_line_end_counts() -> None:
         (end(None), None, "end"),
     ],
 )
-def test_a_done_reason_keeps_its_word_and_gets_ours(event: Any, finish_reason: str | None, stop: str) -> None:
+def test_the_done_reason_is_kept_and_mapped(event: Any, finish_reason: str | None, stop: str) -> None:
     reply, error = read([lines(event)])
     assert (reply.finish_reason, reply.stop, reply.complete, error) == (finish_reason, stop, True, None)
     assert (reply.usage, reply.provider_state) == (Usage(), None)
@@ -110,7 +110,7 @@ def test_a_done_reason_keeps_its_word_and_gets_ours(event: Any, finish_reason: s
         ("[" * 5000 + "]" * 5000, "provider.bad_reply", "protocol_error"),
     ],
 )
-def test_an_error_line_comes_behind_what_was_said(line: Any, code: str, type_: str | None) -> None:
+def test_an_error_line_keeps_the_content_before_it(line: Any, code: str, type_: str | None) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(lines(said("a"), line, end()), chunking))
         assert error is not None
@@ -120,12 +120,12 @@ def test_an_error_line_comes_behind_what_was_said(line: Any, code: str, type_: s
 @pytest.mark.parametrize(
     "junk", [None, 1, "x", [], {"content": 1, "thinking": [], "tool_calls": {}}, {"tool_calls": [1, None]}]
 )
-def test_messages_that_are_none_say_nothing(junk: Any) -> None:
+def test_malformed_messages_are_ignored(junk: Any) -> None:
     reply, error = read([lines({"message": junk, "done": False}, {}, "", said("a"), {**end(), "done": 1}, end())])
     assert (reply.text, reply.tool_calls, reply.complete, error) == ("a", (), True, None)
 
 
-def test_arguments_that_are_text_stay_as_they_are() -> None:
+def test_arguments_that_are_text_are_unchanged() -> None:
     reply, _ = read([lines(said(tool_calls=[asked("look", '{"at": 1')]), end())])
     assert [call.arguments for call in reply.tool_calls] == ['{"at": 1']
 
@@ -136,13 +136,13 @@ def test_too_many_calls_are_refused() -> None:
     assert error.provider_type == "protocol_error"
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_a_line_over_the_limit_is_refused() -> None:
     parser = LineParser(max_line_bytes=10)
     assert (parser.feed(b"1234567890\n12345"), parser.overflowed) == ([b"1234567890"], False)
     assert (parser.feed(b"678901"), parser.overflowed, parser.feed(b"\n1\n"), parser.flush()) == ([], True, [], [])
 
 
-def test_garbled_bytes_never_raise(count: Count) -> None:
+def test_garbled_bytes_raise_nothing(count: Count) -> None:
     rng = random.Random(5)
     for _ in range(count(100, 300, 5_000)):
         garbled = bytearray(WHOLE)

@@ -60,7 +60,7 @@ async def test_a_recorded_stream_becomes_the_expected_reply(
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
-async def test_the_pieces_that_bytes_come_in_change_nothing(wire: Served, chunking: Chunking) -> None:
+async def test_chunking_makes_no_difference(wire: Served, chunking: Chunking) -> None:
     async with wire.serving(*pieces(wire.hi * 3 + wire.end, chunking)) as server, wire.at(server.base_url) as model:
         deltas = [delta async for batch in model.stream(HELLO) for delta in batch]
     assert deltas == [*[TextDelta("hi")] * 3, wire.finished]
@@ -76,13 +76,13 @@ async def test_all_events_of_one_read_are_one_batch(wire: Served) -> None:
 
 
 @pytest.mark.promise("C3")
-async def test_a_body_that_ends_without_marker_is_incomplete_and_no_error(wire: Served) -> None:
+async def test_a_body_without_end_marker_is_incomplete_without_an_error(wire: Served) -> None:
     reply, error = await wire.ask(wire.body(wire.hi))
     assert (reply.text, reply.finish_reason, reply.complete, error) == ("hi", None, False, None)
 
 
 @pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
-async def test_nothing_behind_the_end_of_a_reply_takes_anything_from_it(wire: Served, ending: str) -> None:
+async def test_a_reply_is_complete_whatever_follows_its_end_marker(wire: Served, ending: str) -> None:
     request = ModelRequest(messages=HELLO.messages, timeout=0.5 if ending == "then_silent" else None)
     async with wire.serving(wire.hi, wire.end, **{ending: True}) as server, wire.at(server.base_url) as model:
         reply, error = await complete(model, request)
@@ -92,7 +92,7 @@ async def test_nothing_behind_the_end_of_a_reply_takes_anything_from_it(wire: Se
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_goes_to_the_wire_s_path_with_the_key_and_the_headers_that_were_asked_for(wire: Served) -> None:
+async def test_a_request_has_the_path_of_the_wire_the_key_and_the_given_headers(wire: Served) -> None:
     async with FakeOpenAIServer([wire.body(wire.hi, wire.end)]) as server:
         async with wire.at(server.base_url, api_key=KEY, headers={"X-Title": "t"}) as model:
             await complete(model, HELLO)
@@ -108,14 +108,14 @@ async def test_a_request_goes_to_the_wire_s_path_with_the_key_and_the_headers_th
     assert sum(KEY in value for value in request.headers.values()) == 1
 
 
-async def test_lone_surrogates_do_not_keep_a_request_from_being_sent(wire: Served) -> None:
+async def test_lone_surrogates_in_a_request_are_replaced(wire: Served) -> None:
     async with FakeOpenAIServer([wire.body(wire.hi, wire.end)]) as server, wire.at(server.base_url) as model:
         reply, error = await complete(model, ModelRequest(messages=[UserMessage(content="a\ud800b")]))
         assert (reply.text, error) == ("hi", None)
         assert '"a\ufffdb"' in json.dumps(server.requests[0].json, ensure_ascii=False)
 
 
-def test_a_model_has_the_name_and_the_window_that_it_was_given(wire: Served) -> None:
+def test_a_model_has_the_given_name_and_context_window(wire: Served) -> None:
     named = wire.model("m", base_url="http://box:9", name="mine:m", context_window=9)
     assert (named.name, named.context_window) == ("mine:m", 9)
     assert repr(named) == f"{type(named).__name__}('mine:m', host='box:9')"
@@ -142,14 +142,14 @@ def test_a_model_has_the_name_and_the_window_that_it_was_given(wire: Served) -> 
         (529, "provider.overloaded", True),
     ],
 )
-async def test_a_status_becomes_a_code(wire: Served, status: int, code: str, retryable: bool) -> None:
+async def test_each_status_has_an_error_code(wire: Served, status: int, code: str, retryable: bool) -> None:
     error = await wire.failure(wire.refusal(status, "not today"))
     assert (error.code, error.retryable, error.status) == (code, retryable, status)
     assert "not today" in str(error)
 
 
 @pytest.mark.parametrize(("wire", "recorded"), of_each_wire(recorded_errors))
-async def test_a_recorded_http_error_is_told_in_the_provider_s_words(wire: Served, recorded: dict[str, Any]) -> None:
+async def test_a_recorded_http_error_has_the_provider_s_message(wire: Served, recorded: dict[str, Any]) -> None:
     said = json.loads(recorded["body"])["error"]
     error = await wire.failure(RawReply(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
     assert (error.code, error.status) == ("provider.bad_request", recorded["status"])
@@ -176,9 +176,7 @@ async def test_a_recorded_http_error_is_told_in_the_provider_s_words(wire: Serve
         (b"[" * 50_000, None, "404"),
     ],
 )
-async def test_a_complaint_is_quoted_whatever_its_form(
-    wire: Served, content: bytes, kind: str | None, words: str
-) -> None:
+async def test_an_error_body_of_any_form_is_quoted(wire: Served, content: bytes, kind: str | None, words: str) -> None:
     error = await wire.failure(body(content, status=404, content_type="application/json"))
     assert (error.code, error.provider_type) == ("provider.bad_request", kind)
     assert words in str(error)
@@ -186,7 +184,7 @@ async def test_a_complaint_is_quoted_whatever_its_form(
     assert len(str(error)) < 1_000
 
 
-async def test_a_404_says_how_the_wire_s_base_urls_end(wire: Served) -> None:
+async def test_a_404_error_states_the_form_of_the_base_url(wire: Served) -> None:
     error = await wire.failure(wire.refusal(404, "no such thing"))
     assert str(error).endswith(f"no such thing; are the base URL{wire.base_hint} and the model's name right?")
 
@@ -230,23 +228,23 @@ async def test_a_redirect_is_not_followed(wire: Served) -> None:
         ("https://me:hunter2@box:9/v1?key=1#x", "set the base URL to where it points: https://box:9/v1"),
     ],
 )
-async def test_a_redirect_is_told_only_as_far_as_it_can_be_a_base_url(wire: Served, location: str, told: str) -> None:
+async def test_the_error_for_a_redirect_quotes_only_a_possible_base_url(wire: Served, location: str, told: str) -> None:
     error = await wire.failure(RawReply(b"", 307, "text/plain", {"Location": location}))
     assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {told}"
 
 
-async def test_a_compressed_refusal_is_told_by_its_status(wire: Served) -> None:
+async def test_the_error_for_a_compressed_error_body_has_only_its_status(wire: Served) -> None:
     error = await wire.failure(RawReply(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
     reason = "(the body is compressed although the request forbids it, so the reason is unknown)"
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {reason}"
 
 
-async def test_an_endless_error_body_is_not_read_to_its_end(wire: Served) -> None:
+async def test_an_endless_error_body_is_read_up_to_a_limit(wire: Served) -> None:
     endless = RawReply(b"oh no ", 500, "text/plain", {}, fill=b"x" * 65_536, size=1_000_000_000)
     assert (await wire.failure(endless)).code == "provider.overloaded"
 
 
-async def test_a_web_page_is_no_reply_and_names_the_server_that_sent_it(wire: Served) -> None:
+async def test_a_web_page_is_an_error_that_names_the_server(wire: Served) -> None:
     page = body("<html>Welcome</html>", content_type="text/html")
     async with FakeOpenAIServer([page]) as server, wire.at(server.base_url) as model:
         _, error = await complete(model, HELLO)
@@ -257,12 +255,12 @@ async def test_a_web_page_is_no_reply_and_names_the_server_that_sent_it(wire: Se
     assert "base URL" in str(error)
 
 
-async def test_compressed_bytes_are_refused(wire: Served) -> None:
+async def test_a_compressed_reply_is_refused(wire: Served) -> None:
     bomb = RawReply(b"\x1f\x8b", 200, wire.content_type, {"Content-Encoding": "gzip"})
     assert (await wire.failure(bomb)).code == "provider.bad_reply"
 
 
-async def test_a_line_without_end_is_given_up_at_the_cap(wire: Served) -> None:
+async def test_an_endless_line_is_ended_at_a_limit(wire: Served) -> None:
     async with FakeOpenAIServer([huge_line(1_000_000_000)]) as server, wire.at(server.base_url) as model:
         _, error = await complete(model, HELLO)
         await server.requests[0].client_gone.wait()
@@ -274,7 +272,9 @@ async def test_a_line_without_end_is_given_up_at_the_cap(wire: Served) -> None:
 
 
 @pytest.mark.parametrize("ending", ["then_gone", "then_reset"])
-async def test_a_connection_that_breaks_keeps_what_came_and_is_a_transport_error(wire: Served, ending: str) -> None:
+async def test_a_broken_connection_is_a_transport_error_and_keeps_the_content_before_it(
+    wire: Served, ending: str
+) -> None:
     for said, text in ([], ""), ([wire.hi], "hi"):
         async with wire.serving(*said, **{ending: True}) as server, wire.at(server.base_url) as model:
             reply, error = await complete(model, HELLO)
@@ -282,7 +282,7 @@ async def test_a_connection_that_breaks_keeps_what_came_and_is_a_transport_error
         assert (reply.text, reply.complete, error.code, error.retryable) == (text, False, "provider.transport", True)
 
 
-async def test_nobody_listening_is_a_transport_error_that_names_the_address(wire: Served) -> None:
+async def test_a_refused_connection_is_a_transport_error_that_names_the_address(wire: Served) -> None:
     async with pieces_server(list) as server:
         address = server.base_url
     async with wire.at(address) as model:
@@ -332,7 +332,7 @@ async def test_no_error_quotes_the_key(wire: Served, reply: Callable[[Served], A
 
 
 @pytest.mark.promise("I1")
-async def test_an_error_says_that_it_would_have_quoted_the_key(wire: Served) -> None:
+async def test_a_key_in_an_error_text_is_masked(wire: Served) -> None:
     refused = await wire.failure(wire.refusal(401, f"not {KEY}, not {KEY}"), api_key=KEY)
     assert str(refused) == f"{wire.name}:m answered with HTTP 401: not [key], not [key]"
     said = wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})
@@ -342,7 +342,7 @@ async def test_an_error_says_that_it_would_have_quoted_the_key(wire: Served) -> 
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b""])
-async def test_not_even_the_beginning_of_a_long_key_is_quoted(wire: Served, start: bytes) -> None:
+async def test_a_truncated_long_key_is_masked(wire: Served, start: bytes) -> None:
     key = KEY + "0123456789" * 9
     said = start + b"no such key as ever: " + key.encode() + b"\r\n"
     async with pieces_server(list, head=said) as server, wire.at(server.base_url, api_key=key) as model:
@@ -353,7 +353,7 @@ async def test_not_even_the_beginning_of_a_long_key_is_quoted(wire: Served, star
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("before", [595, 4_795])
-async def test_a_short_key_is_not_cut_in_two(wire: Served, before: int) -> None:
+async def test_a_short_key_at_the_cut_of_an_error_text_is_masked(wire: Served, before: int) -> None:
     key = "k7-hunter2-9"
     error = await wire.failure(wire.refusal(401, f"{'no ' * 9}{' ' * (before - 27)}{key} {'no ' * 300}"), api_key=key)
     assert "k7-" not in str(error)
@@ -372,28 +372,28 @@ async def test_no_error_quotes_a_secret_of_the_headers_or_the_base_url(wire: Ser
 
 
 @pytest.mark.parametrize("key", ["x", "ne", "ollama", "lm-studio", "not-needed"])
-async def test_a_placeholder_for_a_key_leaves_an_error_as_it_is(wire: Served, key: str) -> None:
+async def test_a_placeholder_key_is_not_masked(wire: Served, key: str) -> None:
     said = f"next time give {key} a model that exists"
     error = await wire.failure(wire.refusal(400, said), api_key=key)
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {said}"
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-ä", "sk a"])
-def test_a_key_that_no_header_can_hold_is_refused_without_being_quoted(wire: Served, key: str) -> None:
+def test_a_key_that_is_no_header_value_is_refused_without_quoting_it(wire: Served, key: str) -> None:
     with pytest.raises(SettingsError) as caught:
         wire.model("m", api_key=key, base_url="http://127.0.0.1:1/v1")
     assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["ftp://x/v1", "http://[::1"])
-def test_a_base_url_that_is_none_is_refused(wire: Served, url: str) -> None:
+def test_an_invalid_base_url_is_refused(wire: Served, url: str) -> None:
     with pytest.raises(SettingsError, match="base URL"):
         wire.model("m", base_url=url)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000/v1", "http://", ""])
 @pytest.mark.parametrize("wire", [wire for wire in SERVED if wire is not OLLAMA], ids=lambda wire: wire.name)
-def test_only_the_server_of_ollama_is_found_without_a_whole_url(wire: Served, url: str) -> None:
+def test_only_the_ollama_wire_accepts_a_host_without_scheme(wire: Served, url: str) -> None:
     with pytest.raises(SettingsError, match="base URL"):
         wire.model("m", base_url=url)
     assert OLLAMA.model("m", base_url=url)
@@ -426,14 +426,14 @@ async def test_cancelling_a_waiting_call_closes_the_socket_at_once(wire: Served,
         await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
-async def test_one_connection_serves_calls_that_follow_each_other(wire: Served) -> None:
+async def test_a_connection_is_reused_for_the_next_call(wire: Served) -> None:
     async with wire.serving(wire.hi, wire.end) as server, wire.at(server.base_url) as model:
         for _ in range(3):
             assert (await complete(model, HELLO))[0].complete
         assert (server.connections, len(server.requests)) == (1, 3)
 
 
-async def test_closing_a_model_ends_its_connection_and_asking_again_opens_another(
+async def test_closing_a_model_closes_its_connection_and_the_next_call_opens_another(
     wire: Served,
 ) -> None:
     async with wire.serving(wire.hi, wire.end) as server, wire.at(server.base_url) as model:
@@ -461,7 +461,7 @@ def test_a_model_can_be_used_in_one_event_loop_after_another(wire: Served) -> No
     assert [asyncio.run(once(port)) for _ in range(2)] == [port, port]
 
 
-async def test_nothing_is_left_behind_when_calls_end_in_every_way(wire: Served) -> None:
+async def test_calls_leave_no_task_or_connection_however_they_end(wire: Served) -> None:
     async def abandoned(model: ProviderModel) -> None:
         async with aclosing(model.stream(HELLO)) as batches:
             await anext(batches)

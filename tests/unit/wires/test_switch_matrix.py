@@ -190,7 +190,7 @@ def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bo
 @pytest.mark.promise("D5")
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.parametrize("ended", [False, True], ids=["in a turn", "between turns"])
-def test_a_conversation_of_any_wire_goes_on_over_any_other(first: Wire, then: Wire, ended: bool) -> None:
+def test_a_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire, ended: bool) -> None:
     history = rounds(first, own_ids(first, 3), own_ids(first, 1, 3))
     if ended:
         history += [AssistantMessage(content="There is a chair."), UserMessage(content="And now?")]
@@ -201,7 +201,7 @@ def test_a_conversation_of_any_wire_goes_on_over_any_other(first: Wire, then: Wi
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_what_a_wire_understands_alone_goes_to_no_other_and_no_other_model(first: Wire, then: Wire) -> None:
+def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, then: Wire) -> None:
     history = rounds(first, own_ids(first, 2))
     assert replayed(first, history)
     assert not replayed(first, history, model="m2")
@@ -212,7 +212,7 @@ def test_what_a_wire_understands_alone_goes_to_no_other_and_no_other_model(first
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_both_wires_go_on_after_there_and_back(first: Wire, then: Wire) -> None:
+def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> None:
     history = rounds(first, own_ids(first, 2))
     message = asks(then, own_ids(then, 2, 10))
     history += [message, *answers(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
@@ -224,7 +224,7 @@ def test_both_wires_go_on_after_there_and_back(first: Wire, then: Wire) -> None:
 @pytest.mark.parametrize("ids", FOREIGN)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=40)
-def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[str]) -> None:
+def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids: list[str]) -> None:
     history = rounds(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
 
@@ -233,7 +233,7 @@ def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[
 @pytest.mark.parametrize("names", NAMES_OF_CALLS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=30)
-def test_calls_of_any_name_are_sent_as_every_server_takes_them(first: Wire, then: Wire, names: list[str]) -> None:
+def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names: list[str]) -> None:
     message = asks_for(first, names, own_ids(first, len(names)))
     history = [UserMessage(content="Look."), message, *answers(message)]
     assert then.refusals(history, tools=[LOOK]) == []
@@ -242,20 +242,20 @@ def test_calls_of_any_name_are_sent_as_every_server_takes_them(first: Wire, then
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_ids_that_come_again_in_a_later_round_are_told_apart(first: Wire, then: Wire) -> None:
+def test_repeated_ids_in_a_later_round_become_a_valid_request(first: Wire, then: Wire) -> None:
     history = rounds(first, own_ids(first, 2), own_ids(first, 2))
     assert then.refusals(sanitize(history), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_calls_without_results_are_answered_first(first: Wire, then: Wire) -> None:
+def test_calls_without_results_become_a_valid_request(first: Wire, then: Wire) -> None:
     message = asks(first, own_ids(first, 3))
     dangling = [*rounds(first, own_ids(first, 1, 9)), message, answers(message)[1], UserMessage(content="Stop. Why?")]
     assert then.refusals(sanitize(dangling), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_arguments_that_nobody_can_read_are_still_sent_as_what_was_said(first: Wire, then: Wire) -> None:
+def test_malformed_arguments_become_a_valid_request(first: Wire, then: Wire) -> None:
     message = asks(first, own_ids(first, 6))
     texts = ['{"at": ', "[1]", "", '{"at": NaN}', '{"at":1}{"at":2}', '{"a":' * 300 + "1" + "}" * 300]
     calls = [call.model_copy(update={"arguments": text}) for call, text in zip(message.tool_calls, texts, strict=True)]
@@ -265,7 +265,7 @@ def test_arguments_that_nobody_can_read_are_still_sent_as_what_was_said(first: W
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_state_that_is_not_what_it_should_be_is_left_out(first: Wire, then: Wire) -> None:
+def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
     message = asks(first, own_ids(first, 2))
     state = message.provider_state
     assert state is not None
@@ -281,7 +281,7 @@ def test_state_that_is_not_what_it_should_be_is_left_out(first: Wire, then: Wire
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_compacted_conversation_goes_on_over_any_other(first: Wire, then: Wire) -> None:
+async def test_a_compacted_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire) -> None:
     history = rounds(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
     compactor = ContextCompactor(threshold_messages=8, retain_recent_messages=4)
     compacted = await compactor.compact(history, ScriptedModel(["They looked around."]))
@@ -311,7 +311,7 @@ class Speaking:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_fallback_of_any_wire_takes_over_in_the_middle_of_a_turn(first: Wire, then: Wire) -> None:
+async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then: Wire) -> None:
     failing = Speaking(first, SAYS[first.name](own_ids(first, 2)))
     taking_over = Speaking(then, SAYS[then.name](own_ids(then, 2, 5)), SAYS[then.name](own_ids(then, 1, 7)))
     last = ScriptedModel(["A chair."], name="last")
@@ -336,7 +336,9 @@ async def test_a_fallback_of_any_wire_takes_over_in_the_middle_of_a_turn(first: 
 @pytest.mark.promise("D5")
 @settings(max_examples=60)
 @given(broken_histories(), st.data())
-def test_any_sanitised_history_passes_every_wire(history: list[Message], data: st.DataObject) -> None:
+def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
+    history: list[Message], data: st.DataObject
+) -> None:
     wire = WIRES[data.draw(st.sampled_from(NAMES))]
     rows = list(history)
     if rows:
@@ -346,7 +348,7 @@ def test_any_sanitised_history_passes_every_wire(history: list[Message], data: s
     assert refusals(rows, tools=[LOOK]) == {}
 
 
-def test_calls_of_one_message_may_be_named_alike() -> None:
+def test_calls_with_equal_ids_in_one_message_become_a_valid_request() -> None:
     calls = tuple(ToolCall(id=id_, name="look") for id_ in ("a", "a", ""))
     rows = sanitize([UserMessage(content="x"), AssistantMessage(tool_calls=calls), UserMessage(content="y")])
     assert refusals(rows) == {}

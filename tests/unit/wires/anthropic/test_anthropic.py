@@ -63,7 +63,7 @@ async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
         ("claude-sonnet-4-5-20250929", {}, 64_000, 64_000),
     ],
 )
-async def test_the_output_limit_is_the_requests_or_a_usual_one(
+async def test_the_output_limit_is_that_of_the_request_or_the_default(
     model: str, options: dict[str, Any], asked: int | None, sent: int
 ) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server, model_at(server.base_url, model, **options) as opened:
@@ -71,7 +71,7 @@ async def test_the_output_limit_is_the_requests_or_a_usual_one(
         assert server.requests[0].json["max_tokens"] == sent
 
 
-async def test_an_output_limit_that_is_too_high_is_lowered_to_the_models_from_then_on() -> None:
+async def test_an_output_limit_that_is_refused_is_lowered_to_that_of_the_model_from_then_on() -> None:
     too_many = refusal(
         400, "invalid_request_error", "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens"
     )
@@ -81,7 +81,7 @@ async def test_an_output_limit_that_is_too_high_is_lowered_to_the_models_from_th
         assert [request.json["max_tokens"] for request in server.requests] == [8192, 4096, 4096]
 
 
-async def test_a_server_that_refuses_every_limit_is_not_asked_for_ever() -> None:
+async def test_a_second_refusal_of_the_limit_fails_the_call() -> None:
     too_many = refusal(400, "invalid_request_error", "max_tokens: 8192 > 4096")
     assert (await failure(too_many, too_many)).code == "provider.bad_request"
 
@@ -89,7 +89,7 @@ async def test_a_server_that_refuses_every_limit_is_not_asked_for_ever() -> None
 # --- a turn -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None:
+async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
     thinks = [
         start(input_tokens=10, cache_read_input_tokens=90),
         *block(0, "thinking", thought("hm"), signed("s"), thinking="", signature=""),
@@ -147,7 +147,7 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests() -> None:
+async def test_a_prompt_that_is_too_long_is_a_context_overflow() -> None:
     error = await failure(refusal(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"))
     assert (error.code, error.retryable, error.status) == ("context_overflow", False, 400)
 
@@ -155,7 +155,7 @@ async def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests() -> No
 # --- its name -----------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_catalog_resolves_the_model_and_needs_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(SettingsError, match="ANTHROPIC_API_KEY"):
@@ -166,7 +166,7 @@ def test_the_catalog_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(model) == "AnthropicModel('anthropic:claude-sonnet-4-5', host='api.anthropic.com')"
 
 
-async def test_the_base_url_can_be_moved_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_base_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         reply, error = await complete(resolve_model("anthropic:m"), HELLO)

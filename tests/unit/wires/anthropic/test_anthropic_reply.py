@@ -125,13 +125,13 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
         ),
     ],
 )
-def test_what_was_said_and_what_was_thought(events: list[Any], said: str, thought_of: str) -> None:
+def test_text_and_reasoning(events: list[Any], said: str, thought_of: str) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*events, END), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought_of, True, None)
 
 
-def test_after_the_end_marker_nothing_counts() -> None:
+def test_events_after_the_end_marker_are_ignored() -> None:
     reply, error = read([sse(*block(0, "text", text("a")), END, *block(1, "text", text("b")), "not json")])
     assert (reply.text, reply.complete, error) == ("a", True, None)
 
@@ -197,7 +197,7 @@ CALL = {"id": "toolu_1", "name": "a"}
         ),
     ],
 )
-def test_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
+def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*events, stop("tool_use"), END), chunking))
         assert ([(call.id, call.name, call.arguments) for call in reply.tool_calls], error) == (calls, None)
@@ -205,12 +205,12 @@ def test_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
 
 
 @pytest.mark.promise("C4")
-def test_a_call_without_its_end_is_listed_and_not_to_be_run() -> None:
+def test_a_call_without_its_end_marks_the_reply_as_broken() -> None:
     reply, error = read([sse(*block(0, "tool_use", **CALL, input={"x": 1})[:1], stop("tool_use"), END)])
     assert ([call.arguments for call in reply.tool_calls], reply.stop, error) == (['{"x":1}'], "broken", None)
 
 
-def test_arguments_come_out_as_they_come_in() -> None:
+def test_arguments_are_streamed_as_they_arrive() -> None:
     parser = AnthropicReplyParser(label="test", model="m")
     begin, first, second, _ = block(0, "tool_use", piece('{"x"'), piece(":1}"), **CALL)
     assert parser.feed(sse(begin)) == [ToolCallDelta(0, "toolu_1", "a")]
@@ -219,12 +219,12 @@ def test_arguments_come_out_as_they_come_in() -> None:
 
 
 @pytest.mark.promise("C3")
-def test_a_call_that_was_cut_has_no_arguments_it_might_run_with() -> None:
+def test_a_truncated_call_has_no_arguments() -> None:
     reply, error = read([sse(*block(0, "tool_use", **CALL, input={"x": 1})[:1])])
     assert ([call.arguments for call in reply.tool_calls], reply.complete, error) == ([""], False, None)
 
 
-def test_tools_that_the_provider_knows_by_another_name_have_ours_again() -> None:
+def test_a_tool_name_that_was_sent_in_another_form_is_mapped_back() -> None:
     reply, _ = read([sse(*block(0, "tool_use", **CALL), END)], original_names={"a": "our.a"})
     assert [call.name for call in reply.tool_calls] == ["our.a"]
 
@@ -245,18 +245,18 @@ def test_tools_that_the_provider_knows_by_another_name_have_ours_again() -> None
         (None, "end"),
     ],
 )
-def test_the_stop_reason_stays_the_providers_word_and_gets_ours_beside_it(reason: str | None, kind: str) -> None:
+def test_the_stop_reason_is_kept_and_mapped(reason: str | None, kind: str) -> None:
     reply, _ = read([sse(*block(0, "text", text("a")), stop(reason), END)])
     assert (reply.stop, reply.finish_reason) == (kind, reason)
 
 
 @pytest.mark.promise("C3")
-def test_a_stop_reason_alone_is_no_end_and_is_kept() -> None:
+def test_a_stop_reason_without_end_marker_is_kept_but_does_not_complete_the_reply() -> None:
     reply, error = read([sse(*block(0, "text", text("a")), stop())])
     assert (reply.text, reply.complete, reply.finish_reason, error) == ("a", False, "end_turn", None)
 
 
-def test_usage_is_the_latest_that_was_reported_and_cached_tokens_stand_beside_it() -> None:
+def test_usage_is_the_last_reported_and_excludes_cached_tokens() -> None:
     body = sse(
         start(input_tokens=10, output_tokens=1, cache_read_input_tokens=7, cache_creation_input_tokens=5),
         stop(input_tokens=12, output_tokens=4, output_tokens_details={"thinking_tokens": 3}),
@@ -271,7 +271,7 @@ def test_usage_is_the_latest_that_was_reported_and_cached_tokens_stand_beside_it
 # --- what goes back to the provider -------------------------------------------------------------------------------
 
 
-def test_thoughts_and_what_the_provider_did_itself_are_kept_for_it_block_by_block() -> None:
+def test_thinking_and_server_tools_are_kept_in_the_provider_state_block_by_block() -> None:
     body = sse(
         start(),
         *block(0, "thinking", thought("t1"), thought("t2"), signed("s"), thinking="", signature=""),
@@ -306,7 +306,7 @@ def test_thoughts_and_what_the_provider_did_itself_are_kept_for_it_block_by_bloc
         pytest.param(block(0, "thinking", thought("t")) + block(1, "text", text("a")), id="a thought unsigned"),
     ],
 )
-def test_what_the_message_says_anyway_is_not_kept(events: list[Any]) -> None:
+def test_content_that_the_message_has_as_well_needs_no_provider_state(events: list[Any]) -> None:
     assert read([sse(*events, END)])[0].provider_state is None
 
 
@@ -369,7 +369,7 @@ def failed(type_: str, message: str = "m") -> dict[str, Any]:
         ),
     ],
 )
-def test_an_error_in_the_stream_keeps_what_came_before_it(event: Any, code: str, kind: str) -> None:
+def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, kind: str) -> None:
     for chunking in CHUNKINGS:
         body = sse(*block(0, "text", text("a")), event, *block(1, "text", text("late")), END)
         reply, error = read(pieces(body, chunking))
@@ -393,7 +393,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
         pytest.param(block(0, "web_search_tool_result", content="x" * 1_000_000), id="results"),
     ],
 )
-def test_a_reply_without_end_is_ended_at_a_cap(events: list[Any]) -> None:
+def test_an_endless_reply_is_ended_at_a_limit(events: list[Any]) -> None:
     parser, builder, body = AnthropicReplyParser(label="test", model="m"), ReplyBuilder(), sse(*events)
     for _ in range(MAX_ITEMS + 1):
         for delta in parser.feed(body):
@@ -410,7 +410,7 @@ def test_a_reply_without_end_is_ended_at_a_cap(events: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("chunking", CHUNKINGS)
-def test_one_json_object_is_understood_as_a_reply(chunking: Chunking) -> None:
+def test_a_single_json_object_is_read_as_a_reply(chunking: Chunking) -> None:
     message = {
         "type": "message",
         "role": "assistant",
@@ -434,13 +434,13 @@ def test_one_json_object_is_understood_as_a_reply(chunking: Chunking) -> None:
     }
 
 
-def test_one_json_object_that_is_an_error_is_one() -> None:
+def test_a_single_json_object_with_an_error_is_an_error() -> None:
     reply, error = read([json.dumps(failed("overloaded_error")).encode()])
     assert error is not None
     assert (reply.complete, error.provider_type) == (False, "overloaded_error")
 
 
-def test_the_end_comes_once_and_last() -> None:
+def test_finished_is_the_last_delta_and_comes_once() -> None:
     parser = AnthropicReplyParser(label="test", model="m")
     deltas = list(deltas_of(parser, [sse(*block(0, "text", text("a")), stop(), END, END)]))
     assert deltas[-1] == Finished("end", "end_turn")

@@ -85,7 +85,7 @@ SEARCHED = [
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_request() -> None:
+def test_a_request_with_all_fields() -> None:
     body = body_of(
         SystemMessage(content="Be brief."),
         SystemMessage(content="[compacted] We spoke."),
@@ -152,14 +152,14 @@ def test_a_whole_request() -> None:
         ),
     ],
 )
-def test_order(messages: list[Message], rows: list[tuple[str, list[Any]]]) -> None:
+def test_the_order_of_messages(messages: list[Message], rows: list[tuple[str, list[Any]]]) -> None:
     assert rows_of(*messages) == rows
 
 
 # --- calls and results --------------------------------------------------------------------------------------------
 
 
-def test_ids_that_the_api_refuses_are_made_fitting_for_call_and_result_alike() -> None:
+def test_an_invalid_id_is_replaced_by_the_same_one_in_call_and_result() -> None:
     ids = ["call|1", "call/1", "", "ok_1-A"]
     _, (_, calls), (_, results) = rows_of(HELLO, assistant("", *ids), *(result(id_, id_ or "none") for id_ in ids))
     sent = [block["id"] for block in calls]
@@ -169,7 +169,7 @@ def test_ids_that_the_api_refuses_are_made_fitting_for_call_and_result_alike() -
     assert rows_of(HELLO, assistant("", *ids), *(result(id_) for id_ in ids))[1][1] == calls
 
 
-def test_an_id_that_comes_again_gets_another_one() -> None:
+def test_a_repeated_id_is_replaced() -> None:
     rows = rows_of(HELLO, *[assistant("", "1"), result("1")] * 3, assistant("", "1_2"), result("1_2"))
     assert [block["id"] for role, blocks in rows if role == "assistant" for block in blocks] == [
         "1",
@@ -189,7 +189,7 @@ def test_an_id_that_comes_again_gets_another_one() -> None:
         ),
     ],
 )
-def test_results(message: ToolMessage, block: dict[str, Any]) -> None:
+def test_tool_results(message: ToolMessage, block: dict[str, Any]) -> None:
     assert rows_of(HELLO, assistant("", "1"), message)[2] == ("user", [block])
 
 
@@ -203,13 +203,13 @@ def test_results(message: ToolMessage, block: dict[str, Any]) -> None:
         ('{"at": NaN}', {"malformed_arguments": '{"at": NaN}'}),
     ],
 )
-def test_arguments_go_back_as_an_object(arguments: str, input_: dict[str, Any]) -> None:
+def test_arguments_are_sent_as_an_object(arguments: str, input_: dict[str, Any]) -> None:
     call = ToolCall(id="1", name="look", arguments=arguments)
     rows = rows_of(HELLO, AssistantMessage(tool_calls=(call,)), result("1"))
     assert rows[1] == ("assistant", [use("1", **input_)])
 
 
-def test_a_tool_name_that_the_api_refuses_is_the_same_in_tools_and_calls() -> None:
+def test_an_invalid_tool_name_is_replaced_by_the_same_one_in_tools_and_calls() -> None:
     call = ToolCall(id="1", name="our.look")
     body = body_of(
         HELLO, AssistantMessage(tool_calls=(call,)), result("1"), tools=[ToolSchema("our.look", "Looks.", {})]
@@ -228,13 +228,13 @@ def test_tool_choice(choice: Any, sent: dict[str, Any] | None) -> None:
     assert "tool_choice" not in body_of(HELLO, tool_choice=choice)
 
 
-def test_a_conversation_with_calls_and_no_tools_declares_those_it_used_and_forbids_them() -> None:
+def test_a_request_without_tools_declares_those_of_earlier_calls_and_forbids_them() -> None:
     body = body_of(HELLO, assistant("", "1", "2"), result("1"), result("2"))
     assert body["tools"] == [{"name": "look", "input_schema": {"type": "object"}}]
     assert body["tool_choice"] == {"type": "none"}
 
 
-def test_schemas_are_those_of_plain_objects() -> None:
+def test_a_tool_schema_is_reduced_to_a_plain_object() -> None:
     tools = [ToolSchema("look", "", {"anyOf": [{"required": ["a"]}], "properties": {"a": {"anyOf": [{}]}}})]
     assert body_of(HELLO, tools=tools)["tools"][0]["input_schema"] == {
         "type": "object",
@@ -245,7 +245,7 @@ def test_schemas_are_those_of_plain_objects() -> None:
 # --- what the model itself said -----------------------------------------------------------------------------------
 
 
-def test_what_this_model_said_goes_back_block_by_block() -> None:
+def test_a_reply_of_the_same_model_is_replayed_block_by_block() -> None:
     blank = {"type": "text", "text": "\n"}
     state = own(THOUGHT, REDACTED, SAID, *SEARCHED, blank, {**CALLED, "caller": {"type": "direct"}}, CALLED)
     rows = rows_of(HELLO, assistant("a\n", "1", "2", state=state), result("1"), result("2"))
@@ -263,16 +263,16 @@ def test_what_this_model_said_goes_back_block_by_block() -> None:
         pytest.param(ProviderState(wire="anthropic", model="m", payload={}), "a", id="nothing kept"),
     ],
 )
-def test_what_another_model_said_goes_back_as_text_and_calls(state: ProviderState, text: str) -> None:
+def test_a_reply_of_another_model_is_sent_as_text_and_calls(state: ProviderState, text: str) -> None:
     assert rows_of(HELLO, assistant(text, "1", state=state), result("1"))[1] == ("assistant", [text, use("1")])
 
 
-def test_a_thought_that_led_to_nothing_is_left_out() -> None:
+def test_thinking_without_text_or_calls_is_left_out() -> None:
     blank = {"type": "text", "text": " "}
     assert rows_of(HELLO, assistant(" ", state=own(THOUGHT, blank)), HELLO) == [("user", ["hello", "hello"])]
 
 
-def test_the_kept_state_is_not_changed_by_a_request() -> None:
+def test_a_request_does_not_change_the_provider_state() -> None:
     state = own(THOUGHT, SAID, CALLED)
     before = state.model_dump_json()
     body_of(HELLO, assistant("a", "1", state=state), result("1"))
@@ -300,7 +300,7 @@ BUDGET = {"type": "enabled", "budget_tokens": 2048}
         pytest.param([HELLO, assistant("", "1"), result("1"), assistant("a"), HELLO], {}, True, id="the turn after it"),
     ],
 )
-def test_thinking_is_asked_for_where_the_api_permits_it(
+def test_thinking_is_requested_where_the_api_permits_it(
     messages: list[Message], options: dict[str, Any], thinks: bool
 ) -> None:
     body = body_of(*messages, thinking=BUDGET, **{"max_tokens": 4096, **options})
@@ -360,7 +360,7 @@ def _built(request: ModelRequest, thinking: dict[str, Any] | None) -> dict[str, 
 
 @pytest.mark.promise("D5")
 @given(_requests, _thinking)
-def test_any_sanitised_conversation_becomes_a_request_that_keeps_the_rules(
+def test_every_sanitised_history_becomes_a_valid_request(
     request: ModelRequest, thinking: dict[str, Any] | None
 ) -> None:
     body = _built(request, thinking)
@@ -372,11 +372,9 @@ def test_any_sanitised_conversation_becomes_a_request_that_keeps_the_rules(
 
 @sdk_types.needs_sdk("anthropic")
 @given(_requests, _thinking)
-def test_any_request_is_what_the_providers_own_sdk_would_send(
-    request: ModelRequest, thinking: dict[str, Any] | None
-) -> None:
+def test_every_request_matches_the_types_of_the_sdk(request: ModelRequest, thinking: dict[str, Any] | None) -> None:
     assert sdk_types.faults("anthropic", _built(request, thinking)) == []
 
 
-def test_lone_surrogates_become_the_replacement_character() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     assert rows_of(UserMessage(content="a\ud83db")) == [("user", ["a\ufffdb"])]

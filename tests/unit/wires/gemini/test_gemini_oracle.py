@@ -21,7 +21,7 @@ genai = pytest.importorskip("google.genai", reason="the google-genai package (ex
 
 @pytest.mark.parametrize("recording", recordings("gemini"))
 @pytest.mark.cases(quick=4)
-async def test_a_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(recording, lambda url: GeminiModel("m", base_url=url), _sdk_reply)
 
 

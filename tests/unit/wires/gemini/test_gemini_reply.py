@@ -63,7 +63,7 @@ def test_a_stream_cut_between_events_is_complete_only_with_a_finish_reason(recor
 
 @pytest.mark.promise("C4")
 @pytest.mark.parametrize("recording", recordings("gemini"))
-def test_the_calls_of_a_cut_stream_are_whole_or_do_not_parse(recording: Recording) -> None:
+def test_the_calls_of_a_truncated_stream_are_complete_or_invalid(recording: Recording) -> None:
     whole = [call.arguments for call in read([recording.body])[0].tool_calls]
     events = recording.body.split(b"\r\n\r\n")
     for count in range(len(events)):
@@ -78,7 +78,7 @@ def test_the_calls_of_a_cut_stream_are_whole_or_do_not_parse(recording: Recordin
 # --- text, thoughts, calls ----------------------------------------------------------------------------------------
 
 
-def test_text_thoughts_and_calls_come_in_their_order() -> None:
+def test_text_reasoning_and_calls_keep_their_order() -> None:
     parser = GeminiReplyParser(label="test", model="m")
     body = sse(
         said({"text": "t", "thought": True}),
@@ -104,14 +104,14 @@ def test_text_thoughts_and_calls_come_in_their_order() -> None:
     ]
 
 
-def test_other_candidates_are_left_out() -> None:
+def test_only_the_first_candidate_is_read() -> None:
     other = {"index": 1, "content": {"parts": [{"text": "no"}]}, "finishReason": "SAFETY"}
     event = said({"text": "a"}, finish="STOP")
     reply, error = read([sse({"candidates": [other, *event["candidates"], "junk"]})])
     assert (reply.text, reply.finish_reason, error) == ("a", "STOP", None)
 
 
-def test_a_tool_that_the_provider_knows_by_another_name_has_ours() -> None:
+def test_a_tool_name_that_was_sent_in_another_form_is_mapped_back() -> None:
     reply, _ = read([sse(said(called("_3d", args={}), finish="STOP"))], original_names={"_3d": "3d"})
     assert [call.name for call in reply.tool_calls] == ["3d"]
 
@@ -130,12 +130,12 @@ def test_a_tool_that_the_provider_knows_by_another_name_has_ours() -> None:
         ("MALFORMED_FUNCTION_CALL", 0, "tool_calls"),
     ],
 )
-def test_a_finish_reason_keeps_its_word_and_gets_ours(reason: str, calls: int, stop: str) -> None:
+def test_the_finish_reason_is_kept_and_mapped(reason: str, calls: int, stop: str) -> None:
     reply, error = read([sse(said(*[called("look")] * calls, finish=reason))])
     assert (reply.finish_reason, reply.stop, reply.complete, error) == (reason, stop, True, None)
 
 
-def test_a_finish_reason_with_every_event_ends_nothing_early() -> None:
+def test_a_finish_reason_in_every_event_does_not_end_the_reply_early() -> None:
     body = sse(said({"text": "a"}, finish="STOP"), said({"text": "b"}, finish="STOP"))
     parser = GeminiReplyParser(label="test", model="m")
     deltas = list(deltas_of(parser, [body]))
@@ -143,7 +143,7 @@ def test_a_finish_reason_with_every_event_ends_nothing_early() -> None:
     assert read([body])[0].text == "ab"
 
 
-def test_counts_are_the_provider_s_own_and_the_last_ones_count() -> None:
+def test_usage_is_the_last_reported() -> None:
     body = sse(
         said({"text": "a"}, usageMetadata={"trafficType": "ON_DEMAND"}),
         said({"text": "b"}, usageMetadata={"promptTokenCount": 9}),
@@ -165,7 +165,7 @@ def test_counts_are_the_provider_s_own_and_the_last_ones_count() -> None:
     assert sum(isinstance(delta, UsageDelta) for delta in deltas) == 2
 
 
-def test_a_body_that_is_one_object_is_read_like_a_stream() -> None:
+def test_a_single_json_object_is_read_as_a_reply() -> None:
     reply, error = read([json.dumps(said({"text": "a"}, finish="STOP")).encode()])
     assert (reply.text, reply.complete, error) == ("a", True, None)
 
@@ -178,7 +178,7 @@ def state_of(*events: Any) -> Any:
     return state and state.payload["parts"]
 
 
-def test_the_parts_are_kept_as_they_came_with_plain_text_joined_and_arguments_left_to_the_message() -> None:
+def test_parts_are_kept_in_the_provider_state_with_joined_text_and_without_arguments() -> None:
     events = [
         said({"text": "t", "thought": True}),
         said({"text": "u", "thought": True}),
@@ -203,7 +203,7 @@ def test_the_parts_are_kept_as_they_came_with_plain_text_joined_and_arguments_le
     assert state == ProviderState.model_validate_json(state.model_dump_json()) if state else False
 
 
-def test_plain_text_leaves_nothing_to_keep() -> None:
+def test_plain_text_needs_no_provider_state() -> None:
     assert state_of(said({"text": "t", "thought": True}), said({"text": "a"}), STOP) is None
 
 
@@ -214,7 +214,7 @@ def calls_of(*events: Any) -> list[tuple[str, str]]:
     return [(call.name, call.arguments) for call in read([sse(*events, STOP)])[0].tool_calls]
 
 
-def test_arguments_grow_value_by_value() -> None:
+def test_streamed_arguments_are_written_value_by_value() -> None:
     events = [
         said({**called("cook", willContinue=True), "thoughtSignature": "s"}),
         said(piece("$.recipe.name", "Las")),
@@ -255,25 +255,25 @@ def test_arguments_grow_value_by_value() -> None:
         pytest.param([piece("$.a", 1), called(args={"b": 1})], id="whole ones behind values"),
     ],
 )
-def test_arguments_that_are_not_whole_never_parse(parts: list[Any]) -> None:
+def test_incomplete_arguments_are_invalid(parts: list[Any]) -> None:
     [(_, arguments)] = calls_of(said(called("look", willContinue=True)), *(said(part) for part in parts))
     with pytest.raises(InvalidArguments):
         parse_arguments(arguments)
 
 
-def test_a_call_that_another_one_follows_too_early_stays_open() -> None:
+def test_a_call_that_is_followed_before_its_end_has_incomplete_arguments() -> None:
     events = [said(called("a", willContinue=True)), said(piece("$.x", 1)), said(called("b", args={"y": 1}))]
     assert calls_of(*events) == [("a", '{"x":1'), ("b", '{"y":1}')]
 
 
-def test_pieces_that_repeat_name_and_id_belong_to_the_open_call() -> None:
+def test_chunks_that_repeat_name_and_id_belong_to_the_open_call() -> None:
     first = called("a", id="f", partialArgs=[{"jsonPath": "$.x", "stringValue": "1", "willContinue": True}])
     first["functionCall"]["willContinue"] = True
     last = called("a", id="f", partialArgs=[{"jsonPath": "$.x", "stringValue": "2"}])
     assert calls_of(said(first), said(last)) == [("a", '{"x":"12"}')]
 
 
-def test_arguments_that_come_whole_after_all_are_taken() -> None:
+def test_complete_arguments_in_a_later_chunk_are_used() -> None:
     assert calls_of(said(called("a", willContinue=True)), said(called(args={"x": [1]}))) == [("a", '{"x":[1]}')]
 
 
@@ -286,7 +286,9 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(_keys, _values, max_size=4), st.data())
-def test_values_with_their_paths_give_back_the_object(arguments: dict[str, Any], data: st.DataObject) -> None:
+def test_values_with_their_paths_are_written_as_the_original_object(
+    arguments: dict[str, Any], data: st.DataObject
+) -> None:
     writer = ArgumentsWriter()
     text = ArgumentsWriter.BEGIN
     for path, value in leaves("$", arguments):
@@ -336,7 +338,7 @@ def leaves(path: str, value: Any) -> Iterable[tuple[str, Any]]:
         ("[" * 5000 + "]" * 5000, "provider.bad_reply", "protocol_error", False),
     ],
 )
-def test_an_error_in_the_stream_comes_behind_what_was_said(event: Any, code: str, type_: str, retryable: bool) -> None:
+def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, type_: str, retryable: bool) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(said({"text": "a"}), event, STOP), chunking))
         assert error is not None
@@ -347,7 +349,7 @@ def test_an_error_in_the_stream_comes_behind_what_was_said(event: Any, code: str
 
 
 @pytest.mark.parametrize("junk", ["null", [], 1, "x", {"parts": 1}, {"parts": [1, None]}, {"parts": [{}]}])
-def test_parts_that_are_none_say_nothing(junk: Any) -> None:
+def test_malformed_parts_are_ignored(junk: Any) -> None:
     reply, error = read([sse({"candidates": [{"content": junk}]}, {"candidates": junk}, {}, said({"text": "a"}), STOP)])
     assert (reply.text, reply.tool_calls, reply.complete, error) == ("a", (), True, None)
 
@@ -357,7 +359,7 @@ def test_too_many_calls_are_refused() -> None:
     assert (len(reply.tool_calls), error and error.provider_type) == (MAX_CALLS, "protocol_error")
 
 
-def test_every_delta_says_something() -> None:
+def test_empty_parts_yield_no_delta() -> None:
     parser = GeminiReplyParser(label="test", model="m")
     body = sse(
         said(), said({"text": ""}), said({"text": "", "thought": True}), said(called()), said({"text": "a"}), STOP

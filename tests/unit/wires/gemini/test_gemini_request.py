@@ -88,7 +88,7 @@ def answered(
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_request() -> None:
+def test_a_request_with_all_fields() -> None:
     body = body_of(
         SystemMessage(content="Be brief."),
         SystemMessage(content="[compacted] We spoke."),
@@ -120,7 +120,7 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
+def test_without_system_instructions_the_system_message_is_a_user_part() -> None:
     body = body_of(
         SystemMessage(content="Be brief."),
         HELLO,
@@ -161,7 +161,7 @@ def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
         pytest.param([UserMessage(content=""), HELLO], [("user", ["hello"])], id="empty text"),
     ],
 )
-def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Message], rows: Any) -> None:
+def test_contents_alternate_and_begin_and_end_with_the_user(messages: list[Message], rows: Any) -> None:
     assert rows_of(*messages) == rows
 
 
@@ -175,12 +175,12 @@ def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Mes
         ('{"a":1}', {"a": 1}),
     ],
 )
-def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, args: dict[str, Any]) -> None:
+def test_arguments_of_any_form_are_sent_as_an_object(arguments: str, args: dict[str, Any]) -> None:
     rows = rows_of(HELLO, assistant("", "1", arguments=arguments), result("1"), model=OLD)
     assert rows[1:2] == [("model", [asked(args=args)])]
 
 
-def test_text_that_is_no_unicode_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     assert rows_of(UserMessage.model_construct(role="user", content="a\ud800b")) == [("user", ["a\ufffdb"])]
 
 
@@ -192,7 +192,7 @@ STATE = own(
 )
 
 
-def test_the_same_model_gets_its_parts_back_with_signatures_and_its_own_ids() -> None:
+def test_a_reply_of_the_same_model_is_replayed_with_signatures_and_its_own_ids() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1", "x"), result("2", "y"))
     assert rows[1:] == [
         ("model", [THOUGHT, "a", {**SIGNED, **asked(id="f1")}, asked()]),
@@ -212,24 +212,24 @@ def test_the_same_model_gets_its_parts_back_with_signatures_and_its_own_ids() ->
         ),
     ],
 )
-def test_what_is_another_model_s_or_was_changed_goes_back_as_plain_text_and_calls(message: AssistantMessage) -> None:
+def test_a_reply_of_another_model_or_a_changed_one_is_sent_as_text_and_calls(message: AssistantMessage) -> None:
     rows = rows_of(HELLO, message, result("1"), result("2"))
     assert rows[1:] == [("model", ["a", {**asked(), **UNSIGNED}, asked()]), ("user", [answered(), answered()])]
 
 
-def test_a_server_that_refuses_its_parts_gets_text() -> None:
+def test_without_replay_of_state_a_reply_is_sent_as_text_and_calls() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), replay_state=False)
     assert rows[1] == ("model", ["a", {**asked(), **UNSIGNED}, asked()])
 
 
-def test_models_that_sign_nothing_get_calls_without_a_signature() -> None:
+def test_models_without_signatures_get_calls_without_one() -> None:
     assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [asked()])
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
 
 
-def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
+def test_invalid_tool_names_are_replaced_and_can_be_mapped_back() -> None:
     tools = [ToolSchema(name, "", {}) for name in ("look", "3d_view", "-")]
     declared = [row["name"] for row in body_of(HELLO, tools=tools)["tools"][0]["functionDeclarations"]]
     originals = sent_tool_names(ModelRequest(messages=[HELLO], tools=tools)).originals
@@ -262,7 +262,7 @@ def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
         ),
     ],
 )
-def test_a_schema_keeps_what_gemini_knows(schema: dict[str, Any], accepted: dict[str, Any]) -> None:
+def test_a_schema_keeps_only_keywords_that_gemini_supports(schema: dict[str, Any], accepted: dict[str, Any]) -> None:
     assert accepted_schema(schema) == accepted
 
 
@@ -298,7 +298,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.sampled_from([NEW, OLD]), st.booleans())
-def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
+def test_every_sanitised_history_becomes_a_valid_request(
     history: list[Message], model: str, replay_state: bool
 ) -> None:
     body = body_of(*history, model=model, replay_state=replay_state, tools=[LOOK])
@@ -313,6 +313,6 @@ def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
 
 @sdk_types.needs_sdk("gemini")
 @given(histories())
-def test_every_request_fits_the_types_of_the_provider_s_sdk(history: list[Message]) -> None:
+def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
     assert sdk_types.faults("gemini", body) == []

@@ -153,14 +153,14 @@ A, B = ("a", '{"x":1}'), ("b", '{"y":2}')
         ),
     ],
 )
-def test_pieces_of_calls_find_their_call(chunks: list[Any], calls: list[tuple[str, str, str]]) -> None:
+def test_chunks_of_calls_are_joined_to_their_call(chunks: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*chunks, delta("tool_calls"), DONE), chunking))
         assert ([(call.id, call.name, call.arguments) for call in reply.tool_calls], error) == (calls, None)
         assert (reply.complete, reply.stop) == (True, "tool_calls")
 
 
-def test_the_first_piece_of_a_call_comes_out_at_once() -> None:
+def test_the_first_chunk_of_a_call_is_yielded_at_once() -> None:
     parser = ChatReplyParser(label="test", model="m")
     assert parser.feed(sse(piece(index=0, id="1", name="a"))) == [ToolCallDelta(0, "1", "a", "")]
     assert parser.feed(sse(piece(index=0, arguments='{"'))) == [ToolCallDelta(0, "", "", '{"')]

@@ -111,13 +111,13 @@ def _has_finish_reason(event: bytes) -> bool:
         pytest.param(['{"choices":[{"delta":{"content":"a"},"logprobs":NaN}]}', STOP], "a", "", id="not a number"),
     ],
 )
-def test_what_was_said_and_what_was_thought(chunks: list[Any], text: str, reasoning: str) -> None:
+def test_text_and_reasoning(chunks: list[Any], text: str, reasoning: str) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*chunks, DONE), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (text, reasoning, True, None)
 
 
-def test_bytes_that_are_not_utf8_become_the_replacement_character() -> None:
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
     reply, error = read([b'data: {"choices":[{"delta":{"content":"a\xffb"}}]}\n\ndata: [DONE]\n\n'])
     assert (reply.text, error) == ("a\ufffdb", None)
 
@@ -149,7 +149,7 @@ def test_bytes_that_are_not_utf8_become_the_replacement_character() -> None:
         pytest.param([delta("stop"), DONE, delta(content="late")], Finished("end", "stop"), id="nothing after [DONE]"),
     ],
 )
-def test_finished_comes_once_and_last_if_there_was_a_marker(chunks: list[Any], finished: Finished | None) -> None:
+def test_finished_is_the_last_delta_if_there_was_an_end_marker(chunks: list[Any], finished: Finished | None) -> None:
     for chunking in CHUNKINGS:
         parser = ChatReplyParser(label="test", model="m")
         said = list(deltas_of(parser, pieces(sse(*chunks), chunking)))
@@ -217,14 +217,14 @@ def test_finished_comes_once_and_last_if_there_was_a_marker(chunks: list[Any], f
         ),
     ],
 )
-def test_an_error_in_the_stream_keeps_what_came_before_it(event: Any, code: str, kind: str | None) -> None:
+def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, kind: str | None) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(delta(content="a"), event, delta(content="late"), DONE), chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, kind)
 
 
-def test_what_stands_beside_an_error_counts() -> None:
+def test_content_and_usage_in_the_event_of_an_error_are_kept() -> None:
     event = {**delta(content="b"), "usage": USAGE, "error": {"message": "m", "code": 400}}
     reply, error = read([sse(delta(content="a"), event, DONE)])
     assert error is not None
@@ -232,7 +232,7 @@ def test_what_stands_beside_an_error_counts() -> None:
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
-def test_a_finish_reason_that_means_failure_is_kept_and_marks_the_reply_as_failed(reason: str) -> None:
+def test_a_finish_reason_of_failure_marks_the_reply_as_failed(reason: str) -> None:
     reply, error = read([sse(delta(content="a"), delta(reason), {"usage": USAGE}, DONE)])
     assert (reply.text, reply.complete, reply.stop, reply.finish_reason) == ("a", True, "failed", reason)
     assert (reply.usage.input_tokens, error) == (9, None)
@@ -252,7 +252,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
         pytest.param(delta(reasoning="x" * 1_000_000), id="reasoning"),
     ],
 )
-def test_a_reply_without_end_is_ended_at_a_cap(event: dict[str, Any]) -> None:
+def test_an_endless_reply_is_ended_at_a_limit(event: dict[str, Any]) -> None:
     parser, builder = ChatReplyParser(label="test", model="m"), ReplyBuilder()
     for turn in range(100):
         if "tool_calls" in event["choices"][0]["delta"]:
@@ -276,7 +276,7 @@ def whole(message: dict[str, Any], **fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize("chunking", CHUNKINGS)
-def test_one_json_object_is_understood_as_a_reply(chunking: Chunking) -> None:
+def test_a_single_json_object_is_read_as_a_reply(chunking: Chunking) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "a", "arguments": '{"x":1}'}}
     body = b"\n " + whole({"content": "hi", "reasoning_content": "r", "tool_calls": [call]}, usage=USAGE)
     reply, error = read(pieces(body, chunking))
@@ -301,7 +301,7 @@ def test_one_json_object_is_understood_as_a_reply(chunking: Chunking) -> None:
         (whole({"content": "hi"})[:-5], "protocol_error"),
     ],
 )
-def test_one_json_object_that_is_no_reply_is_an_error(body: bytes, kind: str) -> None:
+def test_a_single_json_object_that_is_no_reply_is_an_error(body: bytes, kind: str) -> None:
     reply, error = read([body])
     assert error is not None
     assert (reply.complete, error.provider_type) == (False, kind)

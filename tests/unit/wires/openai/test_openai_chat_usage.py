@@ -30,7 +30,7 @@ from tests.support.wires.replies import sse
         ),
     ],
 )
-def test_usage_is_the_latest_that_was_reported(chunks: list[Any]) -> None:
+def test_usage_is_the_last_reported(chunks: list[Any]) -> None:
     reply, _ = read([sse(*chunks, DONE)])
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (9, 4)
 
@@ -47,20 +47,20 @@ def test_usage_keeps_cached_and_reasoning_tokens_and_cost() -> None:
 
 
 @pytest.mark.parametrize(("total", "on_top"), [(11, False), (13, True)])
-def test_thoughts_come_on_top_of_the_output_where_the_total_says_so(total: int, on_top: bool) -> None:
+def test_reasoning_tokens_are_added_to_the_output_if_the_total_includes_them(total: int, on_top: bool) -> None:
     """xAI counts them apart, the others among the output."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
     reply, _ = read([sse({**STOP, "usage": {"prompt_tokens": 7, "completion_tokens": 4, **thought}}, DONE)])
     assert (reply.usage.output_tokens, reply.usage.total_output_tokens) == (4, 6 if on_top else 4)
 
 
-def test_the_cost_in_ticks_is_in_ten_billionths_of_a_dollar() -> None:
+def test_a_cost_in_ticks_is_converted_to_dollars() -> None:
     usage = {**USAGE, "cost_in_usd_ticks": 1721250, "prompt_tokens_details": {"cache_write_tokens": 5}}
     reply, _ = read([sse({**STOP, "usage": usage}, DONE)])
     assert (reply.usage.cost_usd, reply.usage.cache_write_tokens) == (Decimal("0.000172125"), 5)
 
 
-def test_reasoning_that_led_to_calls_is_kept_for_the_provider() -> None:
+def test_reasoning_before_calls_is_kept_in_the_provider_state() -> None:
     details = [{"type": "reasoning.text", "text": text, "index": 0} for text in ("r1", "r2")]
     body = sse(
         delta(reasoning="r1", reasoning_details=details[:1]),

@@ -36,7 +36,7 @@ RESPONSES_UNREADABLE = {
 
 @pytest.mark.parametrize("recording", recordings("chat"))
 @pytest.mark.cases(quick=6)
-async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
         lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
@@ -48,7 +48,7 @@ async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: 
 
 @pytest.mark.parametrize("recording", recordings("responses"))
 @pytest.mark.cases(quick=10)
-async def test_a_response_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_response_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
         lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),

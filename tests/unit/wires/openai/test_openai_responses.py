@@ -42,7 +42,7 @@ async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelR
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_stored_and_reasoning_comes_encrypted() -> None:
+async def test_storing_is_disabled_and_encrypted_reasoning_requested() -> None:
     (sent,) = await asked(stream(HI, END))
     assert sent == {
         "model": "m",
@@ -66,12 +66,12 @@ async def test_nothing_is_stored_and_reasoning_comes_encrypted() -> None:
         ("my-deployment", True, False),
     ],
 )
-async def test_reasoning_is_asked_for_where_the_model_may_reason(model: str, encrypted: bool, summary: bool) -> None:
+async def test_reasoning_is_requested_from_models_that_may_reason(model: str, encrypted: bool, summary: bool) -> None:
     (sent,) = await asked(stream(HI, END), model=model)
     assert ("include" in sent, "reasoning" in sent) == (encrypted, summary)
 
 
-async def test_what_came_back_goes_out_again_with_the_results_of_its_calls() -> None:
+async def test_output_items_are_sent_back_with_the_results_of_their_calls() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     called = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
     events = [
@@ -93,7 +93,7 @@ async def test_what_came_back_goes_out_again_with_the_results_of_its_calls() -> 
     assert sent[1:] == [thought, called, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
 
 
-async def test_a_turn_sends_its_rounds_back_item_by_item() -> None:
+async def test_a_turn_sends_the_items_of_its_rounds_back() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     calls = [
         {
@@ -143,7 +143,7 @@ SUMMARY = "Your organization must be verified to generate reasoning summaries. P
         ("x", "Unknown parameter: 'include'.", "include"),
     ],
 )
-async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(model: str, message: str, field: str) -> None:
+async def test_a_refused_field_is_left_out_from_then_on(model: str, message: str, field: str) -> None:
     sent = await asked(refusal(message), stream(HI, END), stream(HI, END), model=model, times=2)
     assert [field in body for body in sent] == [True, False, False]
 
@@ -151,7 +151,7 @@ async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(model: str
 @pytest.mark.parametrize(
     "message", ["Your organization must be verified to stream this model.", "'stream' is not supported for this model"]
 )
-async def test_a_server_that_refuses_streaming_is_asked_without_it_from_then_on(message: str) -> None:
+async def test_after_a_refusal_of_streaming_requests_are_not_streamed(message: str) -> None:
     whole = RawReply(json.dumps(WHOLE).encode(), 200, "application/json", {})
     assert [body["stream"] for body in await asked(refusal(message), whole, whole, times=2)] == [True, False, False]
 
@@ -177,7 +177,7 @@ def said(model: str = "m") -> AssistantMessage:
         refusal("Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.", 404),
     ],
 )
-async def test_a_server_that_does_not_know_its_own_output_any_more_gets_it_as_text(complaint: RawReply) -> None:
+async def test_output_that_the_server_no_longer_knows_is_sent_as_text(complaint: RawReply) -> None:
     request = ModelRequest(messages=[said(), UserMessage(content="go on")])
     first, second = await asked(complaint, stream(HI, END), request=request)
     assert [item["type"] for item in first["input"]] == ["reasoning", "message", "message"]
@@ -185,7 +185,7 @@ async def test_a_server_that_does_not_know_its_own_output_any_more_gets_it_as_te
     assert second["include"] == ["reasoning.encrypted_content"]
 
 
-async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
+async def test_a_server_that_refuses_every_request_is_asked_a_bounded_number_of_times() -> None:
     refusals = [refusal(text) for text in ("reasoning.summary", "include", "'stream' is not supported", "no")]
     async with FakeOpenAIServer(refusals) as server, model_at(server.base_url, "gpt-5") as model:
         _, error = await complete(model, HELLO)
@@ -195,7 +195,7 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
 # --- its name -----------------------------------------------------------------------------------------------------
 
 
-async def test_openai_means_responses_with_key_and_address_from_the_environment(
+async def test_the_openai_provider_uses_responses_with_key_and_address_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeOpenAIServer([stream(HI, END)]) as server:

@@ -176,7 +176,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
         pytest.param([text("a"), END, text("b")], "a", "", id="after the end"),
     ],
 )
-def test_what_was_said_and_what_was_thought(events: list[Any], said: str, thought: str) -> None:
+def test_text_and_reasoning(events: list[Any], said: str, thought: str) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*events), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought, True, None)
@@ -288,14 +288,14 @@ PATCH = {"type": "custom_tool_call", "call_id": "c1", "name": "patch"}
         ),
     ],
 )
-def test_which_tools_are_called(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
+def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(pieces(sse(*events), chunking))
         assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == calls
         assert (reply.stop, reply.complete, error) == ("tool_calls" if calls else "end", True, None)
 
 
-def test_arguments_come_as_they_are_made() -> None:
+def test_arguments_are_streamed_as_they_arrive() -> None:
     parser = ResponsesReplyParser(label="test", model="m")
     assert parser.feed(sse(added(**function()), arguments('{"x"'), arguments(":1}"))) == [
         ToolCallDelta(0, "c1", "add"),
@@ -305,7 +305,7 @@ def test_arguments_come_as_they_are_made() -> None:
 
 
 @pytest.mark.promise("C4")
-def test_arguments_that_contradict_what_was_streamed_run_in_neither_version() -> None:
+def test_arguments_that_contradict_the_streamed_ones_are_a_protocol_error() -> None:
     reply, error = read([sse(added(**function()), arguments('{"x":1}'), done(**function(said='{"x":2}')), END)])
     assert error is not None
     assert (error.provider_type, reply.complete) == ("protocol_error", False)
@@ -334,7 +334,7 @@ def test_arguments_that_contradict_what_was_streamed_run_in_neither_version() ->
         ({"type": "response.completed", "response": {"status": "in_progress"}}, "end", "completed"),
     ],
 )
-def test_the_end_is_named_as_the_provider_names_it(end: dict[str, Any], stop: str, word: str) -> None:
+def test_the_end_is_kept_and_mapped(end: dict[str, Any], stop: str, word: str) -> None:
     reply, error = read([sse(text("a"), end)])
     assert (reply.text, reply.stop, reply.finish_reason, reply.complete, error) == ("a", stop, word, True, None)
 
@@ -345,7 +345,7 @@ def test_without_an_end_marker_a_reply_is_incomplete(rest: list[Any]) -> None:
     assert (reply.text, reply.complete, error) == ("a", False, None)
 
 
-def test_usage_is_the_provider_s_own_count_and_cost() -> None:
+def test_usage_has_the_provider_s_counts_and_cost() -> None:
     usage = {
         "input_tokens": 7,
         "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4},
@@ -358,7 +358,7 @@ def test_usage_is_the_provider_s_own_count_and_cost() -> None:
     assert reply.usage == Usage(7, 5, 3, 2, Decimal("0.25"), cache_write_tokens=4)
 
 
-def test_a_reply_that_is_one_json_object_is_understood() -> None:
+def test_a_single_json_object_is_read_as_a_reply() -> None:
     whole = {"object": "response", "status": "completed", "output": [message("a"), function(said="{}")], "usage": None}
     for chunking in CHUNKINGS:
         reply, error = read(pieces(json.dumps(whole).encode(), chunking))
@@ -370,7 +370,7 @@ def test_a_reply_that_is_one_json_object_is_understood() -> None:
         )
 
 
-def test_the_output_goes_into_the_provider_state_item_by_item_as_it_came() -> None:
+def test_output_items_are_kept_unchanged_in_the_provider_state() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     said, called = message("a", id="msg_1", phase="commentary"), function(said="{}", id="fc_1")
     reply, _ = read([sse(added(0, **THOUGHT), done(1, **said), done(0, **thought), done(2, **called), END)])
@@ -421,7 +421,7 @@ FAILED = {"code": "server_error", "message": "m"}
         ({"type": "response.failed", "response": {"error": FAILED}}, "provider.overloaded", "server_error", True),
     ],
 )
-def test_a_complaint_ends_the_reply_and_keeps_what_came(
+def test_an_error_in_the_stream_keeps_the_content_before_it(
     complaint: dict[str, Any], code: str, kind: str | None, retryable: bool
 ) -> None:
     for chunking in CHUNKINGS:
@@ -487,13 +487,13 @@ def test_fields_of_the_wrong_type_count_as_missing(odd: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_flood_is_given_up(flood: list[Any]) -> None:
+def test_an_endless_reply_is_ended_at_a_limit(flood: list[Any]) -> None:
     reply, error = read(sse(item) for item in [*flood, END])
     assert error is not None
     assert (error.code, error.provider_type, reply.complete) == ("provider.bad_reply", "protocol_error", False)
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_nothing_is_yielded_after_the_end() -> None:
     parser = ResponsesReplyParser(label="test", model="m")
     assert [type(delta) for delta in parser.feed(sse(END, END, text("x")))] == [Finished]
     assert (parser.done, parser.end()) == (True, [])
