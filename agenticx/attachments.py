@@ -1,6 +1,10 @@
 """Images and files attached to a message: their media types and limits.
 
 The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or UTF-8 text.
+
+Files are read and checked before the turn begins, and their content is kept in the message: nothing reads a file again.
+Events have the names, types and sizes only. Each wire sends the types that its protocol accepts, and tells the model
+about the others (`llms.message_attachments`). Compaction keeps the files of the current request.
 """
 
 from __future__ import annotations

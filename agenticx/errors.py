@@ -17,7 +17,10 @@
 
 Every exception of a tool becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
 behind "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also where it
-was raised inside a tool's call. Any other exception is a bug of ours and propagates.
+was raised inside a tool's call. Code of the application (tools, hooks, gates, duck-typed models) is called through
+`user_code`, which raises whatever it raises as an error of this tree. Any other exception is a bug of ours and
+propagates; of the code that runs turns only the hub, which ends the turn with `error{internal}`, and the command line
+catch it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Strict parsing of JSON from outside: duplicate keys, NaN and oversized input are refused."""
+"""Strict parsing of JSON from outside: duplicate keys, NaN and oversized input are refused.
+
+Two parsers may read a text with duplicate keys or NaN as different values.
+"""
 
 from __future__ import annotations
 

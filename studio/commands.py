@@ -1,4 +1,7 @@
-"""The commands that the studio adds to `agx`; each module is imported when its command runs."""
+"""The commands that the studio adds to `agx`; each module is imported when its command runs.
+
+`agx` finds them through the entry-point group `agenticx.commands`, because the library must not import the studio.
+"""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ _TEXT_DELTAS = (TextDelta, ThinkingDelta)
 
 
 class ReplySize:
-    """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `_limits`.
+    """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `limits`.
 
     Exceeding a limit raises `ModelError`; `label` is the subject of its message, such as the model's name.
     """

@@ -9,7 +9,9 @@
             ├── _finish    no calls: the answer
             └── _exhausted out of rounds
 
-The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator.
+The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator. A step has
+a result, which an async generator cannot return; a time-out around a `yield` stays active while the consumer's code
+runs and may cancel that instead (PEP 789); and tools that run concurrently need a channel for their events anyway.
 """
 
 from __future__ import annotations

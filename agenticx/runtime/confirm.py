@@ -104,7 +104,10 @@ class ConfirmGate(ABC):
         """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        """Register the question, then call `announce` once (it emits `confirm_required`), then wait for the answer."""
+        """Register the question, then call `announce` once (it emits `confirm_required`), then wait for the answer.
+
+        The order matters: a client may answer as soon as it has the event, and its answer needs a registered question.
+        """
         announce()
         ask = self.request_confirm
         if iscoroutinefunction(ask):

@@ -1,5 +1,8 @@
 """History repair: pure passes that turn any list of messages into one that every provider accepts.
 
+Apart from compaction a turn only appends to the history, and it may end at any point: by a stop, by an error, with the
+process. No step has to undo what it appended, because each request is made from a repaired copy.
+
 The order matters. Empty rows are dropped first, so that none stands between a call and its result. System rows are
 converted next, for the same reason. Pairing comes last and produces the strict sequence: each assistant row with calls
 is followed at once by exactly one result per call, in call order, and no result stands anywhere else.

@@ -25,8 +25,8 @@ class Session:
 
     `compacted` holds the original messages, in order, that summaries and shortened tool results have replaced in
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
-    keeps them (`Store.compacted`), and `stored_compacted` is their number. A summary whose originals were never kept
-    counts as an original.
+    keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary whose originals were
+    never kept counts as an original.
 
     `workspace` may be given as a str. Raises `ValueError` for an unknown `permission_mode`.
 

@@ -1,7 +1,9 @@
 """The typed object that ends a turn: how the model is asked for it, and how its answer is validated.
 
-A model that can be held to a schema answers in JSON. Any other model gives its answer as the arguments of a call that
-is not run, `submit_output`. An answer that does not fit is reported back to the model with its problems, twice at most.
+A model that can be held to a schema (`takes_output_schema`) answers in JSON. Any other model gives its answer as the
+arguments of a call, `submit_output`, which no tool runs but which is in the log and the history like any other call. An
+answer that does not fit is reported back to the model with its problems, twice at most (`MAX_REPAIRS`); the next one
+ends the turn with `provider.bad_reply`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
 Each is written once. The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries
-are made (`llms.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent are on
-every line (`logs.bound_ids`).
+are made (`llms.wrappers.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
+are on every line (`logs.bound_ids`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. Values are JSON, and validation is strict: `"1"` and `1.0` are not integers, `1` is not a boolean; the only widening
    is an integer where a number is expected. The engine converts numbers in another form where nothing is lost
-   (`fitting`) and reports it; any other conversion would hide a mistake of the model, which a model corrects when it
+   (`coercion`) and reports it; any other conversion would hide a mistake of the model, which a model corrects when it
    gets the error.
 2. Unknown arguments are refused: a model that invents a name has misunderstood what the tool does.
 """

@@ -6,7 +6,7 @@ Known differences to a plain httpx client:
 2. Proxies of the environment are not used for loopback addresses.
 3. Responses are requested uncompressed, so that a small body cannot unpack into a large one.
 4. Connections are kept per event loop; one that belongs to another loop is never used.
-5. Unless a proxy is configured, requests are sent by `_http1`, which costs a fifth of httpx's own transport.
+5. Unless a proxy is configured, requests are sent by `http1`, which costs a fifth of httpx's own transport.
 6. Certificates are read when the provider is set up, so that their loading does not count as time of the first call.
 """
 
@@ -228,7 +228,7 @@ class ProviderResponse:
         await self.aclose()
 
 
-# --- transports: httpx's own for proxies, else _http1 -------------------------------------------------------------
+# --- transports: httpx's own for proxies, else http1 ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +247,13 @@ def _proxy_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
 
 
 def _direct_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
-    """Return a client that sends httpx requests by `_http1`: no cookies, no redirects."""
+    """Return a client that sends httpx requests by `http1`: no cookies, no redirects."""
     transport = _Http1Transport(tls, idle_seconds)
     return _Client(transport.handle_async_request, transport.aclose)
 
 
 class _Http1Transport(httpx.AsyncBaseTransport):
-    """An httpx transport over `_http1`."""
+    """An httpx transport over `http1`."""
 
     def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
         self._pool = ConnectionPool(idle_seconds=idle_seconds, tls=tls)
@@ -298,7 +298,7 @@ def _translate_errors(
     timeout_error: type[httpx.TimeoutException] = httpx.ConnectTimeout,
     network_error: type[httpx.NetworkError] = httpx.ConnectError,
 ) -> Generator[None]:
-    """Raise the exceptions of `_http1` as those of httpx."""
+    """Raise the exceptions of `http1` as those of httpx."""
     try:
         yield
     except TimeoutError as exc:

@@ -50,7 +50,8 @@ class JsonEventParser:
 
     Iterating raises `ModelError` at a payload that is no JSON object, after everything before it was returned; `label`
     names the provider in it. Without `frames` the body is parsed as server-sent events. `arguments_key` is the key of a
-    call's arguments: where they are an object, duplicate keys in it are kept (`_values.json_text` writes all of them).
+    call's arguments: where they are an object, duplicate keys in it are kept (`json_values.json_text` writes all of
+    them).
     """
 
     def __init__(

@@ -2,8 +2,9 @@
 
 A session has a folder of its own, named after the digest of its id, with one file for each content (compressed, named
 after the digest of the content), `edits.jsonl`, a line for each edit, and `rewinds.jsonl`, a line for each file that a
-rewind changed, each synced before the file is touched. Contents are stored up to a limit for each session and for all;
-beyond it an edit is recorded all the same, and the contents of the least recently written sessions are deleted first.
+rewind changed, each synced before the file is touched, so that no file is changed without a line. Contents are stored
+up to a limit for each session and for all; beyond it an edit is recorded all the same, and the contents of the least
+recently written sessions are deleted first.
 
 A line ends in a checksum of the rest of it. A line that a crash left unfinished is no edit: its file was not touched,
 and the next line begins where it broke off. Any other line that is not as it was written is damage, and then both lists

@@ -1,1 +1,1 @@
-"""Conversations derived from the log: transcript, forks, rebuilt and interrupted turns, exports."""
+"""The history of a session, derived from its log: transcript, forks, rebuilds, recovery, exports."""

@@ -1,5 +1,8 @@
 """Recovery of a turn whose process died: resumed where that is exact, else ended explicitly.
 
+A turn that waits for the user's answer while no call is under way, except calls of idempotent tools, resumes: its call
+runs once it is allowed. Any other turn is ended.
+
 The log holds the events that were shown, the journal the calls that had begun. A begun call without a result may have
 taken effect, so its outcome is reported as unknown and it never runs again, unless its tool is idempotent and its turn
 resumes. A call that had not begun is cancelled.
@@ -49,7 +52,7 @@ class InterruptedTurn:
 
     @classmethod
     def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[JournalEntry]) -> InterruptedTurn:
-        """Fold the events of one turn and its journal; raises `Damaged`."""
+        """Fold the events of one turn and its journal; raises `DamagedData`."""
         turn = cls()
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:

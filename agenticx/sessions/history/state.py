@@ -1,5 +1,8 @@
 """The stored state of a session between turns and processes: its messages and tool state.
 
+It is stored beside the log, which does not hold all of it (not the state that providers require back with a message,
+nor the state of tools), and in one transaction with the events that changed it.
+
 Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
 not read them. The state says how many of the first messages (summaries) replace how many stored compacted messages
 (`front`).
@@ -111,7 +114,7 @@ def _compacted_keep(session: Session) -> int:
 def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # compacted again meanwhile: `compacted_keep` of the next change says which stored messages stay
+        return  # compacted again meanwhile: `_compacted_keep` of the next change says which stored messages stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]

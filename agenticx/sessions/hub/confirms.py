@@ -67,7 +67,7 @@ class DurableConfirmations:
     def _decide(self, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:
         """Return the answer that counts for a question of this process; None if it was closed without one."""
         if request_id in self._left_open:
-            return answer  # `Store.journal` returns an earlier answer instead, if there is one
+            return answer  # `Store.add_journal_entry` returns an earlier answer instead, if there is one
         if any(request.id == request_id for request in self._gate.pending()):
             self._gate.resolve(
                 request_id,

@@ -44,9 +44,9 @@ class RunningTurn:
 class LiveSession:
     """A session in memory; all its appends are made here, one at a time and each to completion.
 
-    The holder of `lock` alone decides what the session does next: its next turn and its `queue`. `append_lock` is held
-    during each append: until the append is done, the state of the messages in its events is uncertain, and nobody else
-    may resolve it.
+    The holder of `lock` alone decides what the session does next: which messages are queued, begin a turn or are handed
+    back, and whether it is rewound or deleted. `append_lock` is held during each append: until the append is done, the
+    state of the messages in its events is uncertain, and nobody else may resolve it.
     """
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:

@@ -1,4 +1,9 @@
-"""Rewinding of a conversation to one of its messages, with the files that the agent changed."""
+"""Rewinding of a conversation to one of its messages, with the files that the agent changed.
+
+A rewind is an event, because the log only grows: `session_changed{rewound_to}` moves the end of the conversation to an
+earlier message, of this branch or another one. So a rewind can be reversed by another rewind, and a fork copies one
+path.
+"""
 
 from __future__ import annotations
 

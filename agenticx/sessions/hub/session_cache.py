@@ -35,7 +35,7 @@ class SessionCache:
         return self._live.get(session_id)
 
     async def open(self, record: SessionRecord) -> LiveSession:
-        """Return the session, read from the store if it is not in memory; raises `Damaged` where it cannot be read."""
+        """Return the session, read from the store if it is not in memory; raises `DamagedData` if it is unreadable."""
         live = self._live.get(record.id)
         if live is None:
             kept = await self._store.session_state(record.id)
@@ -63,7 +63,7 @@ class SessionCache:
         except DamagedData as exc:
             _log.error("a session that cannot be read is to be deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
-        # not cached: any other caller of `open` still gets `Damaged`
+        # not cached: any other caller of `open` still gets `DamagedData`
         return LiveSession(load_session(record, SessionState()), self._store, await self._store.last_seq(session_id))
 
     def discard(self, session_id: str) -> None:

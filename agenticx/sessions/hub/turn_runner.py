@@ -1,4 +1,8 @@
-"""Running turns: each is drained into its session's log and always gets a terminal event."""
+"""Running turns: each is drained into its session's log and always gets a terminal event.
+
+Events are stored in batches while the turn runs, and readers get an event only once it is stored. So a client that
+resumes with its cursor gets exactly what it missed, and all clients of a session see the same turn.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ DURABLE_EVENTS = frozenset(EventType) - {
     EventType.STALL,
     EventType.ARTIFACT,
 }
-"""The events that survive even a power cut once `append` returned; the others survive the death of the process."""
+"""The events that survive even a power cut once `append` returned, among them all that report a message, a call, a
+question, an answer or an ending. The others, such as tokens, survive the death of the process."""
 
 
 class SequenceConflict(StoreError):
@@ -143,6 +144,9 @@ CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "n
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """A durable fact beside the log; there is at most one for its `kind` and `key`.
+
+    The journal holds what the log cannot: that a call is about to run, before it runs, and the answer to a question,
+    before its turn continues. The first entry of a kind and key is kept, so answers from two clients become one.
 
     `began`: a call is about to run, {call_id, name, arguments}. `process`: a call started one, {call_id, pid, started,
     mark}; models repeat their call ids, so the keys of these two contain the turn as well. `asked`: the question `key`

@@ -1,7 +1,7 @@
 """Paged reading of the log of all sessions from the database: segments merged in order of position.
 
-A segment's positions span those of other sessions' rows, by at most `_packs.MAX_POSITION_SPAN`: so a page reads rows
-from that far before its position, not from the beginning of the log. The next page needs most of them again, so
+A segment's positions span those of other sessions' rows, by at most `_segments.MAX_POSITION_SPAN`: so a page reads
+rows from that far before its position, not from the beginning of the log. The next page needs most of them again, so
 decompressed segments are cached for it.
 """
 

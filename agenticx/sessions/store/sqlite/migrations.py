@@ -48,14 +48,14 @@ MIGRATIONS: tuple[Migration, ...] = (
             UNIQUE (session, client_turn_id)
         );
 
-        CREATE TABLE fresh (                           -- a row for each append, in the order of the log, see `_packs`
+        CREATE TABLE fresh (                           -- a row for each append, in log order, see `_segments`
             position INTEGER PRIMARY KEY,              -- of its last event
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             last_seq INTEGER NOT NULL,
             body BLOB NOT NULL
         );
 
-        CREATE TABLE events (                          -- a row for each segment, see `_packs`
+        CREATE TABLE events (                          -- a row for each segment, see `_segments`
             session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
             last_seq INTEGER NOT NULL,
             first_position INTEGER NOT NULL,
