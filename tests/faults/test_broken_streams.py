@@ -64,7 +64,7 @@ async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
 @pytest.mark.parametrize(
     ("mutant", "error", "words"),
     [
-        ("says nothing of an odd cursor", TimeoutError, None),
+        ("sends no reset for an odd cursor", TimeoutError, None),
         ("never answers an odd cursor", TimeoutError, None),
         ("fails at an odd cursor", AssertionError, " 500 "),
     ],
@@ -104,7 +104,10 @@ async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path
 @pytest.mark.promise("B4")
 @pytest.mark.parametrize(
     ("mutant", "what", "left"),
-    [("keeps readers that died", "readers", range(10, 31)), ("stops the turn of who dies", "turns", [0])],
+    [
+        ("keeps disconnected readers", "readers", range(10, 31)),
+        ("stops the turn of a disconnected reader", "turns", [0]),
+    ],
 )
 async def test_dead_readers_show_what_is_left_of_them(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
@@ -123,11 +126,11 @@ async def test_dead_readers_show_what_is_left_of_them(
 @pytest.mark.parametrize(
     ("state", "mutant"),
     [
-        ("idle", "is always silent"),
-        ("model", "is silent behind token"),
-        ("tool", "is silent behind tool_call"),
-        ("confirm", "is silent behind confirm_required"),
-        ("queued", "is silent behind queued"),
+        ("idle", "never sends a heartbeat"),
+        ("model", "sends no heartbeat after token"),
+        ("tool", "sends no heartbeat after tool_call"),
+        ("confirm", "sends no heartbeat after confirm_required"),
+        ("queued", "sends no heartbeat after queued"),
     ],
 )
 async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
@@ -140,7 +143,7 @@ async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: 
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize(
-    ("mutant", "missing"), [("closes streams before turns", "error"), ("says no farewell", "server_closing")]
+    ("mutant", "missing"), [("closes streams before turns", "error"), ("sends no closing frame", "server_closing")]
 )
 async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
@@ -150,7 +153,7 @@ async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, m
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize(
-    ("mutant", "words"), [("says no farewell", "server_closing"), ("closes with an error", r"assert \(1, ")]
+    ("mutant", "words"), [("sends no closing frame", "server_closing"), ("closes with an error", r"assert \(1, ")]
 )
 async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
@@ -159,7 +162,7 @@ async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, muta
 
 @pytest.mark.promise("B7")
 @pytest.mark.parametrize(
-    ("mutant", "words"), [("goes on behind the end", "token of turn"), ("ends twice", "final of turn")]
+    ("mutant", "words"), [("appends events after the end", "token of turn"), ("ends twice", "final of turn")]
 )
 async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
     world = World(tmp_path / "home")
@@ -204,7 +207,7 @@ async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script
 
 @pytest.mark.promise("B8")
 @pytest.mark.parametrize(
-    "mutant", ["breaks lines in frames", "returns carriages in frames", "leaves line separators in frames"]
+    "mutant", ["leaves line feeds in frames", "leaves carriage returns in frames", "leaves line separators in frames"]
 )
 async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant: str) -> None:
     async with running_studio(tmp_path) as studio:

@@ -8,19 +8,19 @@ from typing import Any
 from agenticx.errors import ModelError
 from agenticx.llms.base import Reply
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from tests.support.wires.replies import read_with
+from tests.support.wires.replies import parse_reply
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return read_with(ChatReplyParser(label="test", model="m"), chunks)
+    return parse_reply(ChatReplyParser(label="test", model="m"), chunks)
 
 
 def delta(finish_reason: Any = None, **fields: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
 
 
-def piece(**fields: Any) -> dict[str, Any]:
+def call_chunk(**fields: Any) -> dict[str, Any]:
     """Return a chunk with one fragment of a tool call; name and arguments are put into its function."""
     function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
     return delta(tool_calls=[{**fields, "function": function}])

@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
-__all__ = ["PACKAGES", "faults", "needs_sdk"]
+__all__ = ["PACKAGES", "needs_sdk", "type_errors"]
 
 PACKAGES = {
     "openai_chat": "openai",
@@ -41,7 +41,7 @@ def needs_sdk(wire: str) -> pytest.MarkDecorator:
     )
 
 
-def faults(wire: str, body: dict[str, Any]) -> list[str]:
+def type_errors(wire: str, body: dict[str, Any]) -> list[str]:
     """Return the errors that the SDK's types find in this request; empty if they accept it or there is no SDK."""
     check = _check(wire)
     if check is None:

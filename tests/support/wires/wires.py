@@ -31,7 +31,7 @@ from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.messages import Message
 from tests.support.wires import rules_anthropic, rules_chat, rules_gemini, rules_ollama, rules_responses, sdk_types
-from tests.support.wires.replies import read_with as read
+from tests.support.wires.replies import parse_reply as read
 
 __all__ = ["WIRES", "Wire", "read", "refusals"]
 
@@ -57,7 +57,7 @@ class Wire:
 
     def violations(self, body: dict[str, Any]) -> list[str]:
         """Return the rules that a body breaks: a strict server's, and those of the SDK's types if installed."""
-        return self.rules(body) + sdk_types.faults(self.name, body)
+        return self.rules(body) + sdk_types.type_errors(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
         """Return the violations of the body that would be sent; empty if a strict server accepts it."""

@@ -11,7 +11,7 @@ import pytest
 from agenticx.llms import ModelRequest, OpenAIChatModel
 from agenticx.llms.base import close_model, complete
 from tests.linear.growth import grows_linearly
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.pieces_server import chunk_server
 from tests.support.wires.wires import WIRES, read
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ def framed(wire: str, event: dict[str, Any]) -> Iterator[bytes]:
 )
 async def test_the_error_has_the_sentence_of_the_provider(body: Any, kind: str | None) -> None:
     head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
-    async with pieces_server(lambda: [json.dumps(body).encode()], head=head) as server:
+    async with chunk_server(lambda: [json.dumps(body).encode()], head=head) as server:
         model = OpenAIChatModel("m", base_url=f"{server.base_url}/v1")
         _, error = await complete(model, ModelRequest(messages=[]))
         await close_model(model)
@@ -85,7 +85,7 @@ async def test_a_key_that_an_error_quotes_in_any_spelling_is_masked(quoted: str)
     body = json.dumps({"error": {"message": f"{quoted} is wrong", "type": quoted}}).encode()
     for status in (b"400 Bad Request", b"200 OK"):
         head = b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\n"
-        async with pieces_server(lambda: [body], head=head) as server:
+        async with chunk_server(lambda: [body], head=head) as server:
             model = OpenAIChatModel("m", base_url=f"{server.base_url}/v1", api_key=KEY)
             _, error = await complete(model, ModelRequest(messages=[]))
             await close_model(model)

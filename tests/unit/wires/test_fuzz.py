@@ -18,8 +18,8 @@ from agenticx.messages import AssistantMessage, Message, UserMessage, message_ad
 from agenticx.runtime import sanitize
 from agenticx.runtime.sanitize import is_valid
 from tests.support.lanes import Count
-from tests.support.wires.corpus import ODDITIES
-from tests.support.wires.recorded import folder, garble, pieces
+from tests.support.wires.corpus import MALFORMED_STREAMS
+from tests.support.wires.recorded import garble, split_body, streams_folder
 from tests.support.wires.wires import WIRES, Wire, read
 
 LONGEST_BODY = 20_000
@@ -34,7 +34,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def recorded(wire: Wire) -> list[bytes]:
-    root = folder()
+    root = streams_folder()
     if root is None:
         return []
     bodies = [file.read_bytes()[:LONGEST_BODY] for file in sorted((root / str(wire.streams)).glob("*.sse"))]
@@ -43,7 +43,7 @@ def recorded(wire: Wire) -> list[bytes]:
 
 
 def odd(wire: Wire) -> list[bytes]:
-    return [oddity.body for oddity in ODDITIES if oddity.wire is wire and 0 < len(oddity.body) < LONGEST_BODY]
+    return [oddity.body for oddity in MALFORMED_STREAMS if oddity.wire is wire and 0 < len(oddity.body) < LONGEST_BODY]
 
 
 CASES = [
@@ -99,7 +99,9 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 def check(wire: Wire, body: bytes, rng: random.Random) -> None:
     began = time.process_time()
-    replies = [read(wire.parser("m"), pieces(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))]
+    replies = [
+        read(wire.parser("m"), split_body(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))
+    ]
     replies.append(read(wire.parser("m"), [body]))
     assert len({said(reply, error) for reply, error in replies}) == 1
     reply, error = replies[0]

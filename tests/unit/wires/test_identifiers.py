@@ -19,7 +19,7 @@ from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.pieces_server import chunk_server
 from tests.support.wires.wires import WIRES, Wire
 from tests.unit.wires.test_switch_matrix import SAYS
 
@@ -163,7 +163,7 @@ async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) 
     got: list[str] = []
     for name in sent:
         said = SAYS[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
-        async with pieces_server(lambda said=said: [said], head=head) as server:
+        async with chunk_server(lambda said=said: [said], head=head) as server:
             model = wire.model(server.base_url)
             reply, error = await complete(model, ModelRequest(messages=history, tools=TOOLS))
             await close_model(model)

@@ -15,12 +15,12 @@ from agenticx.runtime.sanitize import is_valid
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
 from tests.support.patience import PATIENCE
-from tests.support.wires.corpus import ODDITIES, Oddity, outcome
-from tests.support.wires.pieces_server import pieces_server
-from tests.support.wires.recorded import CHUNKINGS, Chunking, pieces
+from tests.support.wires.corpus import MALFORMED_STREAMS, MalformedStream, outcome
+from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.recorded import CHUNKINGS, Chunking, split_body
 from tests.support.wires.wires import WIRES, read, refusals
 
-ALL = [pytest.param(oddity, id=f"{oddity.wire.name}-{oddity.name}") for oddity in ODDITIES]
+ALL = [pytest.param(oddity, id=f"{oddity.wire.name}-{oddity.name}") for oddity in MALFORMED_STREAMS]
 
 
 def test_each_malformed_stream_has_an_outcome_and_each_wire_has_a_folder() -> None:
@@ -36,8 +36,8 @@ def test_each_malformed_stream_has_an_outcome_and_each_wire_has_a_folder() -> No
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=200)
-def test_a_malformed_stream_has_the_expected_outcome(oddity: Oddity, chunking: Chunking) -> None:
-    assert outcome(*read(oddity.wire.parser("m"), pieces(oddity.body, chunking))) == oddity.expected
+def test_a_malformed_stream_has_the_expected_outcome(oddity: MalformedStream, chunking: Chunking) -> None:
+    assert outcome(*read(oddity.wire.parser("m"), split_body(oddity.body, chunking))) == oddity.expected
 
 
 @pytest.mark.promise("C1")
@@ -45,7 +45,7 @@ def test_a_malformed_stream_has_the_expected_outcome(oddity: Oddity, chunking: C
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=60)
 async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_continue(
-    oddity: Oddity, tmp_path: Path
+    oddity: MalformedStream, tmp_path: Path
 ) -> None:
     """The server says the odd thing to every request, so that a reply with calls is met again with their results.
 
@@ -60,7 +60,7 @@ async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_cont
 
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {oddity.wire.content_type}\r\n".encode()
     settings = load_settings({}, environ={"AGX_HOME": str(tmp_path)})
-    async with pieces_server(lambda: pieces(oddity.body, "random"), head=head) as server:
+    async with chunk_server(lambda: split_body(oddity.body, "random"), head=head) as server:
         model = oddity.wire.model(server.base_url)
         runtime = AgentRuntime(model, AutoApproveConfirmGate(), max_tool_rounds=2, settings=settings)
         session = Session(id="s")

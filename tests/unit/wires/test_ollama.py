@@ -16,7 +16,7 @@ from tests.unit.wires.test_ollama_reply import asked, end, lines, said
 
 pytestmark = pytest.mark.anyio
 
-model_at = OLLAMA.at
+model_at = OLLAMA.open_model
 
 
 def ndjson(*events: Any) -> RawReply:

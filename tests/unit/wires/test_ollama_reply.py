@@ -16,13 +16,13 @@ from agenticx.llms.transport.json_lines import LineParser
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState
 from tests.support.lanes import Count
-from tests.support.wires.recorded import CHUNKINGS, pieces
-from tests.support.wires.replies import read_with
+from tests.support.wires.recorded import CHUNKINGS, split_body
+from tests.support.wires.replies import parse_reply
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return read_with(OllamaReplyParser(label="test", model="m"), chunks)
+    return parse_reply(OllamaReplyParser(label="test", model="m"), chunks)
 
 
 def lines(*events: Any) -> bytes:
@@ -56,7 +56,7 @@ WHOLE = lines(
 
 def test_text_reasoning_and_calls_in_any_chunking() -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(WHOLE, chunking))
+        reply, error = read(split_body(WHOLE, chunking))
         assert (reply.text, reply.reasoning, reply.stop, error) == ("Let me look: ö", "hm", "tool_calls", None)
         assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
             ("call_1", "look", '{"at":"a"}'),
@@ -112,7 +112,7 @@ def test_the_done_reason_is_kept_and_mapped(event: Any, finish_reason: str | Non
 )
 def test_an_error_line_keeps_the_content_before_it(line: Any, code: str, type_: str | None) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(lines(said("a"), line, end()), chunking))
+        reply, error = read(split_body(lines(said("a"), line, end()), chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, type_)
 
@@ -151,5 +151,7 @@ def test_garbled_bytes_raise_nothing(count: Count) -> None:
             garbled[at : at + rng.randint(0, 9)] = rng.choice(
                 [b"", b"\n", b"null", b'"', b"\\ud800", b"[", b"\xff", b"1e999"]
             )
-        replies = [read(pieces(bytes(garbled), chunking, seed=rng.randrange(99))) for chunking in ("whole", "random")]
+        replies = [
+            read(split_body(bytes(garbled), chunking, seed=rng.randrange(99))) for chunking in ("whole", "random")
+        ]
         assert repr(replies[0][0]) == repr(replies[1][0])

@@ -65,7 +65,7 @@ def test_an_unknown_field_is_found_in_every_object(wire: str) -> None:
     for place in range(len(places)):
         changed = deepcopy(body)
         [*_objects(changed)][place]["unheard_of"] = 1
-        assert sdk_types.faults(wire, changed) != [], places[place]
+        assert sdk_types.type_errors(wire, changed) != [], places[place]
 
 
 @EACH_WIRE
@@ -74,7 +74,7 @@ def test_a_text_of_the_wrong_type_is_found(wire: str) -> None:
     texts = [place for place in _objects(body) if isinstance(place.get("text"), str)]
     assert texts
     texts[0]["text"] = 5
-    assert sdk_types.faults(wire, body) != []
+    assert sdk_types.type_errors(wire, body) != []
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ from tests.unit.wires.anthropic.test_anthropic_reply import (
 
 pytestmark = pytest.mark.anyio
 
-model_at, failure = ANTHROPIC.at, ANTHROPIC.failure
+model_at, failure = ANTHROPIC.open_model, ANTHROPIC.failure
 HI = [start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1)]
 
 

@@ -12,13 +12,13 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta, Usage
 from agenticx.llms.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
-from tests.support.wires.replies import deltas_of, read_with, sse
+from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, recordings, split_body
+from tests.support.wires.replies import deltas_of, parse_reply, sse
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return read_with(AnthropicReplyParser(label="test", model="m", **options), chunks)
+    return parse_reply(AnthropicReplyParser(label="test", model="m", **options), chunks)
 
 
 def start(*content: Any, **usage: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
 )
 def test_text_and_reasoning(events: list[Any], said: str, thought_of: str) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(*events, END), chunking))
+        reply, error = read(split_body(sse(*events, END), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought_of, True, None)
 
 
@@ -199,7 +199,7 @@ CALL = {"id": "toolu_1", "name": "a"}
 )
 def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(*events, stop("tool_use"), END), chunking))
+        reply, error = read(split_body(sse(*events, stop("tool_use"), END), chunking))
         assert ([(call.id, call.name, call.arguments) for call in reply.tool_calls], error) == (calls, None)
         assert (reply.stop, reply.finish_reason) == ("tool_calls", "tool_use")
 
@@ -284,7 +284,7 @@ def test_thinking_and_server_tools_are_kept_in_the_provider_state_block_by_block
         END,
     )
     for chunking in CHUNKINGS:
-        state = read(pieces(body, chunking))[0].provider_state
+        state = read(split_body(body, chunking))[0].provider_state
         assert state is not None
         assert (state.wire, state.model) == ("anthropic", "m")
         assert json.loads(json.dumps(state.payload)) == {
@@ -372,7 +372,7 @@ def failed(type_: str, message: str = "m") -> dict[str, Any]:
 def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, kind: str) -> None:
     for chunking in CHUNKINGS:
         body = sse(*block(0, "text", text("a")), event, *block(1, "text", text("late")), END)
-        reply, error = read(pieces(body, chunking))
+        reply, error = read(split_body(body, chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, kind)
 
@@ -422,7 +422,7 @@ def test_a_single_json_object_is_read_as_a_reply(chunking: Chunking) -> None:
         "stop_reason": "tool_use",
         "usage": {"input_tokens": 9, "output_tokens": 4},
     }
-    assert outcome(*read(pieces(b"\n " + json.dumps(message).encode(), chunking))) == {
+    assert outcome(*read(split_body(b"\n " + json.dumps(message).encode(), chunking))) == {
         "text": "a",
         "reasoning": "t",
         "tool_calls": [{"name": "a", "arguments": {"x": 1}}],

@@ -373,7 +373,7 @@ def test_every_sanitised_history_becomes_a_valid_request(
 @sdk_types.needs_sdk("anthropic")
 @given(_requests, _thinking)
 def test_every_request_matches_the_types_of_the_sdk(request: ModelRequest, thinking: dict[str, Any] | None) -> None:
-    assert sdk_types.faults("anthropic", _built(request, thinking)) == []
+    assert sdk_types.type_errors("anthropic", _built(request, thinking)) == []
 
 
 def test_lone_surrogates_are_replaced() -> None:

@@ -19,7 +19,7 @@ from tests.unit.wires.gemini.test_gemini_reply import called, said, sse
 
 pytestmark = pytest.mark.anyio
 
-model_at, ask, failure = GEMINI.at, GEMINI.ask, GEMINI.failure
+model_at, ask, failure = GEMINI.open_model, GEMINI.ask, GEMINI.failure
 HI, STOP = said({"text": "hi"}), said(finish="STOP")
 
 

@@ -17,14 +17,14 @@ from agenticx.llms.limits import MAX_CALLS
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.messages import ProviderState
-from tests.support.wires.recorded import CHUNKINGS, Recording, pieces, recordings
-from tests.support.wires.replies import deltas_of, read_with
+from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body
+from tests.support.wires.replies import deltas_of, parse_reply
 from tests.support.wires.replies import sse as events
 
 
 def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return read_with(GeminiReplyParser(label="test", model="m", **options), chunks)
+    return parse_reply(GeminiReplyParser(label="test", model="m", **options), chunks)
 
 
 def sse(*payloads: Any) -> bytes:
@@ -340,7 +340,7 @@ def leaves(path: str, value: Any) -> Iterable[tuple[str, Any]]:
 )
 def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, type_: str, retryable: bool) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(said({"text": "a"}), event, STOP), chunking))
+        reply, error = read(split_body(sse(said({"text": "a"}), event, STOP), chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type, error.retryable) == (
             *("a", False, code, type_),

@@ -315,4 +315,4 @@ def test_every_sanitised_history_becomes_a_valid_request(
 @given(histories())
 def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
-    assert sdk_types.faults("gemini", body) == []
+    assert sdk_types.type_errors("gemini", body) == []

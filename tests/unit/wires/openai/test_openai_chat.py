@@ -29,13 +29,13 @@ from agenticx.messages import (
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.pieces_server import chunk_server
 from tests.support.wires.replies import sse
 from tests.support.wires.served import CHAT, HELLO, KEY
 
 pytestmark = pytest.mark.anyio
 
-model_at, ask, failure = CHAT.at, CHAT.ask, CHAT.failure
+model_at, ask, failure = CHAT.open_model, CHAT.ask, CHAT.failure
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 CALL_AND_STOP = (
     sse({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "add"}}]}}]}),
@@ -273,14 +273,14 @@ def test_unreadable_certificates_are_a_settings_error() -> None:
 @pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
 async def test_a_finish_reason_ends_the_reply_if_nothing_follows(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
-    async with CHAT.serving(CHAT.hi, STOP, **{ending: True}) as server, model_at(server.base_url) as model:
+    async with CHAT.serve_chunks(CHAT.hi, STOP, **{ending: True}) as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
 
 
 async def test_a_reply_ends_if_only_pings_follow_the_finish_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
-    endless = pieces_server(lambda: taking_time(chain([CHAT.hi, STOP], repeat(b": ping\n\n"))))
+    endless = chunk_server(lambda: taking_time(chain([CHAT.hi, STOP], repeat(b": ping\n\n"))))
     async with asyncio.timeout(PATIENCE), endless as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
@@ -298,7 +298,7 @@ def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
 async def test_a_finish_reason_in_every_chunk_does_not_end_the_reply_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.1)
     chunk = sse({"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]})
-    slow = pieces_server(lambda: taking_time([chunk] * 20_000))
+    slow = chunk_server(lambda: taking_time([chunk] * 20_000))
     async with slow as server, model_at(server.base_url) as model:
         began = asyncio.get_running_loop().time()
         reply, error = await complete(model, HELLO)
@@ -310,7 +310,7 @@ async def test_a_finish_reason_in_every_chunk_does_not_end_the_reply_early(monke
 @pytest.mark.parametrize(("ending", "stop"), [("then_gone", "broken"), ("then_reset", "broken"), ("", "tool_calls")])
 async def test_calls_before_a_broken_connection_are_not_run(ending: str, stop: str) -> None:
     how = {ending: True} if ending else {}
-    async with CHAT.serving(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:
+    async with CHAT.serve_chunks(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert ([call.name for call in reply.tool_calls], reply.stop, reply.complete, error) == (["add"], stop, True, None)
 

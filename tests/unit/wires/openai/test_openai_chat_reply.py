@@ -10,8 +10,8 @@ import pytest
 from agenticx.llms.base import Finished, ReplyBuilder
 from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from tests.support.wires.chat_chunks import DONE, STOP, USAGE, delta, piece, read
-from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
+from tests.support.wires.chat_chunks import DONE, STOP, USAGE, call_chunk, delta, read
+from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, recordings, split_body
 from tests.support.wires.replies import deltas_of, sse
 
 # --- recorded streams -------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def _has_finish_reason(event: bytes) -> bool:
 )
 def test_text_and_reasoning(chunks: list[Any], text: str, reasoning: str) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(*chunks, DONE), chunking))
+        reply, error = read(split_body(sse(*chunks, DONE), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (text, reasoning, True, None)
 
 
@@ -144,7 +144,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
             [delta("content_filter"), DONE], Finished("content_filter", "content_filter"), id="content filter"
         ),
         pytest.param(
-            [piece(index=0, id="1", name="a"), STOP], Finished("tool_calls", "stop"), id="calls that end with stop"
+            [call_chunk(index=0, id="1", name="a"), STOP], Finished("tool_calls", "stop"), id="calls that end with stop"
         ),
         pytest.param([delta("stop"), DONE, delta(content="late")], Finished("end", "stop"), id="nothing after [DONE]"),
     ],
@@ -152,7 +152,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
 def test_finished_is_the_last_delta_if_there_was_an_end_marker(chunks: list[Any], finished: Finished | None) -> None:
     for chunking in CHUNKINGS:
         parser = ChatReplyParser(label="test", model="m")
-        said = list(deltas_of(parser, pieces(sse(*chunks), chunking)))
+        said = list(deltas_of(parser, split_body(sse(*chunks), chunking)))
         assert [delta for delta in said if isinstance(delta, Finished)] == ([finished] if finished else [])
         assert not finished or said[-1] == finished
 
@@ -219,7 +219,7 @@ def test_finished_is_the_last_delta_if_there_was_an_end_marker(chunks: list[Any]
 )
 def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, kind: str | None) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(delta(content="a"), event, delta(content="late"), DONE), chunking))
+        reply, error = read(split_body(sse(delta(content="a"), event, delta(content="late"), DONE), chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, kind)
 
@@ -247,7 +247,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
     "event",
     [
         pytest.param(delta(tool_calls=[{"index": n, "function": {"name": "a"}} for n in range(100)]), id="calls"),
-        pytest.param(piece(index=0, name="a", arguments="x" * 1_000_000), id="arguments"),
+        pytest.param(call_chunk(index=0, name="a", arguments="x" * 1_000_000), id="arguments"),
         pytest.param(delta(content="x" * 1_000_000), id="text"),
         pytest.param(delta(reasoning="x" * 1_000_000), id="reasoning"),
     ],
@@ -279,7 +279,7 @@ def whole(message: dict[str, Any], **fields: Any) -> bytes:
 def test_a_single_json_object_is_read_as_a_reply(chunking: Chunking) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "a", "arguments": '{"x":1}'}}
     body = b"\n " + whole({"content": "hi", "reasoning_content": "r", "tool_calls": [call]}, usage=USAGE)
-    reply, error = read(pieces(body, chunking))
+    reply, error = read(split_body(body, chunking))
     assert outcome(reply, error) == {
         "text": "hi",
         "reasoning": "r",

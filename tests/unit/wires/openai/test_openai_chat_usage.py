@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.wires.chat_chunks import DONE, STOP, USAGE, delta, piece, read
+from tests.support.wires.chat_chunks import DONE, STOP, USAGE, call_chunk, delta, read
 from tests.support.wires.replies import sse
 
 
@@ -65,7 +65,7 @@ def test_reasoning_before_calls_is_kept_in_the_provider_state() -> None:
     body = sse(
         delta(reasoning="r1", reasoning_details=details[:1]),
         delta(reasoning="r2", reasoning_details=[{**details[1], "signature": "s"}]),
-        piece(index=0, id="1", name="a"),
+        call_chunk(index=0, id="1", name="a"),
         DONE,
     )
     state = read([body])[0].provider_state

@@ -17,7 +17,7 @@ from tests.support.wires.served import HELLO, KEY, RESPONSES
 
 pytestmark = pytest.mark.anyio
 
-model_at, stream, HI, END = RESPONSES.at, RESPONSES.body, RESPONSES.hi, RESPONSES.end
+model_at, stream, HI, END = RESPONSES.open_model, RESPONSES.body, RESPONSES.hi, RESPONSES.end
 
 
 WHOLE = {

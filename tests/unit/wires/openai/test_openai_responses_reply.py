@@ -13,13 +13,13 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage
 from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
-from tests.support.wires.recorded import CHUNKINGS, Recording, pieces, recordings
-from tests.support.wires.replies import read_with, sse
+from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body
+from tests.support.wires.replies import parse_reply, sse
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return read_with(ResponsesReplyParser(label="test", model="m"), chunks)
+    return parse_reply(ResponsesReplyParser(label="test", model="m"), chunks)
 
 
 def event(name: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:
@@ -178,7 +178,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
 )
 def test_text_and_reasoning(events: list[Any], said: str, thought: str) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(*events), chunking))
+        reply, error = read(split_body(sse(*events), chunking))
         assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought, True, None)
 
 
@@ -290,7 +290,7 @@ PATCH = {"type": "custom_tool_call", "call_id": "c1", "name": "patch"}
 )
 def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(*events), chunking))
+        reply, error = read(split_body(sse(*events), chunking))
         assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == calls
         assert (reply.stop, reply.complete, error) == ("tool_calls" if calls else "end", True, None)
 
@@ -361,7 +361,7 @@ def test_usage_has_the_provider_s_counts_and_cost() -> None:
 def test_a_single_json_object_is_read_as_a_reply() -> None:
     whole = {"object": "response", "status": "completed", "output": [message("a"), function(said="{}")], "usage": None}
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(json.dumps(whole).encode(), chunking))
+        reply, error = read(split_body(json.dumps(whole).encode(), chunking))
         assert (reply.text, [call.name for call in reply.tool_calls], reply.complete, error) == (
             "a",
             ["add"],
@@ -425,7 +425,7 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(
     complaint: dict[str, Any], code: str, kind: str | None, retryable: bool
 ) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(pieces(sse(text("a"), added(1, **function()), complaint, text("b"), END), chunking))
+        reply, error = read(split_body(sse(text("a"), added(1, **function()), complaint, text("b"), END), chunking))
         assert error is not None
         assert (error.code, error.provider_type, error.retryable) == (code, kind, retryable)
         assert (reply.text, len(reply.tool_calls), reply.complete) == ("a", 1, False)

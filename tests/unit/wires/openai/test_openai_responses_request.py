@@ -351,4 +351,4 @@ def _text(item: dict[str, Any]) -> str:
 @given(histories())
 def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     sent = body(history, tools=[ADD], tool_choice="required", dialect=ResponsesDialect(reasoning_summary=True))
-    assert sdk_types.faults("openai_responses", sent) == []
+    assert sdk_types.type_errors("openai_responses", sent) == []
